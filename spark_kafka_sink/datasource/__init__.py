@@ -1,0 +1,1 @@
+"""Spark's edge: the only importer of pyspark."""

@@ -1,0 +1,373 @@
+"""The exception tree, and what each broker error code means for this producer.
+
+Owns: every exception that leaves this package, and the table of broker error codes (number,
+name, class, meaning, hint), from Kafka's ``common/protocol/Errors.java`` and the retry classes of
+``Sender`` and ``TransactionManager``. Never: a decision to retry (that is the sender's).
+
+Every error is one line that names what, where and what to do; a hint may follow on a second line.
+All are picklable, because Spark carries them from a worker to the driver; none carries a payload,
+a key, a header or a secret. Java's ``XException`` is ``XError`` here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Any
+
+
+class KafkaError(Exception):
+    """Root of everything this package raises.
+
+    ``message`` is one line: what, where, what to do. ``hint`` names the likely human cause, or is
+    None.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message if hint is None else f"{message}\n  hint: {hint}")
+        self.message = message
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.message, self.hint, self._fields()))
+
+    def _fields(self) -> dict[str, Any]:
+        """What pickling keeps besides message and hint: every other attribute set on us."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("message", "hint")}
+
+
+def _rebuild(
+    cls: type[KafkaError], message: str, hint: str | None, fields: dict[str, Any]
+) -> KafkaError:
+    error = cls.__new__(cls)
+    KafkaError.__init__(error, message, hint=hint)
+    error.__dict__.update(fields)
+    return error
+
+
+class ConfigError(KafkaError, ValueError):
+    """An option is unknown, out of bounds, or contradicts another (Java's ConfigException)."""
+
+
+class SchemaError(KafkaError, ValueError):
+    """The DataFrame's columns are not what a Kafka sink takes."""
+
+
+class DataError(KafkaError, ValueError):
+    """A row holds what can't be sent: a null topic, a partition that does not exist, ..."""
+
+
+class IllegalStateError(KafkaError, RuntimeError):
+    """A call in a state that forbids it: a bug, in this package or in its caller."""
+
+
+class RemoteProtocolError(KafkaError):
+    """A broker's bytes break the protocol. The connection is closed; never resynchronised."""
+
+
+class DeliveryError(KafkaError):
+    """Rows were not acknowledged. The task attempt must fail, so that Spark writes them again."""
+
+
+class CommitError(KafkaError):
+    """The driver can't vouch for a batch: a message is missing or contradicts itself."""
+
+
+class ApiError(KafkaError):
+    """A failure that the Kafka protocol knows (Java's ApiException).
+
+    ``code`` is the broker's error code, or the one that a client-side failure stands for.
+    """
+
+    code: ErrorCode
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, code: ErrorCode | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.code = ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
+
+
+class RetriableError(ApiError):
+    """May succeed when tried again."""
+
+
+class InvalidMetadataError(RetriableError):
+    """May succeed when tried again with fresh metadata."""
+
+
+class DisconnectError(InvalidMetadataError):
+    """The connection ended before the answer came (Java's NetworkException)."""
+
+
+class KafkaTimeoutError(RetriableError):
+    """A time limit passed: max.block.ms, request.timeout.ms or delivery.timeout.ms."""
+
+
+class BufferExhaustedError(KafkaTimeoutError):
+    """buffer.memory stayed used up for max.block.ms."""
+
+
+class CoordinatorError(RetriableError):
+    """The transaction coordinator moved or is loading: find it again, then retry."""
+
+
+class AuthenticationError(ApiError):
+    """The broker refused who we are. Not retried."""
+
+
+class AuthorizationError(ApiError):
+    """The broker refused what we asked. Not retried."""
+
+
+class InvalidTopicError(ApiError):
+    """A topic name that Kafka refuses."""
+
+
+class RecordTooLargeError(ApiError):
+    """A record, or a batch of one record, is larger than a limit."""
+
+
+class InvalidRecordError(ApiError):
+    """The broker refused records for what they hold (no key on a compacted topic, ...)."""
+
+
+class CorruptRecordError(RetriableError):
+    """The broker found a checksum that does not match."""
+
+
+class OutOfOrderSequenceError(ApiError):
+    """The broker's last sequence of this producer and ours do not meet."""
+
+
+class ProducerFencedError(ApiError):
+    """Another producer took this transactional id, or the transaction timed out."""
+
+
+class TransactionAbortableError(ApiError):
+    """The transaction can't be committed, but it can be aborted and tried anew (KIP-1050)."""
+
+
+class InvalidTxnStateError(ApiError):
+    """The transaction is in a state that forbids the request."""
+
+
+class UnsupportedVersionError(ApiError):
+    """Broker and producer share no version of the request."""
+
+
+class UnknownServerError(ApiError):
+    """The broker failed, and says no more; or answered with a code that we don't know."""
+
+
+class ErrorClass(Enum):
+    """How the producer reacts to a code (facts of ``Sender.completeBatch``)."""
+
+    SUCCESS = "success"
+    RETRIABLE = "retriable"
+    REFRESH_METADATA = "retriable, metadata refreshed"
+    FIND_COORDINATOR = "retriable, coordinator looked up again"
+    SEQUENCE = "sequence logic"
+    FATAL = "fails the batch"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeInfo:
+    """One row of the table of broker error codes."""
+
+    code: int
+    error_class: ErrorClass
+    error_type: type[ApiError]
+    meaning: str
+    hint: str | None = None
+
+
+class ErrorCode(IntEnum):
+    """Broker error codes. Unknown numbers read as UNKNOWN_SERVER_ERROR (:meth:`parse`)."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    INVALID_FETCH_SIZE = 4
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    BROKER_NOT_AVAILABLE = 8
+    REPLICA_NOT_AVAILABLE = 9
+    MESSAGE_TOO_LARGE = 10
+    STALE_CONTROLLER_EPOCH = 11
+    OFFSET_METADATA_TOO_LARGE = 12
+    NETWORK_EXCEPTION = 13
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    INVALID_TOPIC_EXCEPTION = 17
+    RECORD_LIST_TOO_LARGE = 18
+    NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+    INVALID_REQUIRED_ACKS = 21
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_SASL_MECHANISM = 33
+    ILLEGAL_SASL_STATE = 34
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    SECURITY_DISABLED = 54
+    OPERATION_NOT_ATTEMPTED = 55
+    KAFKA_STORAGE_ERROR = 56
+    SASL_AUTHENTICATION_FAILED = 58
+    UNKNOWN_PRODUCER_ID = 59
+    UNKNOWN_LEADER_EPOCH = 75
+    LISTENER_NOT_FOUND = 72
+    FENCED_LEADER_EPOCH = 74
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    THROTTLING_QUOTA_EXCEEDED = 89
+    INVALID_RECORD = 87
+    PRODUCER_FENCED = 90
+    UNKNOWN_TOPIC_ID = 100
+    INCONSISTENT_TOPIC_ID = 103
+    TRANSACTIONAL_ID_NOT_FOUND = 105
+    TRANSACTION_ABORTABLE = 120
+    REBOOTSTRAP_REQUIRED = 129
+
+    @classmethod
+    def parse(cls, code: int) -> ErrorCode:
+        """The member of ``code``; a number that we don't know is UNKNOWN_SERVER_ERROR."""
+        try:
+            return cls(code)
+        except ValueError:
+            return cls.UNKNOWN_SERVER_ERROR
+
+    @property
+    def info(self) -> CodeInfo:
+        return CODES[self]
+
+    @property
+    def retriable(self) -> bool:
+        """True when the same request may succeed later (sequence codes are not in here)."""
+        return CODES[self].error_class in _RETRIABLE
+
+    @property
+    def refreshes_metadata(self) -> bool:
+        return CODES[self].error_class is ErrorClass.REFRESH_METADATA
+
+    def error(self, where: str, message: str | None = None) -> ApiError:
+        """The exception of this code: ``where`` says topic partition and broker.
+
+        ``message`` is the broker's own text; it is escaped and cut to 200 characters.
+        """
+        info = CODES[self]
+        text = info.meaning if message is None else safe_text(message)
+        return info.error_type(
+            f"{where}: {self.name} ({self.value}): {text}", hint=info.hint, code=self
+        )
+
+
+def safe_text(text: str, limit: int = 200) -> str:
+    """A string from a broker as it may be logged: printable, one line, at most ``limit``."""
+    cut = text[:limit]
+    printable = "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
+    return printable + ("..." if len(text) > limit else "")
+
+
+_C = ErrorClass
+_CREATE_TOPIC = "create the topic first, or check its name and that the principal may describe it"
+_ACL_TOPIC = "the principal needs WRITE on the topic"
+_ACL_TXN = "the principal needs WRITE on the transactional id"
+
+_ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str | None], ...] = (
+    (ErrorCode.UNKNOWN_SERVER_ERROR, _C.FATAL, UnknownServerError, "the broker failed for a reason it does not tell, or with a code that is not known here", "the broker's server.log tells the reason"),
+    (ErrorCode.NONE, _C.SUCCESS, ApiError, "no error", None),
+    (ErrorCode.OFFSET_OUT_OF_RANGE, _C.FATAL, ApiError, "the offset is outside the log", None),
+    (ErrorCode.CORRUPT_MESSAGE, _C.RETRIABLE, CorruptRecordError, "the batch failed its checksum, or its format is wrong", None),
+    (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _C.REFRESH_METADATA, InvalidMetadataError, "the broker does not host this topic partition", _CREATE_TOPIC),
+    (ErrorCode.INVALID_FETCH_SIZE, _C.FATAL, ApiError, "the fetch size is invalid", None),
+    (ErrorCode.LEADER_NOT_AVAILABLE, _C.REFRESH_METADATA, InvalidMetadataError, "the partition has no leader: an election is under way", None),
+    (ErrorCode.NOT_LEADER_OR_FOLLOWER, _C.REFRESH_METADATA, InvalidMetadataError, "the broker no longer leads this partition", None),
+    (ErrorCode.REQUEST_TIMED_OUT, _C.RETRIABLE, KafkaTimeoutError, "the request timed out", "replicas may be slow or down; see request.timeout.ms"),
+    (ErrorCode.BROKER_NOT_AVAILABLE, _C.FATAL, ApiError, "the broker is not available", None),
+    (ErrorCode.REPLICA_NOT_AVAILABLE, _C.REFRESH_METADATA, InvalidMetadataError, "a replica is not available", None),
+    (ErrorCode.MESSAGE_TOO_LARGE, _C.FATAL, RecordTooLargeError, "the batch is larger than the broker accepts", "raise the topic's max.message.bytes, or write smaller rows"),
+    (ErrorCode.STALE_CONTROLLER_EPOCH, _C.FATAL, ApiError, "the controller moved", None),
+    (ErrorCode.OFFSET_METADATA_TOO_LARGE, _C.FATAL, ApiError, "the offset's metadata is too large", None),
+    (ErrorCode.NETWORK_EXCEPTION, _C.REFRESH_METADATA, DisconnectError, "the broker disconnected before it answered", None),
+    (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, _C.RETRIABLE, CoordinatorError, "the coordinator is loading", None),
+    (ErrorCode.COORDINATOR_NOT_AVAILABLE, _C.FIND_COORDINATOR, CoordinatorError, "the coordinator is not available", None),
+    (ErrorCode.NOT_COORDINATOR, _C.FIND_COORDINATOR, CoordinatorError, "the broker is not this id's coordinator", None),
+    (ErrorCode.INVALID_TOPIC_EXCEPTION, _C.FATAL, InvalidTopicError, "the topic's name is not legal, or it is internal", "letters, digits, '.', '_' and '-', at most 249 of them"),
+    (ErrorCode.RECORD_LIST_TOO_LARGE, _C.FATAL, RecordTooLargeError, "the batch is larger than the topic's segment.bytes", "lower batch.size or raise the topic's segment.bytes"),
+    (ErrorCode.NOT_ENOUGH_REPLICAS, _C.RETRIABLE, RetriableError, "fewer replicas are in sync than min.insync.replicas", "brokers are down or lag behind"),
+    (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, _C.RETRIABLE, RetriableError, "written, but to fewer replicas than min.insync.replicas", "brokers are down or lag behind"),
+    (ErrorCode.INVALID_REQUIRED_ACKS, _C.FATAL, ApiError, "acks is not one of -1, 0, 1", None),
+    (ErrorCode.TOPIC_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to write to the topic", _ACL_TOPIC),
+    (ErrorCode.GROUP_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised for the group", None),
+    (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised for the cluster", "brokers before 3.0 ask IDEMPOTENT_WRITE on the cluster of an idempotent producer; kafka.enable.idempotence=false does without"),
+    (ErrorCode.INVALID_TIMESTAMP, _C.FATAL, InvalidRecordError, "a record's timestamp is out of the range that the topic accepts", "see the topic's message.timestamp.before.max.ms and message.timestamp.after.max.ms (default: one hour ahead)"),
+    (ErrorCode.UNSUPPORTED_SASL_MECHANISM, _C.FATAL, AuthenticationError, "the broker does not offer this SASL mechanism", None),
+    (ErrorCode.ILLEGAL_SASL_STATE, _C.FATAL, AuthenticationError, "the request does not fit the SASL state", None),
+    (ErrorCode.UNSUPPORTED_VERSION, _C.FATAL, UnsupportedVersionError, "the broker does not support this version of the request", "Kafka 2.1 is the oldest broker that is supported"),
+    (ErrorCode.TOPIC_ALREADY_EXISTS, _C.FATAL, ApiError, "the topic exists already", None),
+    (ErrorCode.INVALID_PARTITIONS, _C.FATAL, ApiError, "the number of partitions is below 1", None),
+    (ErrorCode.INVALID_REPLICATION_FACTOR, _C.FATAL, ApiError, "the replication factor is below 1 or above the number of brokers", None),
+    (ErrorCode.INVALID_REPLICA_ASSIGNMENT, _C.FATAL, ApiError, "the replica assignment is invalid", None),
+    (ErrorCode.INVALID_CONFIG, _C.FATAL, ApiError, "a topic config is invalid", None),
+    (ErrorCode.NOT_CONTROLLER, _C.RETRIABLE, RetriableError, "the broker is not the controller", None),
+    (ErrorCode.INVALID_REQUEST, _C.FATAL, ApiError, "the broker can't read the request", "this is a bug here or a broker that is not Kafka"),
+    (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, _C.FATAL, ApiError, "the topic's message format is too old for idempotence or transactions", None),
+    (ErrorCode.POLICY_VIOLATION, _C.FATAL, ApiError, "the request breaks a policy of the broker", None),
+    (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, _C.SEQUENCE, OutOfOrderSequenceError, "the broker's last sequence of this producer and ours do not meet", None),
+    (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, _C.SEQUENCE, ApiError, "the broker has this batch already", None),
+    (ErrorCode.INVALID_PRODUCER_EPOCH, _C.FATAL, ProducerFencedError, "the producer's epoch is old", None),
+    (ErrorCode.INVALID_TXN_STATE, _C.FATAL, InvalidTxnStateError, "the transaction's state forbids this", None),
+    (ErrorCode.INVALID_PRODUCER_ID_MAPPING, _C.FATAL, ProducerFencedError, "the producer id is not the transactional id's", "the id may have expired: transactional.id.expiration.ms"),
+    (ErrorCode.INVALID_TRANSACTION_TIMEOUT, _C.FATAL, ApiError, "transaction.timeout.ms is above the broker's transaction.max.timeout.ms", None),
+    (ErrorCode.CONCURRENT_TRANSACTIONS, _C.RETRIABLE, RetriableError, "the previous transaction of this id is still being ended", None),
+    (ErrorCode.TRANSACTION_COORDINATOR_FENCED, _C.FATAL, ApiError, "the coordinator was fenced", None),
+    (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised for the transactional id", _ACL_TXN),
+    (ErrorCode.SECURITY_DISABLED, _C.FATAL, ApiError, "security is switched off on the broker", None),
+    (ErrorCode.OPERATION_NOT_ATTEMPTED, _C.FATAL, ApiError, "not attempted, because another item of the request failed", None),
+    (ErrorCode.KAFKA_STORAGE_ERROR, _C.REFRESH_METADATA, InvalidMetadataError, "the broker's disk failed", "see the broker's server.log"),
+    (ErrorCode.SASL_AUTHENTICATION_FAILED, _C.FATAL, AuthenticationError, "SASL authentication failed", None),
+    (ErrorCode.UNKNOWN_PRODUCER_ID, _C.SEQUENCE, OutOfOrderSequenceError, "the broker no longer knows this producer id", "the partition's retention may have removed all of this producer's records"),
+    (ErrorCode.LISTENER_NOT_FOUND, _C.REFRESH_METADATA, InvalidMetadataError, "the leader has no listener of this name", "every broker must have the listener that bootstrap.servers points at"),
+    (ErrorCode.FENCED_LEADER_EPOCH, _C.REFRESH_METADATA, InvalidMetadataError, "the leader epoch is older than the broker's", None),
+    (ErrorCode.UNKNOWN_LEADER_EPOCH, _C.RETRIABLE, RetriableError, "the leader epoch is newer than the broker's", None),
+    (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, _C.FATAL, ApiError, "the broker does not support this compression", "zstd needs Kafka 2.1"),
+    (ErrorCode.INVALID_RECORD, _C.FATAL, InvalidRecordError, "the broker refused a record", "a compacted topic takes no record without a key"),
+    (ErrorCode.THROTTLING_QUOTA_EXCEEDED, _C.RETRIABLE, RetriableError, "the quota is used up", None),
+    (ErrorCode.PRODUCER_FENCED, _C.FATAL, ProducerFencedError, "a newer producer with this transactional id took over", None),
+    (ErrorCode.UNKNOWN_TOPIC_ID, _C.REFRESH_METADATA, InvalidMetadataError, "the broker does not host this topic id", "the topic may have been deleted and created anew"),
+    (ErrorCode.INCONSISTENT_TOPIC_ID, _C.REFRESH_METADATA, InvalidMetadataError, "the topic id does not match the broker's log", None),
+    (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, _C.FATAL, ApiError, "the transactional id is not known", None),
+    (ErrorCode.TRANSACTION_ABORTABLE, _C.FATAL, TransactionAbortableError, "the transaction must be aborted", None),
+    (ErrorCode.REBOOTSTRAP_REQUIRED, _C.FATAL, ApiError, "the client must start again from its bootstrap servers", None),
+)  # fmt: skip
+
+_RETRIABLE = frozenset({_C.RETRIABLE, _C.REFRESH_METADATA, _C.FIND_COORDINATOR})
+
+#: Every member of ErrorCode with its row.
+CODES: dict[ErrorCode, CodeInfo] = {
+    code: CodeInfo(code.value, cls, error_type, meaning, hint)
+    for code, cls, error_type, meaning, hint in _ROWS
+}

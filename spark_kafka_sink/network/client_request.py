@@ -1,0 +1,57 @@
+"""A request on its way to one broker, and what came of it. Values only (Java's ClientRequest)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from spark_kafka_sink.errors import ApiError, RemoteProtocolError
+from spark_kafka_sink.protocol.request import ApiKey, Request
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRequest:
+    """``destination`` is a node id; times are milliseconds; ``callback`` runs in ``poll``."""
+
+    destination: int
+    request: Request[object]
+    correlation_id: int
+    created_ms: int
+    request_timeout_ms: int
+    expect_response: bool = True
+    callback: Callable[[ClientResponse], None] | None = None
+
+    @property
+    def api_key(self) -> ApiKey:
+        return self.request.api_key
+
+
+@dataclass(frozen=True, slots=True)
+class ClientResponse:
+    """What came of a request. Exactly one of these holds:
+
+    * ``body`` is the decoded answer (None when no answer was expected, acks=0);
+    * ``disconnected`` (with ``timed_out`` when request.timeout.ms ended the connection);
+    * ``error``: it was never sent (UnsupportedVersionError), the broker refused who we are
+      (AuthenticationError), or its bytes break the protocol (RemoteProtocolError).
+
+    ``version`` is the one that was sent. ``sent_ms`` and ``received_ms`` give the latency.
+    """
+
+    request: ClientRequest
+    version: int
+    sent_ms: int
+    received_ms: int
+    body: object | None = None
+    disconnected: bool = False
+    timed_out: bool = False
+    error: ApiError | RemoteProtocolError | None = None
+
+    @property
+    def latency_ms(self) -> int:
+        return self.received_ms - self.sent_ms
+
+    def complete(self) -> None:
+        """Run the request's callback, if it has one."""
+        if self.request.callback is not None:
+            self.request.callback(self)

@@ -1,0 +1,1 @@
+"""The producer of Kafka's Java client, fed with columns."""

@@ -1,0 +1,1 @@
+"""Kafka's wire messages: values, versions, frames. Decoding is bounded; nothing here does I/O."""

@@ -1,0 +1,70 @@
+"""The seam between who makes requests and who carries them.
+
+Owns: :class:`Request`, what the network needs of any request; :class:`ApiKey`. Never: bytes on a
+wire. A request object is version-free; ``NetworkClient`` picks the version that the broker and
+:attr:`Request.versions` share, then asks for the body's bytes and, later, for the answer's meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple, Protocol, TypeVar
+
+#: Bytes as they lie: what ``socket.sendmsg`` takes. Nothing here copies them.
+Buffer = bytes | memoryview
+Buffers = Sequence[Buffer]
+
+
+class ApiKey(IntEnum):
+    """Kafka's numbers of the APIs that this client speaks."""
+
+    PRODUCE = 0
+    LIST_OFFSETS = 2
+    METADATA = 3
+    FIND_COORDINATOR = 10
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    INIT_PRODUCER_ID = 22
+    ADD_PARTITIONS_TO_TXN = 24
+    END_TXN = 26
+    DESCRIBE_CONFIGS = 32
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+
+
+class VersionRange(NamedTuple):
+    """Lowest and highest version of an API, both included."""
+
+    min: int
+    max: int
+
+
+ResponseT_co = TypeVar("ResponseT_co", covariant=True)
+
+
+class Request(Protocol[ResponseT_co]):
+    """A request of one API, before a version is chosen."""
+
+    @property
+    def api_key(self) -> ApiKey: ...
+
+    @property
+    def versions(self) -> VersionRange:
+        """The versions this request can be expressed in (a subset of what we implement)."""
+        ...
+
+    def encode(self, version: int) -> Buffers:
+        """The body in ``version``, without header and length.
+
+        Raises UnsupportedVersionError when a field has no place in that version.
+        """
+        ...
+
+    def decode(self, version: int, body: memoryview) -> ResponseT_co:
+        """The response's body (behind its header). Raises RemoteProtocolError, nothing else."""
+        ...

@@ -1,0 +1,43 @@
+"""What the records room hands to the accumulator. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_kafka_sink.protocol.cluster import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPosition:
+    """Where the open batch of a partition stands, so that encoding can go on from there.
+
+    ``generation`` names that open batch (a new number for every batch ever opened); 0 means that
+    none is open. ``record_count`` is the next record's offset delta. ``base_timestamp`` is the
+    first record's, in milliseconds (meaningless when none is open). ``room`` is how many *raw*
+    (uncompressed, encoded) bytes still fit before the batch counts as full.
+    """
+
+    generation: int
+    record_count: int
+    base_timestamp: int
+    room: int
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedSlice:
+    """Finished record bytes of one partition, for one batch.
+
+    ``data`` views a chunk's encode buffer; whoever keeps it must copy it (design.md rule 5.5).
+    ``generation`` is the open batch that it continues, 0 to open a new one: the offset deltas in
+    ``data`` run from ``first_offset_delta`` and the timestamp deltas count from
+    ``base_timestamp``. ``last`` is set when the planner cut here because the batch is full.
+    """
+
+    tp: TopicPartition
+    data: memoryview
+    record_count: int
+    generation: int
+    first_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    last: bool

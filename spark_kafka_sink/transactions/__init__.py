@@ -1,0 +1,1 @@
+"""The driver's side of exactly-once (not offered yet)."""
