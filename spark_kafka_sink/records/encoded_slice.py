@@ -31,6 +31,7 @@ class EncodedSlice:
     ``generation`` is the open batch that it continues, 0 to open a new one: the offset deltas in
     ``data`` run from ``first_offset_delta`` and the timestamp deltas count from
     ``base_timestamp``. ``last`` is set when the planner cut here because the batch is full.
+    ``first_row`` is where its rows begin in the order of the chunk's groups, for encoding again.
     """
 
     tp: TopicPartition
@@ -41,3 +42,4 @@ class EncodedSlice:
     base_timestamp: int
     max_timestamp: int
     last: bool
+    first_row: int = 0
