@@ -1,0 +1,1 @@
+"""Side-by-side benchmarks: ours and the peers on one real broker, in one run (``make bench``)."""

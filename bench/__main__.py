@@ -1,0 +1,236 @@
+"""``python -m bench``: ours and the peers on one real broker, in turn, as a table.
+
+Each engine setting runs ``--rounds`` rounds; in a round every contender runs once, in turn, so
+that a slow minute of the machine hits all. Quoted are medians and the median of the ratios round by
+round, with its interval. The table is printed and put at the head of bench/HISTORY.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+from rich.console import Console
+from rich.table import Table
+
+from bench.peers import classpath, connector_jars
+from bench.spark_job import check, create, delete
+from bench.statistics import Ratio, median, ratio
+from spark_kafka_sink.local_kafka import KafkaCluster
+
+ROOT = Path(__file__).parent.parent
+HISTORY = ROOT / "bench" / "HISTORY.md"
+
+# name, partitions, value size, rows, warm-up rows, options of ours
+ENGINE_SETTINGS = (
+    ("100 B values, 12 partitions", 12, 100, 4_000_000, 500_000, ()),
+    ("1 KB values, 12 partitions", 12, 1024, 600_000, 100_000, ()),
+    ("100 B values, 1000 partitions", 1000, 100, 3_000_000, 500_000, ()),
+)
+# name, value size, codec, rows
+SPARK_SETTINGS = (
+    ("100 B values", 100, "none", 3_000_000),
+    ("100 B values, lz4", 100, "lz4", 3_000_000),
+    ("1 KB values", 1024, "none", 600_000),
+)
+
+
+def child(*command: str, timeout: int = 1800) -> dict[str, object]:
+    """Run a Python module of the bench; its last line of output is JSON."""
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=timeout,
+        check=True,
+    )
+    result: dict[str, object] = json.loads(done.stdout.strip().splitlines()[-1])
+    return result
+
+
+def java_performance(bootstrap: str, topic: str, rows: int, warmup: int, size: int) -> float:
+    """Kafka's own ProducerPerformance at its defaults (acks=all, idempotent): records a second.
+
+    It sends null keys, which costs it less than hashing keys would.
+    """
+    done = subprocess.run(
+        [
+            "java", "-Xms1g", "-Xmx1g", "-cp", classpath(),
+            "org.apache.kafka.tools.ProducerPerformance",
+            "--bootstrap-server", bootstrap, "--topic", topic,
+            "--num-records", str(rows + warmup), "--warmup-records", str(warmup),
+            "--record-size", str(size), "--throughput", "-1",
+            "--command-property", "acks=all",
+        ],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600, check=True,
+    )  # fmt: skip
+    rates = re.findall(r"([\d.]+) records/sec", done.stdout.strip().splitlines()[-1])
+    return float(rates[-1])
+
+
+class Bench:
+    """One run: a broker, a console, the rows of the table."""
+
+    def __init__(self, bootstrap: str, rounds: int) -> None:
+        self.bootstrap = bootstrap
+        self.rounds = rounds
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.lines: list[tuple[str, str, str, str]] = []
+        self.number = 0
+
+    def topic(self, partitions: int) -> str:
+        self.number += 1
+        name = f"bench-{os.getpid()}-{self.number}"
+        create(self.admin, name, partitions)
+        return name
+
+    def engine(self) -> None:
+        for name, partitions, size, rows, warmup, options in ENGINE_SETTINGS:
+            ours, java, confluent = [], [], []
+            for _ in range(self.rounds):
+                topic = self.topic(partitions)
+                result = child(
+                    "bench.engine_ours", "--bootstrap", self.bootstrap, "--topic", topic,
+                    "--rows", str(rows), "--warmup", str(warmup), "--value-size", str(size),
+                    *(f"--option={option}" for option in options),
+                )  # fmt: skip
+                ours.append(float(str(result["rows_per_second"])))
+                check(self.bootstrap, topic, rows + warmup, partitions)
+                delete(self.admin, topic)
+                topic = self.topic(partitions)
+                java.append(java_performance(self.bootstrap, topic, rows, warmup, size))
+                check(self.bootstrap, topic, rows + warmup, partitions)
+                delete(self.admin, topic)
+                topic = self.topic(partitions)
+                few = rows // 3
+                result = child(
+                    "bench.engine_confluent", "--bootstrap", self.bootstrap, "--topic", topic,
+                    "--rows", str(few), "--warmup", str(warmup), "--value-size", str(size),
+                )  # fmt: skip
+                confluent.append(float(str(result["rows_per_second"])))
+                delete(self.admin, topic)
+                self.say(f"{name}: {ours[-1]:,.0f} / {java[-1]:,.0f} / {confluent[-1]:,.0f}")
+            self.add(f"engine, {name}", "rows/s", "Java ProducerPerformance", ours, java)
+            self.add(f"engine, {name}", "rows/s", "confluent-kafka produce()", ours, confluent)
+
+    def spark(self) -> None:
+        for name, size, codec, rows in SPARK_SETTINGS:
+            results = child(
+                "bench.spark_job", "--bootstrap", self.bootstrap, "--jars", connector_jars(),
+                "--rows", str(rows), "--value-size", str(size), "--codec", codec,
+                "--rounds", str(self.rounds), timeout=3600,
+            )  # fmt: skip
+            rate = {k: v["rows_per_second"] for k, v in results.items()}  # type: ignore[index]
+            cpu = {k: v["cpu"] for k, v in results.items()}  # type: ignore[index]
+            for peer in ("kafka", "kafka tuned", "noop"):
+                label = {"kafka": "Spark's sink, defaults", "kafka tuned": "Spark's sink, tuned"}
+                self.add(f"Spark, {name}", "rows/s", label.get(peer, peer), rate["kprod"], rate[peer])
+            self.add(f"Spark, {name}", "client CPU s", "Spark's sink, defaults", cpu["kprod"], cpu["kafka"])
+            self.add(f"Spark, {name}", "client CPU s", "Spark's sink, tuned", cpu["kprod"], cpu["kafka tuned"])
+
+    def microbatch(self) -> None:
+        results = child("bench.microbatch", "--bootstrap", self.bootstrap, "--rounds", "5")
+        ours = [median(r) for r in results["kprod"]]  # type: ignore[union-attr, attr-defined]
+        theirs = [median(r) for r in results["nothing"]]  # type: ignore[union-attr, attr-defined]
+        differences = sorted(a - b for a, b in zip(ours, theirs, strict=True))
+        self.lines.append(
+            (
+                "micro-batch of 1000 rows, p50",
+                f"{median(ours):.0f} ms",
+                f"{median(theirs):.0f} ms (Python sink that does nothing)",
+                f"{median(differences):+.0f} ms ({differences[0]:+.0f} to {differences[-1]:+.0f}, "
+                f"n={len(differences)})",
+            )
+        )
+
+    def memory(self, gigabytes: float) -> None:
+        topic = f"bench-memory-{os.getpid()}"
+        from confluent_kafka.admin import NewTopic
+
+        config = {"retention.bytes": str(2**30 // 12), "segment.bytes": str(2**24)}
+        self.admin.create_topics([NewTopic(topic, 12, 1, config=config)])[topic].result(30)
+        result = child(
+            "bench.memory", "--bootstrap", self.bootstrap, "--topic", topic,
+            "--gigabytes", str(gigabytes),
+        )  # fmt: skip
+        mib = {k: int(str(result[k])) / 2**20 for k in ("base", "peak", "bound", "peak_of_second_half")}
+        self.lines.append(
+            (
+                f"memory, {gigabytes:g} GB through one task",
+                f"peak RSS {mib['peak']:.0f} MiB",
+                f"bound {mib['bound']:.0f} MiB (base {mib['base']:.0f} + 32 + 2 Arrow batches + 64)",
+                f"second half's peak {mib['peak_of_second_half']:.0f} MiB",
+            )
+        )
+        delete(self.admin, topic)
+
+    def add(self, what: str, unit: str, peer: str, ours: list[float], theirs: list[float]) -> None:
+        quotient: Ratio = ratio(ours, theirs)
+        shape = "{:,.0f} {}" if unit == "rows/s" else "{:,.2f} {}"
+        self.lines.append(
+            (
+                what,
+                shape.format(median(ours), unit),
+                f"{shape.format(median(theirs), unit)} ({peer})",
+                str(quotient),
+            )
+        )
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+def commit() -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
+    )
+    return done.stdout.strip() or "no commit"
+
+
+def publish(lines: list[tuple[str, str, str, str]], parts: str) -> None:
+    table = Table(title="kprod next to its peers")
+    for head in ("what", "kprod", "peer", "kprod / peer"):
+        table.add_column(head)
+    for line in lines:
+        table.add_row(*line)
+    Console(width=150).print(table)
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    text = [f"## {today}, commit {commit()} ({parts})", ""]
+    text.append(
+        f"Python {platform.python_version()}, {os.cpu_count()} cores shared by client and broker; "
+        "medians, and the median of the ratios round by round with its 96 % interval."
+    )
+    text += ["", "| what | kprod | peer | kprod / peer |", "|---|---|---|---|"]
+    text += [f"| {' | '.join(line)} |" for line in lines]
+    head, _, rest = HISTORY.read_text().partition("\n## ")
+    body = f"\n## {rest}" if rest else ""
+    HISTORY.write_text(head.rstrip("\n") + "\n\n" + "\n".join(text) + "\n" + body)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", default=["engine", "spark", "microbatch", "memory"])
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--gigabytes", type=float, default=20.0)
+    args = parser.parse_args()
+    with KafkaCluster() as kafka:
+        bench = Bench(kafka.bootstrap, args.rounds)
+        for part in args.parts:
+            if part == "memory":
+                bench.memory(args.gigabytes)
+            else:
+                {"engine": bench.engine, "spark": bench.spark, "microbatch": bench.microbatch}[part]()
+    publish(bench.lines, ", ".join(args.parts))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""One run of our engine: Arrow batches in, acknowledgements out, in this one process.
+
+Prints one JSON line: rows, seconds, rows per second, CPU seconds, batches and requests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import time
+
+import pyarrow as pa
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
+
+ARROW_ROWS = 10_000  # Spark's spark.sql.execution.arrow.maxRecordsPerBatch
+
+
+def arrow_batches(value_size: int, count: int, seed: int) -> list[pa.RecordBatch]:
+    """``count`` batches as Spark sends them: a 12-byte key and a value of letters and digits."""
+    rng = random.Random(seed)
+    alphabet = b"abcdefghijklmnopqrstuvwxyz0123456789"
+    table = bytes(alphabet[i % len(alphabet)] for i in range(256))
+    batches = []
+    for number in range(count):
+        keys = [b"%012d" % rng.randrange(10**9) for _ in range(ARROW_ROWS)]
+        noise = rng.randbytes(ARROW_ROWS * value_size).translate(table)
+        values = [noise[i * value_size : (i + 1) * value_size] for i in range(ARROW_ROWS)]
+        batches.append(
+            pa.record_batch(
+                {"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}
+            )
+        )
+        del number
+    return batches
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--rows", type=int, required=True)
+    parser.add_argument("--warmup", type=int, default=0)
+    parser.add_argument("--value-size", type=int, default=100)
+    parser.add_argument("--option", action="append", default=[], help="name=value, Java's names")
+    args = parser.parse_args()
+    options = {"bootstrap.servers": args.bootstrap}
+    options.update(option.split("=", 1) for option in args.option)
+    plan = ColumnPlan(topic=args.topic, key_column=0, value_column=1)
+    batches = arrow_batches(args.value_size, max(4, min(50, 5_000_000 // args.value_size // 1000)), 7)
+    producer = KafkaProducer(ProducerConfig.parse(options))
+
+    def write(rows: int) -> None:
+        producer.start_attempt()
+        sent = 0
+        while sent < rows:
+            for batch in batches:
+                producer.send_columns(from_record_batch(batch, plan))
+                sent += ARROW_ROWS
+                if sent >= rows:
+                    break
+
+    write(max(args.warmup, ARROW_ROWS))
+    producer.finish_attempt()
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    start = time.perf_counter()
+    write(args.rows)
+    report = producer.finish_attempt()
+    seconds = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    producer.close(10_000)
+    print(
+        json.dumps(
+            {
+                "rows": report.rows,
+                "seconds": seconds,
+                "rows_per_second": report.rows / seconds,
+                "cpu": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+                "batches": report.batches,
+                "requests": report.requests,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

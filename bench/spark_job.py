@@ -1,0 +1,154 @@
+"""Spark next to Spark: kprod, Spark's own Kafka sink (defaults and tuned) and noop, in turn.
+
+One SparkSession (local[2]) with the connector's jars; each contender writes the same generated
+DataFrame once to warm up, then once a round, in turn. Prints one JSON line with, for each
+contender, rows per second and client CPU seconds (Spark's JVM and every Python worker).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_kafka_sink import register
+
+TUNED = {"kafka.batch.size": "1048576", "kafka.linger.ms": "50"}
+
+
+def session(jars: str) -> SparkSession:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("bench")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "2g")
+        .config("spark.jars", jars)
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    register(spark)
+    return spark
+
+
+def rows(spark: SparkSession, count: int, value_size: int) -> DataFrame:
+    """Generated rows: a key of up to 12 digits and a value of ``value_size`` bytes."""
+    hexes = -(-value_size // 64)
+    value = F.concat(*[F.sha2(F.concat(F.col("id"), F.lit(f"-{i}")), 256) for i in range(1)])
+    text = value if hexes == 1 else F.repeat(value, hexes)
+    return spark.range(0, count, 1, 2).select(
+        F.col("id").cast("string").alias("key"), F.substring(F.rpad(text, value_size, "x"), 1, value_size).alias("value")
+    )
+
+
+def cpu_seconds() -> float:
+    """User and system time of this process' children: Spark's JVM and its Python workers.
+
+    Workers that ended are counted by their parent (the daemon waits for them), so both the own
+    and the children's times are summed, for every living process of the tree.
+    """
+    total = 0.0
+    for process in psutil.Process().children(recursive=True):
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--jars", required=True)
+    parser.add_argument("--rows", type=int, required=True)
+    parser.add_argument("--value-size", type=int, default=100)
+    parser.add_argument("--codec", default="none")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--partitions", type=int, default=12)
+    args = parser.parse_args()
+    spark = session(args.jars)
+    frame = rows(spark, args.rows, args.value_size)
+    admin = AdminClient({"bootstrap.servers": args.bootstrap})
+    codec = {} if args.codec == "none" else {"kafka.compression.type": args.codec}
+    contenders: dict[str, Callable[[str], None]] = {
+        "noop": lambda _topic: frame.write.format("noop").mode("overwrite").save(),
+        "kprod": lambda topic: _save(frame, "kprod", args.bootstrap, topic, codec),
+        "kafka": lambda topic: _save(frame, "kafka", args.bootstrap, topic, codec),
+        "kafka tuned": lambda topic: _save(frame, "kafka", args.bootstrap, topic, codec | TUNED),
+    }
+    results: dict[str, dict[str, list[float]]] = {
+        name: {"rows_per_second": [], "cpu": []} for name in contenders
+    }
+    for round_number in range(args.rounds + 1):
+        for name, write in contenders.items():
+            topic = f"bench-{name.replace(' ', '-')}-{round_number}-{os.getpid()}"
+            create(admin, topic, args.partitions)
+            cpu, start = cpu_seconds(), time.perf_counter()
+            write(topic)
+            seconds = time.perf_counter() - start
+            used = cpu_seconds() - cpu
+            check(args.bootstrap, topic, 0 if name == "noop" else args.rows, args.partitions)
+            delete(admin, topic)
+            if round_number:  # the first round warms up
+                results[name]["rows_per_second"].append(args.rows / seconds)
+                results[name]["cpu"].append(used)
+            print(f"{round_number} {name}: {args.rows / seconds:,.0f} rows/s", file=sys.stderr)
+    print(json.dumps(results))
+    spark.stop()
+
+
+def _save(frame: DataFrame, source: str, bootstrap: str, topic: str, more: dict[str, str]) -> None:
+    frame.write.format(source).option("kafka.bootstrap.servers", bootstrap).option(
+        "topic", topic
+    ).options(**more).mode("append").save()
+
+
+def create(admin: AdminClient, topic: str, partitions: int) -> None:
+    """A topic whose closed segments go quickly, so that long runs don't fill the disk."""
+    config = {"segment.bytes": str(256 * 1024 * 1024), "file.delete.delay.ms": "1000"}
+    admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(30)
+    # Leaders take a moment; a contender should not pay for it.
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        described = admin.list_topics(topic, 5).topics[topic]
+        if len(described.partitions) == partitions and all(
+            p.leader >= 0 for p in described.partitions.values()
+        ):
+            return
+        time.sleep(0.05)
+    raise SystemExit(f"{topic} got no leaders")
+
+
+def delete(admin: AdminClient, topic: str) -> None:
+    admin.delete_topics([topic])[topic].result(30)
+
+
+def check(bootstrap: str, topic: str, expected: int, partitions: int) -> None:
+    """Every run is checked: a fast sink that loses rows is no sink."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench"})
+    found = 0
+    for partition in range(partitions):
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+        found += high - low
+    consumer.close()
+    if found != expected:
+        raise SystemExit(f"{topic}: {found} records for {expected} rows")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+    main()
