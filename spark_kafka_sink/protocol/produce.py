@@ -2,17 +2,42 @@
 
 Owns: the bytes around finished record batches (ProduceRequest v3 to v12) and the bounded decoder
 of the answer. Never: the bytes of a batch, which are passed on as they lie.
+
+On a record's way: the sender hands over one batch for each partition; what leaves is a list of
+buffers for ``socket.sendmsg``, in which every second one is small and ours.
 """
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.errors import ErrorCode, IllegalStateError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
-from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
+from spark_kafka_sink.protocol.request import ApiKey, Buffer, Buffers, VersionRange
+from spark_kafka_sink.protocol.wire import (
+    MalformedError,
+    WireReader,
+    checked_node,
+    decoding,
+    error_code,
+)
 
-# INTERFACE STUB: fields below are fixed; encode/decode bodies are the protocol room's work.
+_FIRST_FLEXIBLE: Final = 9
+_FIRST_TV2: Final = 12
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_TWO_INT32 = struct.Struct(">ii")
+_ACKS_AND_TIMEOUT = struct.Struct(">hi")
+# Index, error code, base offset, log append time; from version 5 on the log start offset, too.
+_PARTITION_V3 = struct.Struct(">ihqq")
+_PARTITION_V5 = struct.Struct(">ihqqq")
+_LEADER = struct.Struct(">ii")
+# No record errors, no message, no tagged fields: how nearly every flexible partition ends.
+_PLAIN_END = b"\x01\x00\x00"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +73,8 @@ class PartitionProduceResponse:
 
 @dataclass(frozen=True, slots=True)
 class ProduceResponse:
+    """One answer for each partition of the request; ``node_endpoints`` are KIP-951's leaders."""
+
     partitions: tuple[PartitionProduceResponse, ...]
     throttle_ms: int = 0
     node_endpoints: tuple[Node, ...] = ()
@@ -65,7 +92,7 @@ class ProduceRequest:
     timeout_ms: int
     data: tuple[PartitionProduceData, ...]
     transactional_id: str | None = None
-    max_version: int = 12
+    max_version: int = _FIRST_TV2
     min_version: int = 3
 
     api_key = ApiKey.PRODUCE
@@ -75,7 +102,218 @@ class ProduceRequest:
         return VersionRange(self.min_version, self.max_version)
 
     def encode(self, version: int) -> Buffers:
-        raise NotImplementedError
+        """Small bytes and batches by turns: [ours, batch buffers, ours, batch buffers, ours].
+
+        Topics stand in the order in which ``data`` names them first, partitions of a topic in the
+        order of ``data``. Raises IllegalStateError when a partition comes twice or a ``size``
+        is wrong: either would end the connection, or worse, shift everything behind it.
+        """
+        _check_version(version)
+        topics: dict[str, list[PartitionProduceData]] = {}
+        for item in self.data:
+            topic = item.tp.topic
+            if topic in topics:
+                topics[topic].append(item)
+            else:
+                topics[topic] = [item]
+        for topic, items in topics.items():
+            if len({item.tp.partition for item in items}) != len(items):
+                raise IllegalStateError(f"two batches for one partition of {topic} in one request")
+        flexible = version >= _FIRST_FLEXIBLE
+        buffers = (_encode_flexible if flexible else _encode_classic)(self, topics)
+        batches = sum([item.size for item in self.data])
+        lying = sum([len(part) for item in self.data for part in item.buffers])
+        if batches != lying:
+            raise IllegalStateError(f"batches of {batches} bytes hold {lying} bytes")
+        return buffers
 
     def decode(self, version: int, body: memoryview) -> ProduceResponse:
-        raise NotImplementedError
+        """The answer, which must name every partition of this request once and no other.
+
+        Raises RemoteProtocolError, nothing else. What it allocates is bounded by this request
+        and by the bytes received.
+        """
+        _check_version(version)
+        decoder = _ResponseDecoder(version, self.data)
+        return decoding(
+            ApiKey.PRODUCE, version, body, decoder.parse, flexible=version >= _FIRST_FLEXIBLE
+        )
+
+
+def _check_version(version: int) -> None:
+    if not 3 <= version <= _FIRST_TV2:
+        raise UnsupportedVersionError(
+            f"PRODUCE v{version} is not spoken here; versions 3 to {_FIRST_TV2} are",
+            code=ErrorCode.UNSUPPORTED_VERSION,
+        )
+
+
+def _encode_classic(
+    request: ProduceRequest, topics: dict[str, list[PartitionProduceData]]
+) -> list[Buffer]:
+    """Versions 3 to 8: int16 strings, int32 counts and sizes."""
+    out: list[Buffer] = []
+    head = _classic_string(request.transactional_id)
+    head += _ACKS_AND_TIMEOUT.pack(request.acks, request.timeout_ms) + _INT32.pack(len(topics))
+    pack = _TWO_INT32.pack
+    for topic, items in topics.items():
+        head += _classic_string(topic) + _INT32.pack(len(items))
+        for item in items:
+            out.append(head + pack(item.tp.partition, item.size))
+            out += item.buffers
+            head = b""
+    if head:
+        out.append(head)  # no partition at all: the head stands alone
+    return out
+
+
+def _encode_flexible(
+    request: ProduceRequest, topics: dict[str, list[PartitionProduceData]]
+) -> list[Buffer]:
+    """Versions 9 to 12: compact strings, counts and sizes (each plus one), tagged fields."""
+    out: list[Buffer] = []
+    head = _compact_string(request.transactional_id)
+    head += _ACKS_AND_TIMEOUT.pack(request.acks, request.timeout_ms)
+    head += _unsigned_varint(len(topics) + 1)
+    pack = _INT32.pack
+    for topic, items in topics.items():
+        head += _compact_string(topic) + _unsigned_varint(len(items) + 1)
+        for item in items:
+            out.append(head + pack(item.tp.partition) + _unsigned_varint(item.size + 1))
+            out += item.buffers
+            head = b"\x00"  # the partition's tagged fields: none
+        head += b"\x00"  # the topic's
+    out.append(head + b"\x00")  # the request's
+    return out
+
+
+def _unsigned_varint(value: int) -> bytes:
+    if value < 0x80:
+        return value.to_bytes(1, "big")
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x200000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _classic_string(text: str | None) -> bytes:
+    if text is None:
+        return b"\xff\xff"
+    raw = text.encode()
+    return _INT16.pack(len(raw)) + raw
+
+
+def _compact_string(text: str | None) -> bytes:
+    if text is None:
+        return b"\x00"
+    raw = text.encode()
+    return _unsigned_varint(len(raw) + 1) + raw
+
+
+class _ResponseDecoder:
+    """Reads one answer against what was asked.
+
+    ``_asked`` holds the partitions still unanswered; each answer takes its own out, so that a
+    second one, or one that nobody asked for, finds nothing, and what is left was not answered.
+    """
+
+    __slots__ = ("_asked", "_layout", "_smallest_partition", "_version")
+
+    def __init__(self, version: int, data: Sequence[PartitionProduceData]) -> None:
+        self._version = version
+        self._layout = _PARTITION_V3 if version < 5 else _PARTITION_V5  # noqa: PLR2004 - log start
+        # With v8 come an array and a string, empty: 6 bytes, or 2 and the tags when flexible.
+        ends = 3 if version >= _FIRST_FLEXIBLE else 6 if version >= 8 else 0  # noqa: PLR2004 - KIP-467
+        self._smallest_partition = self._layout.size + ends
+        self._asked: dict[str, dict[int, TopicPartition]] = {}
+        for item in data:
+            self._asked.setdefault(item.tp.topic, {})[item.tp.partition] = item.tp
+
+    def parse(self, reader: WireReader) -> ProduceResponse:
+        asked = self._asked
+        partitions: list[PartitionProduceResponse] = []
+        # A topic has at least its name's length and its count of partitions.
+        for _ in range(reader.count(2 if reader.flexible else 6)):
+            topic = asked.get(reader.string())
+            if topic is None:
+                raise MalformedError("it names a topic that was not asked for")
+            for _ in range(reader.count(self._smallest_partition)):
+                partitions.append(self._partition(reader, topic))
+            reader.skip_tagged_fields()
+        if any(asked.values()):
+            raise MalformedError("a partition is missing")
+        throttle_ms = max(0, reader.int32())
+        endpoints: tuple[Node, ...] = ()
+        for tag in reader.tagged_fields():
+            if tag == 0 and self._version >= 10:  # noqa: PLR2004 - KIP-951
+                endpoints = _node_endpoints(reader)
+        return ProduceResponse(tuple(partitions), throttle_ms, endpoints)
+
+    def _partition(
+        self, reader: WireReader, topic: dict[int, TopicPartition]
+    ) -> PartitionProduceResponse:
+        index, code, base_offset, log_append_time_ms, *rest = reader.unpack(self._layout)
+        tp = topic.pop(index, None)
+        if tp is None:
+            raise MalformedError("it answers for a partition twice, or for one not asked for")
+        log_start_offset = rest[0] if rest else -1
+        if base_offset < -1 or log_append_time_ms < -1 or log_start_offset < -1:
+            raise MalformedError("an offset or a timestamp is negative")
+        error = error_code(code)
+        if reader.flexible:
+            position = reader.position
+            if reader.data[position : position + 3] == _PLAIN_END:
+                reader.position = position + 3
+                return PartitionProduceResponse(
+                    tp, error, base_offset, log_append_time_ms, log_start_offset
+                )
+        record_errors: tuple[RecordError, ...] = ()
+        message: str | None = None
+        leader: tuple[int, int] | None = None
+        if self._version >= 8:  # noqa: PLR2004 - KIP-467
+            record_errors = _record_errors(reader)
+            message = reader.nullable_string()
+        for tag in reader.tagged_fields():
+            if tag == 0 and self._version >= 10:  # noqa: PLR2004 - KIP-951
+                leader_id, epoch = reader.unpack(_LEADER)
+                reader.skip_tagged_fields()
+                # Java takes the hint only when both are known.
+                leader = (leader_id, epoch) if leader_id >= 0 and epoch >= 0 else None
+        return PartitionProduceResponse(
+            tp,
+            error,
+            base_offset,
+            log_append_time_ms,
+            log_start_offset,
+            record_errors,
+            message,
+            leader,
+        )
+
+
+def _record_errors(reader: WireReader) -> tuple[RecordError, ...]:
+    errors = []
+    for _ in range(reader.count(6)):
+        index = reader.int32()
+        if index < 0:
+            raise MalformedError("a record's index is negative")
+        errors.append(RecordError(index, reader.nullable_string()))
+        reader.skip_tagged_fields()
+    return tuple(errors)
+
+
+def _node_endpoints(reader: WireReader) -> tuple[Node, ...]:
+    nodes: dict[int, Node] = {}
+    for _ in range(reader.count(11)):
+        node_id = reader.int32()
+        node = checked_node(node_id, reader.string(), reader.int32(), reader.nullable_string())
+        reader.skip_tagged_fields()
+        if nodes.setdefault(node_id, node) is not node:
+            raise MalformedError(f"broker {node_id} comes twice")
+    return tuple(nodes.values())

@@ -1,0 +1,157 @@
+"""Headers and the length prefix: what stands around every request and answer.
+
+Owns: the request header (v1, v2), the response header (v0, v1), the int32 length, which versions of
+which API are flexible, and the limits of a frame's size. Never: bodies, sockets, or how a frame is
+put together from pieces of a stream (``network/``).
+
+On a record's way: the last stop before the selector, and the first behind it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from spark_kafka_sink.errors import IllegalStateError, RemoteProtocolError
+from spark_kafka_sink.protocol.request import ApiKey, Buffer, Request
+from spark_kafka_sink.protocol.wire import WireReader, decoding
+
+#: Largest answer that is taken, in bytes, length prefix not counted. A cluster of 200 000
+#: partitions describes itself in about 10 MB.
+MAX_RESPONSE_SIZE: Final = 64 * 1024 * 1024
+
+#: The same until ApiVersions is done: nobody has proved yet to be a Kafka broker, let alone ours.
+MAX_RESPONSE_SIZE_BEFORE_READY: Final = 512 * 1024
+
+#: Bytes of the length prefix in front of every frame.
+LENGTH_SIZE: Final = 4
+
+#: First flexible version of each API (KIP-482); an API that is not in here has none.
+FIRST_FLEXIBLE_VERSION: Mapping[ApiKey, int] = MappingProxyType(
+    {
+        ApiKey.PRODUCE: 9,
+        ApiKey.LIST_OFFSETS: 6,
+        ApiKey.METADATA: 9,
+        ApiKey.FIND_COORDINATOR: 3,
+        ApiKey.API_VERSIONS: 3,
+        ApiKey.CREATE_TOPICS: 5,
+        ApiKey.INIT_PRODUCER_ID: 2,
+        ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+        ApiKey.END_TXN: 3,
+        ApiKey.DESCRIBE_CONFIGS: 4,
+        ApiKey.SASL_AUTHENTICATE: 2,
+        ApiKey.CREATE_PARTITIONS: 2,
+        ApiKey.DESCRIBE_PRODUCERS: 0,
+        ApiKey.DESCRIBE_TRANSACTIONS: 0,
+        ApiKey.LIST_TRANSACTIONS: 0,
+    }
+)
+
+_HEADER = struct.Struct(">ihhi")  # length, API key, version, correlation id
+_INT32 = struct.Struct(">i")
+
+
+def is_flexible(api_key: ApiKey, version: int) -> bool:
+    """True when ``version`` has compact strings and tagged fields."""
+    first = FIRST_FLEXIBLE_VERSION.get(api_key)
+    return first is not None and version >= first
+
+
+def request_header_version(api_key: ApiKey, version: int) -> int:
+    """2 for flexible versions, else 1 (Kafka 4.0 no longer reads 0)."""
+    return 2 if is_flexible(api_key, version) else 1
+
+
+def response_header_version(api_key: ApiKey, version: int) -> int:
+    """1 for flexible versions, else 0.
+
+    ApiVersions always has 0: its answer must be readable before the versions are known (KIP-511).
+    """
+    if api_key is ApiKey.API_VERSIONS:
+        return 0
+    return 1 if is_flexible(api_key, version) else 0
+
+
+def frame(
+    request: Request[object], version: int, correlation_id: int, client_id: str | None
+) -> tuple[list[Buffer], int]:
+    """The whole frame of ``request``: its buffers in order, and their size in bytes.
+
+    The length prefix is in both. Header and the body's first small buffer become one buffer; the
+    others are handed on as they lie. The client id is a classic int16 string even in header v2,
+    because the broker reads it before it knows the version (RequestHeader.json).
+    """
+    body = request.encode(version)
+    name = None if client_id is None else client_id.encode()
+    if name is not None and len(name) > 0x7FFF:
+        raise IllegalStateError(f"client.id is {len(name)} bytes long; the protocol ends at 32767")
+    tail = b"\xff\xff" if name is None else len(name).to_bytes(2, "big") + name
+    if request_header_version(request.api_key, version) == 2:
+        tail += b"\x00"  # no tagged fields
+    size = _HEADER.size + len(tail) + sum(map(len, body))
+    if size - LENGTH_SIZE > 0x7FFFFFFF:
+        raise IllegalStateError(f"{request.api_key.name} of {size} bytes does not fit a frame")
+    head = _HEADER.pack(size - LENGTH_SIZE, int(request.api_key), version, correlation_id) + tail
+    first = body[0] if body else b""
+    if isinstance(first, bytes):
+        return [head + first, *body[1:]], size
+    return [head, *body], size
+
+
+def frame_size(prefix: Buffer, limit: int) -> int:
+    """The length that a frame's first four bytes announce; at most ``limit``.
+
+    Raises RemoteProtocolError, with a guess at who answers there, for a length that no broker
+    sends. The limit holds before anything is allocated.
+    """
+    (size,) = _INT32.unpack_from(prefix)
+    if LENGTH_SIZE <= size <= limit:
+        return int(size)
+    hint = None
+    start = bytes(prefix[:4])
+    if start[:2] in (b"\x15\x03", b"\x16\x03"):
+        hint = (
+            "the port speaks TLS and this client does not: "
+            "set kafka.security.protocol to SSL or SASL_SSL"
+        )
+    elif start in (b"HTTP", b"<htm", b"<!DO", b"<?xm"):
+        hint = "a web server answers there: check host and port of kafka.bootstrap.servers"
+    elif start.isascii() and start.decode("ascii").isprintable():
+        hint = "that is text, so the port is probably not a Kafka listener"
+    elif size > limit:
+        hint = "the port may not be a Kafka listener, or its security.protocol is another"
+    raise RemoteProtocolError(
+        f"a frame of {size} bytes was announced; 4 to {limit} are accepted", hint=hint
+    )
+
+
+def parse_response_header(
+    api_key: ApiKey, version: int, payload: memoryview
+) -> tuple[int, memoryview]:
+    """Correlation id and body of an answer's ``payload`` (the frame without its length).
+
+    Raises RemoteProtocolError when the header is cut short or its tagged fields are malformed.
+    """
+    correlation_id = peek_correlation_id(payload)
+    if response_header_version(api_key, version) == 0:
+        return correlation_id, payload[4:]
+    if len(payload) > 4 and payload[4] == 0:  # no tagged fields: always, so far
+        return correlation_id, payload[5:]
+
+    def skip_tags(reader: WireReader) -> int:
+        reader.skip_tagged_fields()
+        return reader.position
+
+    used = decoding(api_key, version, payload[4:], skip_tags, flexible=True, whole=False)
+    return correlation_id, payload[4 + used :]
+
+
+def peek_correlation_id(payload: memoryview) -> int:
+    """The correlation id, which stands first in every answer of every version."""
+    if len(payload) < 4:
+        raise RemoteProtocolError(
+            f"an answer of {len(payload)} bytes is too short for its correlation id"
+        )
+    return int(_INT32.unpack_from(payload)[0])

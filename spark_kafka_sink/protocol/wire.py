@@ -1,0 +1,222 @@
+"""Reading a broker's bytes, bounded: the primitives under every decoder of this room.
+
+Owns: :class:`WireReader`, and :func:`decoding`, which turns every way that bytes can be wrong into
+one RemoteProtocolError. Never: what a field means.
+
+Why not kio's own decoder: it reserves memory for as many items as an array *claims*, so that 14
+bytes from a broken broker make the process abort (an allocation failure in native code is no
+exception), and it refuses every answer with an error code newer than itself. Here nothing is
+allocated before the bytes for it have arrived, and time is linear in them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+from spark_kafka_sink.errors import ErrorCode, RemoteProtocolError
+from spark_kafka_sink.protocol.cluster import Node
+from spark_kafka_sink.protocol.request import ApiKey, Buffer
+
+T = TypeVar("T")
+
+INT8: Final = struct.Struct(">b")
+INT16: Final = struct.Struct(">h")
+INT32: Final = struct.Struct(">i")
+INT64: Final = struct.Struct(">q")
+
+_CODES: Final = {code.value: code for code in ErrorCode}
+_LARGEST_PORT: Final = 65535
+#: A DNS name has at most 253 characters; an address in brackets with a zone fits, too.
+_LONGEST_HOST: Final = 255
+
+
+class MalformedError(Exception):
+    """Inside this room only: what is wrong, in words without any of the bytes."""
+
+
+def error_code(code: int) -> ErrorCode:
+    """As ErrorCode.parse, at the price of a dict look-up."""
+    return _CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+class WireReader:
+    """A cursor over one answer. Flexible versions have compact lengths and tagged fields.
+
+    Every method raises MalformedError, struct.error, IndexError or UnicodeDecodeError when the
+    bytes end early or break a rule; :func:`decoding` is where these end.
+    """
+
+    __slots__ = ("_end", "data", "flexible", "position")
+
+    def __init__(self, data: bytes, *, flexible: bool) -> None:
+        self.data = data
+        self.flexible = flexible
+        self.position = 0
+        self._end = len(data)
+
+    @property
+    def remaining(self) -> int:
+        return self._end - self.position
+
+    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
+        """Fixed-size integers that stand side by side."""
+        values: tuple[int, ...] = layout.unpack_from(self.data, self.position)
+        self.position += layout.size
+        return values
+
+    def int16(self) -> int:
+        return self.unpack(INT16)[0]
+
+    def int32(self) -> int:
+        return self.unpack(INT32)[0]
+
+    def boolean(self) -> bool:
+        return self.unpack(INT8)[0] != 0
+
+    def raw(self, size: int) -> bytes:
+        """The next ``size`` bytes."""
+        start = self.position
+        if not 0 <= size <= self._end - start:
+            raise MalformedError("a field is longer than the answer")
+        self.position = start + size
+        return self.data[start : start + size]
+
+    def unsigned_varint(self) -> int:
+        """At most five bytes and 32 bits."""
+        data, position = self.data, self.position
+        value = data[position]
+        position += 1
+        if value >= 0x80:
+            value &= 0x7F
+            for shift in (7, 14, 21, 28):
+                byte = data[position]
+                position += 1
+                value |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    break
+            else:
+                raise MalformedError("a varint is longer than five bytes")
+            if value > 0xFFFFFFFF:
+                raise MalformedError("a varint is larger than 32 bits")
+        self.position = position
+        return value
+
+    def nullable_string(self) -> str | None:
+        size = self.unsigned_varint() - 1 if self.flexible else self.int16()
+        if size < 0:
+            if size != -1:
+                raise MalformedError("a string's length is negative")
+            return None
+        return self.raw(size).decode()
+
+    def string(self) -> str:
+        text = self.nullable_string()
+        if text is None:
+            raise MalformedError("a string that must be there is null")
+        return text
+
+    def count(self, smallest_item: int) -> int:
+        """An array's count. No larger than what the rest can hold of items of that many bytes.
+
+        A null array counts as empty: none of the arrays that we read tells the two apart.
+        """
+        count = self.unsigned_varint() - 1 if self.flexible else self.int32()
+        if count < 0:
+            if count != -1:
+                raise MalformedError("an array's count is negative")
+            return 0
+        if count * smallest_item > self._end - self.position:
+            raise MalformedError("an array claims more items than the answer has bytes for")
+        return count
+
+    def int32_array(self) -> tuple[int, ...]:
+        count = self.count(4)
+        if count == 0:
+            return ()
+        values: tuple[int, ...] = struct.unpack_from(f">{count}i", self.data, self.position)
+        self.position += 4 * count
+        return values
+
+    def tagged_fields(self) -> Iterator[int]:
+        """Yield each tag with the cursor on its value; a value left unread is skipped.
+
+        Tags must ascend (KIP-482), so that none comes twice, and a value that is read must fill
+        its field exactly. Nothing to yield in versions that are not flexible.
+        """
+        if not self.flexible:
+            return
+        previous = -1
+        for _ in range(self.unsigned_varint()):
+            tag = self.unsigned_varint()
+            size = self.unsigned_varint()
+            if tag <= previous:
+                raise MalformedError("tagged fields are not in order")
+            previous = tag
+            start = self.position
+            if size > self._end - start:
+                raise MalformedError("a tagged field is longer than the answer")
+            yield tag
+            if self.position == start:
+                self.position = start + size
+            elif self.position != start + size:
+                raise MalformedError("a tagged field's size does not fit its value")
+
+    def skip_tagged_fields(self) -> None:
+        # Nearly always there are none, and this runs once for every item of every array.
+        if self.flexible:
+            if self.data[self.position] == 0:
+                self.position += 1
+                return
+            for _ in self.tagged_fields():
+                pass
+
+    def finish(self) -> None:
+        """Raise when bytes are left over."""
+        if self.position != self._end:
+            raise MalformedError("bytes are left over behind the answer")
+
+
+def decoding(
+    api_key: ApiKey,
+    version: int,
+    body: Buffer,
+    parse: Callable[[WireReader], T],
+    *,
+    flexible: bool,
+    whole: bool = True,
+) -> T:
+    """What ``parse`` makes of ``body``. Raises RemoteProtocolError, nothing else.
+
+    With ``whole`` every byte must have been read. The error names API and version and never
+    shows the bytes; it is raised outside of the except clause, so that no traceback keeps them.
+    """
+    reader = WireReader(bytes(body), flexible=flexible)
+    try:
+        value = parse(reader)
+        if whole:
+            reader.finish()
+    except MalformedError as error:
+        reason = str(error)
+    except (struct.error, IndexError):
+        reason = "it ends too early"
+    except UnicodeDecodeError:
+        reason = "a string is not UTF-8"
+    else:
+        return value
+    raise RemoteProtocolError(
+        f"{api_key.name} v{version}: the broker's answer is malformed: {reason}",
+        hint="the broker, or something between it and here, does not speak Kafka's protocol",
+    )
+
+
+def checked_node(node_id: int, host: str, port: int, rack: str | None) -> Node:
+    """A broker as an answer names it, when one could connect to that."""
+    if node_id < 0:
+        raise MalformedError(f"a broker has the negative id {node_id}")
+    if not 1 <= port <= _LARGEST_PORT:
+        raise MalformedError(f"broker {node_id} has the port {port}")
+    if not host or len(host) > _LONGEST_HOST or not host.isprintable() or " " in host:
+        raise MalformedError(f"broker {node_id} has a host name that can't be one")
+    return Node(node_id, host, port, rack)
