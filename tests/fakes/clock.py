@@ -1,0 +1,83 @@
+"""A clock that jumps: what waits, waits in no time.
+
+:class:`FakeClock` implements ``spark_kafka_sink.clock.Clock``. With one thread (the default) a
+wait that nobody can end jumps straight to its deadline. With ``threads=n`` time stands still until
+the test calls :meth:`advance`, or until all n threads wait: then it jumps to the nearest deadline.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from spark_kafka_sink.clock import NEVER
+
+
+@dataclass(eq=False)
+class _Wait:
+    condition: threading.Condition
+    deadline_ms: int
+
+
+class FakeClock:
+    """Milliseconds that only tests move. ``threads`` is how many threads take part in waits."""
+
+    def __init__(self, now_ms: int = 1_000_000, *, threads: int = 1) -> None:
+        self._now_ms = now_ms
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._waits: list[_Wait] = []
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + self._now_ms
+
+    def advance(self, milliseconds: int) -> int:
+        """Move time on and wake whoever waits; returns the new time."""
+        with self._lock:
+            self._now_ms += milliseconds
+            waits = list(self._waits)
+        for wait in waits:
+            with wait.condition:
+                wait.condition.notify_all()
+        return self._now_ms
+
+    def await_waiters(self, count: int, real_seconds: float = 10) -> None:
+        """Block in real time until ``count`` threads are inside :meth:`wait`."""
+        with self._lock:
+            reached = self._changed.wait_for(lambda: len(self._waits) >= count, real_seconds)
+        assert reached, f"{len(self._waits)} threads wait, not {count}"
+
+    def wait(self, condition: threading.Condition, deadline_ms: int) -> bool:
+        with self._lock:
+            if deadline_ms <= self._now_ms:
+                return False
+            wait = _Wait(condition, deadline_ms)
+            self._waits.append(wait)
+            self._changed.notify_all()
+            nearest = min(w.deadline_ms for w in self._waits)
+            jump = len(self._waits) >= self._threads and nearest < NEVER
+            if jump:
+                self._now_ms = nearest
+                others = [w for w in self._waits if w is not wait and w.deadline_ms <= nearest]
+        try:
+            if not jump:
+                # Nobody moves the clock for us: only a notification or advance() can end this.
+                condition.wait()
+                return self._now_ms < deadline_ms
+            for other in others:
+                # Its thread sleeps in condition.wait, so its lock is free (or ours, held here).
+                if other.condition is condition:
+                    condition.notify_all()
+                else:
+                    with other.condition:
+                        other.condition.notify_all()
+            if self._now_ms < deadline_ms:
+                condition.wait()
+            return self._now_ms < deadline_ms
+        finally:
+            with self._lock:
+                self._waits.remove(wait)
