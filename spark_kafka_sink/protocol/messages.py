@@ -1,33 +1,68 @@
-"""The control plane's requests and answers, as values of our own; kio does the bytes.
+"""The control plane's requests, as values of our own; kio writes their bytes.
 
-Owns: one frozen dataclass for each request and answer, and the only imports of ``kio`` in the
-package (lazy: a task pays for an API when it first uses it). Never: the Produce request, which is
-zero-copy and ours (``protocol/produce.py``).
+Owns: one frozen dataclass for each request, and the only imports of ``kio`` in the package: kio
+knows the layout of every request in every version. It is imported when the first request is
+encoded, so that importing this module costs nothing. The answers' values are named here, too, but
+read by ``protocol/responses.py``. Never: the Produce request, which is zero-copy and ours
+(``protocol/produce.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import datetime as dt
+import importlib
+import io
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, Final, TypeVar
 
-from spark_kafka_sink.errors import ErrorCode
-from spark_kafka_sink.protocol.cluster import Node
+from spark_kafka_sink.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
+from spark_kafka_sink.protocol.frames import is_flexible
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
+from spark_kafka_sink.protocol.responses import (
+    ApiVersionsResponse,
+    CreateTopicsResponse,
+    InitProducerIdResponse,
+    MetadataResponse,
+    PartitionMetadata,
+    TopicMetadata,
+    read_api_ranges,
+    read_api_versions,
+    read_create_topics,
+    read_init_producer_id,
+    read_metadata,
+)
+from spark_kafka_sink.protocol.wire import MalformedError, WireReader, decoding
 
-# INTERFACE STUB: fields below are fixed; encode/decode bodies are the protocol room's work.
+__all__ = [
+    "ApiVersionsRequest",
+    "ApiVersionsResponse",
+    "CreateTopicsRequest",
+    "CreateTopicsResponse",
+    "InitProducerIdRequest",
+    "InitProducerIdResponse",
+    "MetadataRequest",
+    "MetadataResponse",
+    "NewTopic",
+    "PartitionMetadata",
+    "TopicMetadata",
+]
 
-
-@dataclass(frozen=True, slots=True)
-class ApiVersionsResponse:
-    error: ErrorCode
-    api_versions: Mapping[int, VersionRange]
-    finalized_features: Mapping[str, int] = field(default_factory=dict)
-    finalized_features_epoch: int = -1
-    throttle_ms: int = 0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ApiVersionsRequest:
+    """The first request on a connection (KIP-35, KIP-511). From version 3 on it tells who we are.
+
+    Name and version are letters and digits, with '-' and '.' inside, else the broker refuses.
+    """
+
     software_name: str
     software_version: str
 
@@ -35,40 +70,32 @@ class ApiVersionsRequest:
     versions = VersionRange(0, 4)
 
     def encode(self, version: int) -> Buffers:
-        raise NotImplementedError
+        _check_version(self.api_key, version, self.versions)
+        if version < 3:
+            return [b""]
+        return _write(
+            self.api_key,
+            version,
+            lambda kio: kio.ApiVersionsRequest(
+                client_software_name=self.software_name,
+                client_software_version=self.software_version,
+            ),
+        )
 
     def decode(self, version: int, body: memoryview) -> ApiVersionsResponse:
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionMetadata:
-    error: ErrorCode
-    partition: int
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    in_sync: tuple[int, ...]
-    offline: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicMetadata:
-    error: ErrorCode
-    name: str
-    topic_id: bytes | None
-    internal: bool
-    partitions: tuple[PartitionMetadata, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MetadataResponse:
-    brokers: tuple[Node, ...]
-    cluster_id: str | None
-    controller: int
-    topics: tuple[TopicMetadata, ...]
-    throttle_ms: int = 0
-    error: ErrorCode = ErrorCode.NONE
+        """The answer; a broker that does not know ``version`` answers as in version 0."""
+        _check_version(self.api_key, version, self.versions)
+        refused = ErrorCode.UNSUPPORTED_VERSION
+        if version == 0 or bytes(body[:2]) != refused.value.to_bytes(2, "big"):
+            return _read(self.api_key, version, body, read_api_versions)
+        # The code is all that is needed. The supported range behind it is a kindness of brokers
+        # since 2.4; others send it garbled (librdkafka's mock does).
+        reader = WireReader(bytes(body[2:]), flexible=False)
+        try:
+            ranges = read_api_ranges(reader)
+        except (MalformedError, struct.error, IndexError):
+            ranges = {}
+        return ApiVersionsResponse(refused, ranges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +109,37 @@ class MetadataRequest:
     versions = VersionRange(4, 13)
 
     def encode(self, version: int) -> Buffers:
-        raise NotImplementedError
+        """Raises InvalidTopicError for a topic name that is too long even for the wire."""
+        _check_version(self.api_key, version, self.versions)
+        names = None if self.topics is None else [_topic_name(name) for name in self.topics]
+
+        def entity(kio: Any) -> object:  # noqa: ANN401 - a module of kio, one for each version
+            topic_fields: dict[str, object] = {"topic_id": None} if version >= 10 else {}
+            fields: dict[str, object] = {}
+            if 8 <= version <= 10:
+                fields["include_cluster_authorized_operations"] = False
+            if version >= 8:
+                fields["include_topic_authorized_operations"] = False
+            topics = (
+                None
+                if names is None
+                else tuple(kio.MetadataRequestTopic(name=name, **topic_fields) for name in names)
+            )
+            return kio.MetadataRequest(
+                topics=topics, allow_auto_topic_creation=self.allow_auto_topic_creation, **fields
+            )
+
+        return _write(self.api_key, version, entity)
 
     def decode(self, version: int, body: memoryview) -> MetadataResponse:
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, slots=True)
-class InitProducerIdResponse:
-    error: ErrorCode
-    producer_id: int
-    producer_epoch: int
-    throttle_ms: int = 0
+        _check_version(self.api_key, version, self.versions)
+        return _read(self.api_key, version, body, read_metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class InitProducerIdRequest:
+    """Asks for a producer id. An id and epoch of one's own bumps that epoch (v3, KIP-360)."""
+
     transactional_id: str | None
     transaction_timeout_ms: int
     producer_id: int = -1
@@ -107,14 +149,33 @@ class InitProducerIdRequest:
     versions = VersionRange(0, 5)
 
     def encode(self, version: int) -> Buffers:
-        raise NotImplementedError
+        _check_version(self.api_key, version, self.versions)
+        fields: dict[str, object] = {}
+        if version >= 3:
+            fields = {"producer_id": self.producer_id, "producer_epoch": self.producer_epoch}
+        elif self.producer_id != -1:
+            raise UnsupportedVersionError(
+                f"INIT_PRODUCER_ID v{version} can't carry a producer id; brokers since 2.5 can",
+                code=ErrorCode.UNSUPPORTED_VERSION,
+            )
+        timeout = dt.timedelta(milliseconds=self.transaction_timeout_ms)
+        return _write(
+            self.api_key,
+            version,
+            lambda kio: kio.InitProducerIdRequest(
+                transactional_id=self.transactional_id, transaction_timeout=timeout, **fields
+            ),
+        )
 
     def decode(self, version: int, body: memoryview) -> InitProducerIdResponse:
-        raise NotImplementedError
+        _check_version(self.api_key, version, self.versions)
+        return _read(self.api_key, version, body, read_init_producer_id)
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
+    """A topic to create; -1 is the broker's default (from v4 on, Kafka 2.4)."""
+
     name: str
     partitions: int = -1
     replication_factor: int = -1
@@ -122,15 +183,9 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTopicsResponse:
-    """``errors`` maps each topic to its code and the broker's text."""
-
-    errors: Mapping[str, tuple[ErrorCode, str | None]]
-    throttle_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class CreateTopicsRequest:
+    """Creates topics; the broker answers when they are known to all, or ``timeout_ms`` is over."""
+
     topics: tuple[NewTopic, ...]
     timeout_ms: int
     validate_only: bool = False
@@ -139,7 +194,124 @@ class CreateTopicsRequest:
     versions = VersionRange(2, 7)
 
     def encode(self, version: int) -> Buffers:
-        raise NotImplementedError
+        _check_version(self.api_key, version, self.versions)
+        if version < 4 and any(-1 in (t.partitions, t.replication_factor) for t in self.topics):
+            raise UnsupportedVersionError(
+                f"CREATE_TOPICS v{version} has no defaults: give partitions and replication "
+                "factor, or use brokers since 2.4",
+                code=ErrorCode.UNSUPPORTED_VERSION,
+            )
+
+        def entity(kio: Any) -> object:  # noqa: ANN401 - a module of kio, one for each version
+            topics = tuple(
+                kio.CreatableTopic(
+                    name=_topic_name(topic.name),
+                    num_partitions=topic.partitions,
+                    replication_factor=topic.replication_factor,
+                    assignments=(),
+                    configs=tuple(
+                        kio.CreatableTopicConfig(name=name, value=value)
+                        for name, value in topic.configs.items()
+                    ),
+                )
+                for topic in self.topics
+            )
+            return kio.CreateTopicsRequest(
+                topics=topics,
+                timeout=dt.timedelta(milliseconds=self.timeout_ms),
+                validate_only=self.validate_only,
+            )
+
+        return _write(self.api_key, version, entity)
 
     def decode(self, version: int, body: memoryview) -> CreateTopicsResponse:
-        raise NotImplementedError
+        """The answer, which must name every topic of this request once and no other."""
+        _check_version(self.api_key, version, self.versions)
+        asked = {topic.name for topic in self.topics}
+
+        def parse(reader: WireReader, version: int) -> CreateTopicsResponse:
+            response = read_create_topics(reader, version)
+            if response.errors.keys() != asked:
+                raise MalformedError("its topics are not those that were asked for")
+            return response
+
+        return _read(self.api_key, version, body, parse)
+
+
+_KIO_PACKAGES: Final = {
+    ApiKey.API_VERSIONS: "api_versions",
+    ApiKey.METADATA: "metadata",
+    ApiKey.INIT_PRODUCER_ID: "init_producer_id",
+    ApiKey.CREATE_TOPICS: "create_topics",
+}
+_importing = threading.Lock()
+
+
+def _write(
+    api_key: ApiKey,
+    version: int,
+    entity: Callable[[Any], object],
+) -> Buffers:
+    """The bytes of the kio entity that ``entity`` makes of kio's module for this version."""
+    with _importing, _without_hypothesis():
+        from kio.serial import entity_writer  # 50 ms, paid by whoever connects first
+
+        module = _kio_request_module(api_key, version)
+    value: Any = entity(module)
+    buffer = io.BytesIO()
+    entity_writer(type(value))(buffer, value)
+    return [buffer.getvalue()]
+
+
+def _kio_request_module(api_key: ApiKey, version: int) -> ModuleType:
+    return importlib.import_module(f"kio.schema.{_KIO_PACKAGES[api_key]}.v{version}.request")
+
+
+@contextmanager
+def _without_hypothesis() -> Iterator[None]:
+    """Keep kio from importing hypothesis where that is installed: 130 ms more, for nothing.
+
+    kio tries the import and goes on without it; None in ``sys.modules`` makes the try fail. Where
+    hypothesis is loaded already it stays, and where kio is loaded there is nothing to do.
+    """
+    if "hypothesis" in sys.modules or "kio.static.primitive" in sys.modules:
+        yield
+        return
+    hidden: Any = None
+    sys.modules["hypothesis"] = hidden
+    try:
+        yield
+    finally:
+        del sys.modules["hypothesis"]
+
+
+def _topic_name(name: str) -> str:
+    """``name`` if a frame can carry it. Whether it is legal is the broker's to say."""
+    size = len(name.encode(errors="surrogatepass"))
+    if size > 0x7FFF:
+        raise InvalidTopicError(
+            f"a topic's name is {size} bytes long",
+            hint="letters, digits, '.', '_' and '-', at most 249 of them",
+            code=ErrorCode.INVALID_TOPIC_EXCEPTION,
+        )
+    return name
+
+
+def _check_version(api_key: ApiKey, version: int, ours: VersionRange) -> None:
+    if not ours.min <= version <= ours.max:
+        raise UnsupportedVersionError(
+            f"{api_key.name} v{version} is not spoken here; versions {ours.min} to {ours.max} are",
+            code=ErrorCode.UNSUPPORTED_VERSION,
+        )
+
+
+def _read(
+    api_key: ApiKey, version: int, body: memoryview, parse: Callable[[WireReader, int], T]
+) -> T:
+    return decoding(
+        api_key,
+        version,
+        body,
+        lambda reader: parse(reader, version),
+        flexible=is_flexible(api_key, version),
+    )

@@ -25,8 +25,12 @@ from spark_kafka_sink.protocol.wire import (
     error_code,
 )
 
+# What came with which version.
+_LOG_START_OFFSET: Final = 5
+_RECORD_ERRORS: Final = 8  # KIP-467
 _FIRST_FLEXIBLE: Final = 9
-_FIRST_TV2: Final = 12
+_CURRENT_LEADER: Final = 10  # KIP-951
+_LATEST: Final = 12  # the first of transaction protocol 2
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -92,7 +96,7 @@ class ProduceRequest:
     timeout_ms: int
     data: tuple[PartitionProduceData, ...]
     transactional_id: str | None = None
-    max_version: int = _FIRST_TV2
+    max_version: int = _LATEST
     min_version: int = 3
 
     api_key = ApiKey.PRODUCE
@@ -141,9 +145,9 @@ class ProduceRequest:
 
 
 def _check_version(version: int) -> None:
-    if not 3 <= version <= _FIRST_TV2:
+    if not 3 <= version <= _LATEST:
         raise UnsupportedVersionError(
-            f"PRODUCE v{version} is not spoken here; versions 3 to {_FIRST_TV2} are",
+            f"PRODUCE v{version} is not spoken here; versions 3 to {_LATEST} are",
             code=ErrorCode.UNSUPPORTED_VERSION,
         )
 
@@ -227,9 +231,9 @@ class _ResponseDecoder:
 
     def __init__(self, version: int, data: Sequence[PartitionProduceData]) -> None:
         self._version = version
-        self._layout = _PARTITION_V3 if version < 5 else _PARTITION_V5  # noqa: PLR2004 - log start
-        # With v8 come an array and a string, empty: 6 bytes, or 2 and the tags when flexible.
-        ends = 3 if version >= _FIRST_FLEXIBLE else 6 if version >= 8 else 0  # noqa: PLR2004 - KIP-467
+        self._layout = _PARTITION_V3 if version < _LOG_START_OFFSET else _PARTITION_V5
+        # Behind it an array and a string, empty: 6 bytes, or 2 and the tags when flexible.
+        ends = 3 if version >= _FIRST_FLEXIBLE else 6 if version >= _RECORD_ERRORS else 0
         self._smallest_partition = self._layout.size + ends
         self._asked: dict[str, dict[int, TopicPartition]] = {}
         for item in data:
@@ -239,19 +243,19 @@ class _ResponseDecoder:
         asked = self._asked
         partitions: list[PartitionProduceResponse] = []
         # A topic has at least its name's length and its count of partitions.
-        for _ in range(reader.count(2 if reader.flexible else 6)):
+        for _ in range(reader.count(3 if reader.flexible else 6)):
             topic = asked.get(reader.string())
             if topic is None:
                 raise MalformedError("it names a topic that was not asked for")
-            for _ in range(reader.count(self._smallest_partition)):
-                partitions.append(self._partition(reader, topic))
+            count = reader.count(self._smallest_partition)
+            partitions += [self._partition(reader, topic) for _ in range(count)]
             reader.skip_tagged_fields()
         if any(asked.values()):
             raise MalformedError("a partition is missing")
         throttle_ms = max(0, reader.int32())
         endpoints: tuple[Node, ...] = ()
         for tag in reader.tagged_fields():
-            if tag == 0 and self._version >= 10:  # noqa: PLR2004 - KIP-951
+            if tag == 0 and self._version >= _CURRENT_LEADER:
                 endpoints = _node_endpoints(reader)
         return ProduceResponse(tuple(partitions), throttle_ms, endpoints)
 
@@ -276,11 +280,11 @@ class _ResponseDecoder:
         record_errors: tuple[RecordError, ...] = ()
         message: str | None = None
         leader: tuple[int, int] | None = None
-        if self._version >= 8:  # noqa: PLR2004 - KIP-467
+        if self._version >= _RECORD_ERRORS:
             record_errors = _record_errors(reader)
             message = reader.nullable_string()
         for tag in reader.tagged_fields():
-            if tag == 0 and self._version >= 10:  # noqa: PLR2004 - KIP-951
+            if tag == 0 and self._version >= _CURRENT_LEADER:
                 leader_id, epoch = reader.unpack(_LEADER)
                 reader.skip_tagged_fields()
                 # Java takes the hint only when both are known.
