@@ -1,8 +1,34 @@
 """A Kafka sink for Spark, and the fastest Kafka producer in Python.
 
-Importing this package imports neither pyspark nor pyarrow: a task pays for what it uses.
+Importing this package imports neither pyspark nor pyarrow: a task pays for what it uses, and the
+public names load what they need when they are first asked for.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.datasource.registration import register
+
+__all__ = ["__version__", "register"]
+
 __version__ = "0.1.0"
+
+_HOMES = {"register": "spark_kafka_sink.datasource.registration"}
+
+
+def __getattr__(name: str) -> object:
+    """The public names, loaded at first use (PEP 562)."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

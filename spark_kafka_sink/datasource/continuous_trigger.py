@@ -1,0 +1,99 @@
+"""``trigger(continuous=...)`` is refused at ``start()`` for this format.
+
+Owns: that refusal, in the user's own process. Never: any other trigger or format.
+
+Why here: with the continuous trigger Spark never calls a Python sink's ``write``. It builds an
+error for every row and does not throw it, so the rows vanish while the query looks healthy. All
+that reaches Python is ``commit`` with None for every task; commit raises, but Spark's epoch
+coordinator logs that and goes on ("Inbox: Ignoring error": the query stays active and its
+``exception()`` stays None; seen on 4.2). So the only place that protects the user's rows is
+``DataStreamWriter.start`` before it starts, in classic Spark and in Spark Connect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spark_kafka_sink.datasource import spark_methods
+from spark_kafka_sink.datasource.source import FORMAT
+from spark_kafka_sink.errors import ConfigError
+
+_MODULES = ("pyspark.sql.streaming.readwriter", "pyspark.sql.connect.streaming.readwriter")
+_FORMAT_SEEN = "_kprod_format"
+_CONTINUOUS_SEEN = "_kprod_continuous"
+
+
+def install() -> None:
+    """Idempotent; covers classic sessions, and Connect when this process has such a session."""
+    for cls in spark_methods.loaded_classes("DataStreamWriter", *_MODULES):
+        spark_methods.wrap(cls, "format", _format)
+        spark_methods.wrap(cls, "trigger", _trigger)
+        spark_methods.wrap(cls, "start", _start)
+        spark_methods.wrap(cls, "toTable", _to_table)
+
+
+def uninstall() -> None:
+    """Puts Spark's own methods back."""
+    for cls in spark_methods.loaded_classes("DataStreamWriter", *_MODULES):
+        for name in ("format", "trigger", "start", "toTable"):
+            spark_methods.unwrap(cls, name)
+
+
+def _format(method: Callable[..., object], writer: object, source: str) -> object:
+    setattr(writer, _FORMAT_SEEN, source)
+    return method(writer, source)
+
+
+def _trigger(method: Callable[..., object], writer: object, **kwargs: object) -> object:
+    setattr(writer, _CONTINUOUS_SEEN, kwargs.get("continuous") is not None)
+    return method(writer, **kwargs)
+
+
+def _start(
+    method: Callable[..., object],
+    writer: object,
+    path: str | None = None,
+    format: str | None = None,  # noqa: A002 - Spark's name
+    *args: object,
+    **kwargs: object,
+) -> object:
+    _check(writer, format)
+    return method(writer, path, format, *args, **kwargs)
+
+
+def _to_table(
+    method: Callable[..., object],
+    writer: object,
+    tableName: str,  # noqa: N803 - Spark's name
+    format: str | None = None,  # noqa: A002 - Spark's name
+    *args: object,
+    **kwargs: object,
+) -> object:
+    if getattr(writer, _CONTINUOUS_SEEN, False):
+        # The table may be there already, and then its own provider counts.
+        _check(writer, format if format is not None else _provider(writer, tableName))
+    return method(writer, tableName, format, *args, **kwargs)
+
+
+def _check(writer: object, source: object) -> None:
+    if source is None:
+        source = getattr(writer, _FORMAT_SEEN, None)
+    continuous = getattr(writer, _CONTINUOUS_SEEN, False)
+    if continuous and isinstance(source, str) and source.lower() == FORMAT:
+        raise ConfigError(
+            "kprod does not support the continuous trigger: Spark never calls a Python sink with "
+            "it and drops every row",
+            hint="use trigger(processingTime='1 second'), or another short time",
+        )
+
+
+def _provider(writer: object, table: str) -> str | None:
+    """The provider of a table that exists, else None. One catalog look-up, only for continuous."""
+    spark = getattr(writer, "_spark", None) or getattr(writer, "_session", None)
+    if spark is None:
+        return None
+    try:
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
+    except Exception:  # noqa: BLE001 - no such table: toTable creates it, or says what is wrong
+        return None
+    return next((str(row[1]) for row in rows if row[0] == "Provider"), None)

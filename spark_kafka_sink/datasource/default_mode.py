@@ -1,0 +1,66 @@
+"""``df.write.format("kprod").save()`` without a mode means append.
+
+Owns: that default, for this format, in this process. Never: any other format, or a mode that the
+user gave, ``errorifexists`` among them.
+
+Why at all: Spark's default mode is ErrorIfExists, and Spark refuses that for every Python data
+source before any Python code of the source runs (UNSUPPORTED_DATA_SOURCE_SAVE_MODE). Spark's own
+Kafka sink takes it, so code that moves from ``kafka`` to ``kprod`` would fail on ``.save()``. The
+only place where the default can be given is the DataFrameWriter in the user's own Python process,
+of which classic Spark and Spark Connect have one each. Code that runs elsewhere (a foreachBatch
+function on a Connect server, other languages, SQL) says ``mode("append")``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spark_kafka_sink.datasource import spark_methods
+from spark_kafka_sink.datasource.source import FORMAT
+
+_MODULES = ("pyspark.sql.readwriter", "pyspark.sql.connect.readwriter")
+_FORMAT_SEEN = "_kprod_format"
+_MODE_SEEN = "_kprod_mode"
+
+
+def install() -> None:
+    """Idempotent; covers classic sessions, and Connect when this process has such a session."""
+    for cls in spark_methods.loaded_classes("DataFrameWriter", *_MODULES):
+        spark_methods.wrap(cls, "format", _format)
+        spark_methods.wrap(cls, "mode", _mode)
+        spark_methods.wrap(cls, "save", _save)
+
+
+def uninstall() -> None:
+    """Puts Spark's own methods back."""
+    for cls in spark_methods.loaded_classes("DataFrameWriter", *_MODULES):
+        for name in ("format", "mode", "save"):
+            spark_methods.unwrap(cls, name)
+
+
+def _format(method: Callable[..., object], writer: object, source: str) -> object:
+    setattr(writer, _FORMAT_SEEN, source)
+    return method(writer, source)
+
+
+# Spark's save() calls mode(None) and format(...) itself; both notes are right then too.
+def _mode(method: Callable[..., object], writer: object, saveMode: str | None) -> object:  # noqa: N803
+    if saveMode is not None:
+        setattr(writer, _MODE_SEEN, saveMode)
+    return method(writer, saveMode)
+
+
+def _save(
+    method: Callable[..., object],
+    writer: object,
+    path: str | None = None,
+    format: str | None = None,  # noqa: A002 - Spark's name
+    mode: str | None = None,
+    *args: object,
+    **kwargs: object,
+) -> object:
+    source = format if format is not None else getattr(writer, _FORMAT_SEEN, None)
+    no_mode = mode is None and getattr(writer, _MODE_SEEN, None) is None
+    if no_mode and isinstance(source, str) and source.lower() == FORMAT:
+        mode = "append"
+    return method(writer, path, format, mode, *args, **kwargs)

@@ -1,0 +1,125 @@
+"""The look at the cluster before the first task: topic there? broker there?
+
+Owns: when that look is taken, what its failure means (``preflight=required|warn|off``), and the 60
+seconds for which its answer is kept. Never: the asking itself (``admin``); anything before
+``commit`` or ``abort``: there a broker's blip would fail a batch that is acknowledged already.
+
+The answer, a :class:`Cluster`, travels to the tasks inside the writer: 200 tasks don't ask the
+same brokers the same question at the same moment.
+
+**How planning is told from commit** (seen on pyspark 4.2). Spark calls ``streamWriter`` in three
+places. For planning, in every micro-batch, it makes a new data source of class and options in the
+planner process. For commit and abort it unpickles a data source that was made once per run, in
+another process, and calls ``streamWriter`` on that. So a data source that travelled by pickle
+asks for a commit or an abort (``KprodDataSource.__reduce__``). If a later Spark plans with an
+unpickled one, the preflight is left out, and the tasks find what it would have found. A writer's
+``__getstate__`` runs at planning only too, but what it raises reaches the user wrapped as
+"PicklingError: Could not serialize object".
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.config import ProducerConfig, SinkConfig
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.protocol.cluster import Cluster
+
+_log = logging.getLogger(__name__)
+
+#: For so long one planning process believes what a broker said.
+KEPT_MS = 60_000
+
+#: With preflight=warn nobody may wait longer than this for an answer that is only advice.
+WARN_WAIT_MS = 5_000
+
+#: Clusters kept by one planning process; a planner serves few.
+KEPT_ANSWERS = 16
+
+#: Asks the brokers of a config for topics within some milliseconds; raises KafkaError.
+Describe = Callable[[ProducerConfig, tuple[str, ...], int], Cluster]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    cluster: Cluster | None
+    until_ms: int
+
+
+class Preflight:
+    """Asks, and remembers. ``_lock`` guards ``_answers``; nobody asks under it."""
+
+    def __init__(self, describe: Describe, clock: Clock) -> None:
+        self._describe = describe
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._answers: dict[tuple[ProducerConfig, tuple[str, ...]], _Answer] = {}
+
+    def check(self, config: SinkConfig, *, streaming: bool) -> Cluster | None:
+        """The cluster as its brokers describe it, or None when that is not known.
+
+        With ``required``, raises what went wrong: KafkaTimeoutError for an unreachable broker or a
+        topic that is not there within max.block.ms, AuthorizationError, InvalidTopicError and so
+        on. With ``warn`` the same is one warning line, then silence for 60 s. Without a ``topic``
+        option only the brokers are looked for.
+        """
+        mode = config.preflight or ("warn" if streaming else "required")
+        if mode == "off":
+            return None
+        topics = () if config.topic is None else (config.topic,)
+        key = (config.producer, topics)
+        kept = self._kept(key, required=mode == "required")
+        if kept is not None:
+            return kept.cluster
+        limit_ms = config.producer.max_block_ms
+        if mode == "warn":
+            limit_ms = min(limit_ms, WARN_WAIT_MS)
+        try:
+            cluster = self._describe(config.producer, topics, limit_ms)
+        except KafkaError as error:
+            if mode == "required":
+                raise
+            _log.warning("preflight (preflight=warn), going on all the same: %s", error.message)
+            self._keep(key, None)
+            return None
+        self._keep(key, cluster)
+        return cluster
+
+    def _kept(
+        self, key: tuple[ProducerConfig, tuple[str, ...]], *, required: bool
+    ) -> _Answer | None:
+        """The remembered answer; a remembered failure does not count when one is required."""
+        with self._lock:
+            answer = self._answers.get(key)
+        if answer is None or answer.until_ms <= self._clock.now_ms():
+            return None
+        return None if answer.cluster is None and required else answer
+
+    def _keep(self, key: tuple[ProducerConfig, tuple[str, ...]], cluster: Cluster | None) -> None:
+        with self._lock:
+            self._answers.pop(key, None)
+            self._answers[key] = _Answer(cluster, self._clock.now_ms() + KEPT_MS)
+            while len(self._answers) > KEPT_ANSWERS:
+                del self._answers[next(iter(self._answers))]
+
+
+_process_preflight: Preflight | None = None
+
+
+def process_preflight() -> Preflight:
+    """The preflight of this planning process, made at first use."""
+    global _process_preflight
+    if _process_preflight is None:
+        _process_preflight = Preflight(_describe, SystemClock())
+    return _process_preflight
+
+
+def _describe(config: ProducerConfig, topics: tuple[str, ...], timeout_ms: int) -> Cluster:
+    # The network is loaded only when it is asked: commit and abort plan too, without it.
+    from spark_kafka_sink.admin import describe_topics
+
+    return describe_topics(config, topics, timeout_ms=timeout_ms)

@@ -1,0 +1,37 @@
+"""Making the format known to a session, and the two guards that only the user's process can give.
+
+Owns: :func:`register`. Never: the source itself. Without it, ``pyspark_kprod`` lets Spark find the
+format by itself; what is missing then is the default mode (``default_mode``) and the early refusal
+of the continuous trigger (``continuous_trigger``), because nothing of ours runs in the user's
+process before Spark decides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.datasource import continuous_trigger
+from spark_kafka_sink.datasource import default_mode as append_by_default
+from spark_kafka_sink.datasource.source import KprodDataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: SparkSession, *, default_mode: bool = True) -> None:
+    """Registers the format ``kprod`` with ``spark``, a classic or a Connect session. Idempotent.
+
+    ``default_mode=False`` leaves ``DataFrameWriter`` as Spark has it: ``.save()`` then needs
+    ``.mode("append")``. The refusal of the continuous trigger is always installed: without it Spark
+    drops rows silently. The package must be installed where Python workers run (and, with Connect,
+    on the server).
+
+    A classic session's registration is seen by the threads in which that session is the active
+    one; in a fresh Python thread Spark says DATA_SOURCE_NOT_FOUND until something sets it.
+    """
+    spark.dataSource.register(KprodDataSource)
+    continuous_trigger.install()
+    if default_mode:
+        append_by_default.install()
+    else:
+        append_by_default.uninstall()

@@ -1,0 +1,205 @@
+"""The data source ``kprod`` as Spark sees it: options and schema in, writers out.
+
+Owns: :class:`KprodDataSource` and the three writers, which only hand on to :class:`WritePlan`.
+Never: columns, options or messages themselves. Everything but pyspark is imported when it is used,
+so that looking the format up costs nothing.
+
+Order of checks, all on the driver before any task: options there at all, overwrite, options,
+columns, then the preflight. ``streamWriter`` is also called before each commit and abort; there
+only options and columns are checked, which can't fail when they did not fail at planning.
+
+**Overwrite is refused**, in batch (``mode("overwrite")``, ``INSERT OVERWRITE``) and in streams:
+Spark gives ``outputMode("complete")`` as overwrite. Spark's own Kafka sink takes complete mode and
+appends the whole result table in every micro-batch; a topic can't be replaced, so that is never
+what "complete" says, and it is refused here with what to write in its place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, NoReturn
+
+from pyspark.sql import datasource as spark_datasource
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamWriter,
+    WriterCommitMessage,
+)
+
+from spark_kafka_sink.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Row
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceWriter
+    from pyspark.sql.types import StructType
+
+    from spark_kafka_sink.datasource.write_plan import WritePlan
+
+_log = logging.getLogger(__name__)
+
+#: The name of the format.
+FORMAT = "kprod"
+
+Messages = list[WriterCommitMessage | None]
+
+
+class KprodDataSource(DataSource):
+    """``df.write.format("kprod")`` and ``df.writeStream.format("kprod")``. Writes only."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._travelled = False
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        """The columns of a table that names none (CREATE TABLE ... USING kprod)."""
+        from spark_kafka_sink.datasource.schema import CANONICAL_SCHEMA
+
+        return CANONICAL_SCHEMA
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Spark's: once per batch write, at planning."""
+        return KprodWriter(self._plan(schema, overwrite=overwrite, streaming=False))
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self,
+        schema: StructType,
+        overwrite: bool,
+    ) -> DataSourceStreamWriter:
+        """Spark's: once per micro-batch at planning, and again before its commit or abort."""
+        plan = self._plan(schema, overwrite=overwrite, streaming=True)
+        if self._has_arrow_stream_writer():
+            return KprodStreamWriter(plan)
+        if not self._travelled:
+            _log.warning(
+                "this pyspark has no Arrow writer for streams, so rows are converted one by one; "
+                "pyspark 4.1 and later do without"
+            )
+        return KprodRowStreamWriter(plan, schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's
+        self._refuse_reading()
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        self._refuse_reading()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_travelled, (type(self), dict(self.options)))
+
+    def _has_arrow_stream_writer(self) -> bool:
+        return hasattr(spark_datasource, "DataSourceStreamArrowWriter")
+
+    def _plan(self, schema: StructType, *, overwrite: bool, streaming: bool) -> WritePlan:
+        from spark_kafka_sink.config import SinkConfig
+        from spark_kafka_sink.datasource.preflight import process_preflight
+        from spark_kafka_sink.datasource.schema import plan_columns
+        from spark_kafka_sink.datasource.write_plan import WritePlan
+        from spark_kafka_sink.datasource.write_report import show_on_driver
+
+        if not self.options:
+            raise ConfigError(
+                "no option reached the kprod sink: Spark drops the options of a table, and those "
+                "of insertInto(), for every Python source",
+                hint="use INSERT INTO table WITH ('kafka.bootstrap.servers' = 'host:9092', 'topic' "
+                "= 'name') SELECT ..., or df.writeTo(table).option(...).append(), or "
+                'df.write.format("kprod").option(...).mode("append").save()',
+            )
+        if overwrite:
+            raise _overwrite_refused(streaming=streaming)
+        show_on_driver()
+        config = SinkConfig.parse(self._plain_options())
+        columns = plan_columns(schema, config.topic)
+        cluster = None
+        if not self._travelled:
+            cluster = process_preflight().check(config, streaming=streaming)
+        return WritePlan(config, columns, cluster)
+
+    def _plain_options(self) -> Mapping[str, str]:
+        return dict(self.options)
+
+    def _refuse_reading(self) -> NoReturn:
+        raise ConfigError(
+            "kprod only writes",
+            hint="read with Spark's own source, format('kafka')",
+        )
+
+
+def _travelled(cls: type[KprodDataSource], options: dict[str, str]) -> KprodDataSource:
+    """A data source out of a pickle: Spark asks it for commits and aborts (``preflight``)."""
+    source = cls(spark_datasource.CaseInsensitiveDict(options))
+    source._travelled = True
+    return source
+
+
+class KprodWriter(DataSourceArrowWriter):
+    """The batch writer: planned once, pickled to each task and to commit or abort."""
+
+    def __init__(self, plan: WritePlan) -> None:
+        self.plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return self.plan.write(iterator)
+
+    def commit(self, messages: Messages) -> None:
+        self.plan.commit(messages)
+
+    def abort(self, messages: Messages) -> None:
+        self.plan.abort(messages)
+
+
+class _StreamDriver(DataSourceStreamWriter):
+    """The driver's half of both stream writers."""
+
+    plan: WritePlan
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
+        self.plan.commit(messages, batchId)
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
+        self.plan.abort(messages, batchId)
+
+
+class KprodRowStreamWriter(_StreamDriver):
+    """The stream writer of pyspark 4.0, which hands over rows."""
+
+    def __init__(self, plan: WritePlan, schema: StructType) -> None:
+        self.plan = plan
+        self._schema = schema
+
+    def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
+        from spark_kafka_sink.datasource.row_adapter import RowAdapter
+
+        adapter = RowAdapter(self._schema, self.plan.columns)
+        return self.plan.write(adapter.batches(iterator), adapter.plan)
+
+
+if hasattr(spark_datasource, "DataSourceStreamArrowWriter"):
+
+    class KprodStreamWriter(_StreamDriver, spark_datasource.DataSourceStreamArrowWriter):
+        """The stream writer from pyspark 4.1 on: Arrow batches, as in batch jobs."""
+
+        def __init__(self, plan: WritePlan) -> None:
+            self.plan = plan
+
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+            return self.plan.write(iterator)
+
+
+def _overwrite_refused(*, streaming: bool) -> ConfigError:
+    if streaming:
+        return ConfigError(
+            "kprod does not support complete output mode: a topic can't be replaced",
+            hint='to append the whole result in every micro-batch, use foreachBatch with .mode("'
+            'append"); else outputMode("append")',
+        )
+    return ConfigError(
+        "Save mode Overwrite not allowed for Kafka: a topic can't be replaced, and kprod does not "
+        "support truncate",
+        hint='use .mode("append"), or INSERT INTO in place of INSERT OVERWRITE',
+    )

@@ -1,0 +1,229 @@
+"""One task attempt: Arrow batches in, a commit message out. Steps 1 and 7 of a record's way.
+
+Owns: the loop over Spark's iterator, the count of its rows, and the end of the attempt, good or
+bad. Never: columns (``records/``), delivery (``producer/``), where a producer comes from
+(``producer_cache``).
+
+``write`` returns only when every row is acknowledged, and it counts (design.md rule 5.8). An
+attempt that fails closes its producer, and nothing of it is used again: Spark writes the whole
+partition anew in another attempt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
+from spark_kafka_sink.errors import DeliveryError, IllegalStateError
+from spark_kafka_sink.records.record_columns import ColumnPlan, RecordColumns, from_record_batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_kafka_sink.producer.report import ProduceReport
+
+
+class TaskProducer(Protocol):
+    """What a task needs of a producer (``producer/kafka_producer.py`` is the real one)."""
+
+    @property
+    def reusable(self) -> bool:
+        """True after a clean end: nothing in flight, nothing unresolved, no error."""
+        ...
+
+    @property
+    def producer_id_and_epoch(self) -> tuple[int, int]:
+        """(-1, -1) without idempotence."""
+        ...
+
+    def start_attempt(self) -> None: ...
+
+    def waiting_for_input(self) -> contextlib.AbstractContextManager[None]:
+        """Around the wait for more rows: linger.ms runs only inside."""
+        ...
+
+    def send_columns(self, columns: RecordColumns) -> None:
+        """Blocks for back-pressure; raises on the first failure of anything sent before."""
+        ...
+
+    def finish_attempt(self) -> ProduceReport:
+        """Blocks until everything is acknowledged; raises when anything is not."""
+        ...
+
+    def park(self) -> None: ...
+
+    def close(self, timeout_ms: int) -> None: ...
+
+
+class ProducerSource(Protocol):
+    """Where a task's producer comes from, and where it goes (``producer_cache``)."""
+
+    def acquire(self) -> TaskProducer: ...
+
+    def release(self, producer: TaskProducer) -> None:
+        """After a clean end: kept warm when it is reusable."""
+        ...
+
+    def discard(self, producer: TaskProducer) -> None:
+        """After a failure: closed at once, without waiting for anything in flight."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIdentity:
+    """Which attempt of which task this is, as far as Spark's TaskContext tells Python."""
+
+    partition_id: int = 0
+    attempt: int = 0
+    task_attempt_id: int = 0
+    host: str = ""
+    app_id: str = ""
+    query_id: str = ""
+    run_id: str = ""
+    batch_id: int = -1
+
+    @classmethod
+    def current(cls) -> TaskIdentity:
+        """The identity of the task that this process runs now; IllegalStateError outside of one.
+
+        The names of the local properties are Spark's own (``StreamExecution.QUERY_ID_KEY``,
+        ``MicroBatchExecution.BATCH_ID_KEY``; the job group of a stream is its run id).
+        """
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is None:
+            raise IllegalStateError("write() was called outside of a Spark task")
+
+        def local(name: str) -> str:
+            return context.getLocalProperty(name) or ""
+
+        query_id = local("sql.streaming.queryId")
+        batch_id = local("streaming.sql.batchId")
+        return cls(
+            partition_id=context.partitionId(),
+            attempt=context.attemptNumber(),
+            task_attempt_id=context.taskAttemptId(),
+            host=socket.gethostname(),
+            app_id=local("spark.app.id"),
+            query_id=query_id,
+            run_id=local("spark.jobGroup.id") if query_id else "",
+            batch_id=int(batch_id) if query_id and batch_id.isdigit() else -1,
+        )
+
+
+class WriteTask:
+    """Runs once: :meth:`run` takes the iterator that Spark gives to ``write``."""
+
+    def __init__(
+        self,
+        plan: ColumnPlan,
+        producers: ProducerSource,
+        identity: TaskIdentity,
+        *,
+        monotonic_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._plan = plan
+        self._producers = producers
+        self._identity = identity
+        self._monotonic_ms = monotonic_ms
+        self._wall_ms = wall_ms
+        self._rows = 0
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
+        """Writes every row; returns when all are acknowledged.
+
+        A partition without rows opens no connection. Raises DataError for a row that can't be
+        sent, DeliveryError (or what caused it) when rows were not acknowledged, and whatever
+        Spark's own input raises.
+        """
+        start = self._monotonic_ms()
+        first = _next_with_rows(batches)
+        if first is None:
+            return self._message(None, (-1, -1), self._monotonic_ms() - start)
+        producer = self._producers.acquire()
+        try:
+            producer.start_attempt()
+            self._send(producer, first)
+            del first  # one Arrow batch at a time: it may be 64 MB
+            while True:
+                with producer.waiting_for_input():
+                    batch = _next_with_rows(batches)
+                if batch is None:
+                    break
+                self._send(producer, batch)
+                del batch
+            report = producer.finish_attempt()
+            self._check_counts(report)
+            identity = producer.producer_id_and_epoch
+        except BaseException:
+            # Also for a KeyboardInterrupt: what is half sent must never meet the next task.
+            self._producers.discard(producer)
+            raise
+        self._producers.release(producer)
+        return self._message(report, identity, self._monotonic_ms() - start)
+
+    def _send(self, producer: TaskProducer, batch: pa.RecordBatch) -> None:
+        self._rows += batch.num_rows
+        producer.send_columns(from_record_batch(batch, self._plan, self._wall_ms()))
+
+    def _check_counts(self, report: ProduceReport) -> None:
+        if report.rows != self._rows:
+            raise DeliveryError(
+                f"partition {self._identity.partition_id}: {self._rows} rows came in, "
+                f"{report.rows} were acknowledged",
+                hint="this is a bug in spark-kafka-sink: please report it with this line",
+            )
+
+    def _message(
+        self, report: ProduceReport | None, producer: tuple[int, int], elapsed_ms: int
+    ) -> TaskCommitMessage:
+        identity = self._identity
+        nodes = {} if report is None else report.nodes
+        offsets = {} if report is None else report.offsets
+        return TaskCommitMessage(
+            rows=self._rows,
+            acknowledged=0 if report is None else report.rows,
+            bytes=0 if report is None else report.bytes,
+            batches=0 if report is None else report.batches,
+            batch_bytes=0 if report is None else report.batch_bytes,
+            requests=0 if report is None else report.requests,
+            retries=0 if report is None else report.retries,
+            splits=0 if report is None else report.splits,
+            duplicates=0 if report is None else report.duplicates,
+            throttle_ms=0 if report is None else report.throttle_ms,
+            elapsed_ms=elapsed_ms,
+            nodes=tuple(
+                (node, seen.requests, seen.total_latency_ms, seen.max_latency_ms)
+                for node, seen in sorted(nodes.items())
+            ),
+            # -1: a broker that says "duplicate" does not always say where the first copy is
+            offsets=tuple(
+                (tp.topic, tp.partition, first, last)
+                for tp, (first, last) in sorted(offsets.items())
+                if first >= 0
+            ),
+            partition_id=identity.partition_id,
+            attempt=identity.attempt,
+            task_attempt_id=identity.task_attempt_id,
+            host=identity.host,
+            query_id=identity.query_id,
+            run_id=identity.run_id,
+            batch_id=identity.batch_id,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+        )
+
+
+def _next_with_rows(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """The next batch that has rows, or None at the end."""
+    for batch in batches:
+        if batch.num_rows:
+            return batch
+    return None
