@@ -9,14 +9,27 @@ of rows (``partitioners``), bytes of records (``record_encoder``), rows one by o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.errors import DataError
+from spark_kafka_sink.records.ragged import lengths_of, valid_of
+from spark_kafka_sink.records.record_headers import check_headers, encode_headers
 
 #: Input bytes of one chunk (design.md rule 5.5).
 MAX_CHUNK_BYTES = 4 * 1024 * 1024
+#: Rows of one chunk: empty rows have no input bytes, but cost memory all the same.
+MAX_CHUNK_ROWS = 65536
+
+_NULL_TOPIC = (
+    "The Kafka message data sent to the producer contains a null topic."
+    " Use the `topic` option for setting a default topic."
+)
+_INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +67,49 @@ class RecordColumns:
     partition: npt.NDArray[np.int32] | None = None
     key: pa.BinaryArray | pa.LargeBinaryArray | None = None
     value: pa.BinaryArray | pa.LargeBinaryArray | None = None
-    headers: pa.BinaryArray | None = None
+    headers: pa.BinaryArray | pa.LargeBinaryArray | None = None
     timestamp: npt.NDArray[np.int64] | None = None
     first_row: int = 0
 
     def topics(self) -> list[str]:
-        """The names of the topics that rows may go to, each once."""
-        raise NotImplementedError
+        """The names of the topics that rows go to, each once, in order of their first use."""
+        if isinstance(self.topic, str):
+            return [self.topic]
+        used = pc.unique(self.topic.indices).to_pylist()
+        names = self.topic.dictionary.to_pylist()
+        return [names[i] for i in used]
 
     def slice(self, offset: int, length: int) -> RecordColumns:
         """Rows [offset, offset + length), zero copy."""
-        raise NotImplementedError
+        end = offset + length
+        return RecordColumns(
+            rows=length,
+            topic=self.topic if isinstance(self.topic, str) else self.topic.slice(offset, length),
+            partition=None if self.partition is None else self.partition[offset:end],
+            key=None if self.key is None else self.key.slice(offset, length),
+            value=None if self.value is None else self.value.slice(offset, length),
+            headers=None if self.headers is None else self.headers.slice(offset, length),
+            timestamp=None if self.timestamp is None else self.timestamp[offset:end],
+            first_row=self.first_row + offset,
+        )
+
+    def input_bytes(self) -> npt.NDArray[np.int64]:
+        """Bytes of key, value and headers of each row."""
+        total = np.zeros(self.rows, np.int64)
+        for column in (self.key, self.value, self.headers):
+            if column is not None:
+                total += lengths_of(column)
+        return total
 
     def chunks(self, max_input_bytes: int = MAX_CHUNK_BYTES) -> Iterator[RecordColumns]:
         """Consecutive slices of at most ``max_input_bytes`` of input; a larger row comes alone."""
-        raise NotImplementedError
+        ends = np.cumsum(self.input_bytes())
+        start = taken = 0
+        while start < self.rows:
+            fits = int(np.searchsorted(ends, taken + max_input_bytes, side="right"))
+            end = min(max(fits, start + 1), start + MAX_CHUNK_ROWS)
+            yield self.slice(start, end - start)
+            start, taken = end, int(ends[end - 1])
 
 
 def from_record_batch(batch: pa.RecordBatch, plan: ColumnPlan, now_ms: int) -> RecordColumns:
@@ -77,4 +118,147 @@ def from_record_batch(batch: pa.RecordBatch, plan: ColumnPlan, now_ms: int) -> R
     ``now_ms`` (wall clock) is the timestamp of rows whose timestamp is null. Raises DataError
     naming column and row for a null topic, a negative partition or timestamp, a null header key.
     """
-    raise NotImplementedError
+    topic = _topic(_column(batch, plan.topic_column), plan.topic)
+    where = topic if isinstance(topic, str) else "of the row"
+    return RecordColumns(
+        rows=batch.num_rows,
+        topic=topic,
+        partition=_partition(_column(batch, plan.partition_column), where),
+        key=_binary(_column(batch, plan.key_column)),
+        value=_binary(_column(batch, plan.value_column)),
+        headers=_headers(_column(batch, plan.headers_column), where),
+        timestamp=_timestamp(_column(batch, plan.timestamp_column), now_ms, where),
+    )
+
+
+def with_default_partition(columns: RecordColumns) -> RecordColumns:
+    """The same rows, all left to the partitioner."""
+    return replace(columns, partition=None)
+
+
+def _column(batch: pa.RecordBatch, index: int | None) -> pa.Array | None:
+    if index is None:
+        return None
+    column = batch.column(index)
+    # A dictionary is a way to send a column, not a kind of column; topics make their own again.
+    return _decoded(column) if isinstance(column, pa.DictionaryArray) else column
+
+
+def _decoded(column: pa.DictionaryArray) -> pa.Array:
+    values = column.dictionary
+    try:
+        return values.take(column.indices)
+    except pa.ArrowInvalid:
+        # More than 2 GiB once written out: 64-bit offsets take it.
+        return values.cast(pa.large_binary()).take(column.indices)
+
+
+def _binary(column: pa.Array | None) -> pa.Array | None:
+    """Any string or binary array as binary or large_binary; None when there is no value in it."""
+    if column is None or column.null_count == len(column):
+        return None
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        return column
+    if pa.types.is_string(column.type):
+        return column.cast(pa.binary())
+    if pa.types.is_large_string(column.type):
+        return column.cast(pa.large_binary())
+    if pa.types.is_fixed_size_binary(column.type):
+        return column.cast(pa.binary())
+    try:
+        return column.cast(pa.binary())
+    except pa.ArrowInvalid:
+        return column.cast(pa.large_binary())  # views may hold more than 2 GiB together
+
+
+def _topic(column: pa.Array | None, option: str | None) -> str | pa.DictionaryArray:
+    if option is not None:
+        return option
+    if column is None or (column.null_count == len(column) and len(column) == 0):
+        return ""  # no rows, or a plan without any topic, which the driver refuses
+    if column.null_count:
+        row = _first(column.is_null().to_numpy(zero_copy_only=False))
+        raise DataError(f"{_NULL_TOPIC} (row {row} of the Arrow batch)")
+    encoded = column.cast(pa.string()).dictionary_encode()
+    if len(encoded.dictionary) > 1:
+        return encoded
+    return str(encoded.dictionary[0].as_py()) if len(encoded.dictionary) else ""
+
+
+def _partition(column: pa.Array | None, topic: str) -> npt.NDArray[np.int32] | None:
+    if column is None or column.null_count == len(column):
+        return None
+    valid = valid_of(column)
+    numbers = column.fill_null(0) if column.null_count else column
+    partition = numbers.cast(pa.int32()).to_numpy()
+    negative = partition < 0
+    if negative.any():
+        row = _first(negative)
+        raise DataError(
+            f"column 'partition', row {row} of the Arrow batch (topic {topic}): "
+            f"Invalid partition: {int(partition[row])}. Partition number should always be"
+            " non-negative or null.",
+            hint="null lets the partitioner decide",
+        )
+    return partition if valid is None else np.where(valid, partition, np.int32(-1))
+
+
+#: How many of each unit make a millisecond; seconds are multiplied.
+_UNITS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+
+
+def _timestamp(column: pa.Array | None, now_ms: int, topic: str) -> npt.NDArray[np.int64] | None:
+    if column is None or len(column) == 0 or pa.types.is_null(column.type):
+        return None
+    valid = valid_of(column)
+    filled = pa.types.is_timestamp(column.type)
+    raw = column.view(pa.int64()) if filled else column.cast(pa.int64())
+    ticks = (raw.fill_null(0) if raw.null_count else raw).to_numpy()
+    negative = ticks < 0
+    if negative.any():
+        row = _first(negative)
+        raise DataError(
+            f"column 'timestamp', row {row} of the Arrow batch (topic {topic}): Invalid timestamp:"
+            " it lies before 1970-01-01. Timestamp should always be non-negative or null.",
+            hint="null lets the producer take the time of sending",
+        )
+    unit = column.type.unit if filled else "ms"
+    if unit == "s":
+        late = ticks > (2**63 - 1) // 1000
+        if late.any():
+            raise DataError(
+                f"column 'timestamp', row {_first(late)} of the Arrow batch (topic {topic}):"
+                " does not fit into 64 bits of milliseconds"
+            )
+        millis = ticks * 1000
+    else:
+        millis = ticks if unit == "ms" else ticks // _UNITS[unit]
+    return millis if valid is None else np.where(valid, millis, np.int64(now_ms))
+
+
+def _headers(column: pa.Array | None, topic: str) -> pa.Array | None:
+    if column is None or column.null_count == len(column):
+        return None
+    if pa.types.is_map(column.type):
+        key, value, element = column.keys, column.items, None
+        if column.offset:
+            # keys and items of a sliced map begin at its first row; values of a list don't.
+            pairs = column.values
+            key, value = pairs.field(0), pairs.field(1)
+    else:
+        element = column.values
+        key, value = element.field("key"), element.field("value")
+    check_headers(column, key, element, topic)
+    return encode_headers(column, _whole_binary(key), _whole_binary(value))
+
+
+def _whole_binary(column: pa.Array) -> pa.Array:
+    if isinstance(column, pa.DictionaryArray):
+        column = _decoded(column)
+    empty = pa.types.is_null(column.type)
+    found = None if empty else _binary(column)
+    return pa.nulls(len(column), pa.binary()) if found is None else found
+
+
+def _first(flags: npt.NDArray[np.bool_]) -> int:
+    return int(np.argmax(flags))

@@ -1,0 +1,246 @@
+"""Byte strings of different lengths, joined by columns.
+
+Owns: lengths and validity of Arrow binary columns as numpy arrays, and :class:`Gather`, which
+concatenates pieces of many columns, in any order of rows, into one buffer. Never: what the pieces
+mean.
+
+The fast way lets Arrow do the copying: a *binary view* array names every piece (up to 12 bytes lie
+in the view itself, longer ones are a buffer's number and an offset), and one cast to binary copies
+all pieces in order, about 4 ns for each, with no ``take`` of keys and values before. Arrow releases
+that cast since version 20 or so; before, the pieces are put into one pool and ``take`` copies them.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.records.varint import Packed, UInt64s
+
+Indices = npt.NDArray[np.integer]
+Slots = slice | npt.NDArray[np.integer]
+_INT32_MAX = 2**31 - 1
+_LOW = np.uint64(0xFFFFFFFF)
+_32 = np.uint64(32)
+#: A view holds this many bytes itself.
+_INLINE = 12
+
+
+def offsets_of(array: pa.Array) -> Indices:
+    """The ``len(array) + 1`` offsets of a binary, string or list array (or a large one), zero copy.
+
+    They count from the start of the data buffer, whatever slice the array is.
+    """
+    dtype = np.int64 if _is_large(array.type) else np.int32
+    buffer = array.buffers()[1]
+    if buffer is None or buffer.size == 0:
+        return np.zeros(len(array) + 1, dtype)
+    return np.frombuffer(buffer, dtype, len(array) + 1, array.offset * np.dtype(dtype).itemsize)
+
+
+def _is_large(data_type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_large_binary(data_type)
+        or pa.types.is_large_string(data_type)
+        or pa.types.is_large_list(data_type)
+    )
+
+
+def data_of(array: pa.Array) -> npt.NDArray[np.uint8]:
+    """The whole data buffer of a binary array, zero copy."""
+    buffer = array.buffers()[2]
+    return np.empty(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)
+
+
+def valid_of(array: pa.Array) -> npt.NDArray[np.bool_] | None:
+    """True where the array is not null; None when it has no nulls."""
+    if array.null_count == 0:
+        return None
+    bits = np.frombuffer(array.buffers()[0], np.uint8)
+    first = array.offset // 8
+    flags = np.unpackbits(
+        bits[first : (array.offset + len(array) + 7) // 8], bitorder="little"
+    ).view(np.bool_)
+    return flags[array.offset - first * 8 :][: len(array)]
+
+
+def lengths_of(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Bytes of each row; 0 for nulls (Arrow allows a null to cover bytes)."""
+    offsets = offsets_of(array)
+    lengths = (offsets[1:] - offsets[:-1]).astype(np.int64)
+    valid = valid_of(array)
+    if valid is not None:
+        lengths *= valid
+    return lengths
+
+
+class Gather(Protocol):
+    """Pieces placed into ``slots``; :meth:`join` concatenates them in the order of the slots.
+
+    Every slot must be filled once. Slots are numbers, or a slice of them.
+    """
+
+    def put_packed(self, slots: Slots, parts: Packed) -> None:
+        """One piece of at most 8 bytes for each slot."""
+        ...
+
+    def put_packed_pair(self, slots: Slots, first: Packed, second: Packed) -> None:
+        """``first`` and ``second`` joined, at most 12 bytes."""
+        ...
+
+    def put_column(self, slots: Slots, array: pa.Array, rows: Indices | None) -> None:
+        """Entry ``rows[i]`` of a binary column for slot i (None: entry i); nulls are empty."""
+        ...
+
+    def join(self) -> pa.Buffer: ...
+
+
+class ViewGather:
+    """Gather by Arrow's binary views: nothing is copied but by the last cast."""
+
+    def __init__(self, slots: int) -> None:
+        self._views = np.empty((slots, 2), np.uint64)
+        self._data: list[pa.Buffer] = []
+
+    def put_packed(self, slots: Slots, parts: Packed) -> None:
+        self._put_inline(slots, parts.word, None, parts.size)
+
+    def put_packed_pair(self, slots: Slots, first: Packed, second: Packed) -> None:
+        low, high = _joined(first, second)
+        self._put_inline(slots, low, high, (first + Packed(0, second.size, second.most)).size)
+
+    def _put_inline(
+        self, slots: Slots, low: UInt64s | int, high: UInt64s | None, size: UInt64s | int
+    ) -> None:
+        word = np.uint64(low) if isinstance(low, int) else low
+        length = np.uint64(size) if isinstance(size, int) else size
+        self._views[slots, 0] = word << _32 | length
+        self._views[slots, 1] = word >> _32 if high is None else word >> _32 | high << _32
+
+    def put_column(self, slots: Slots, array: pa.Array, rows: Indices | None) -> None:
+        as_views = array.cast(pa.binary_view())
+        buffers = as_views.buffers()
+        # One view is 16 bytes; numpy's only 16-byte number moves them whole.
+        views = np.frombuffer(buffers[1], np.complex128, len(array), as_views.offset * 16)
+        valid = valid_of(array)
+        if rows is not None:
+            views = views.take(rows)
+            valid = None if valid is None else valid.take(rows)
+        pairs = views.view(np.uint64).reshape(-1, 2)
+        if valid is not None:
+            pairs = pairs * valid[:, None]
+        if self._data and len(buffers) > 2:
+            outside = (pairs[:, 0] & _LOW) > np.uint64(_INLINE)
+            pairs = np.stack(
+                (pairs[:, 0], pairs[:, 1] + outside * np.uint64(len(self._data))), axis=1
+            )
+        self._data.extend(buffers[2:])
+        self._views[slots] = pairs
+
+    def join(self) -> pa.Buffer:
+        views = pa.Array.from_buffers(
+            pa.binary_view(),
+            len(self._views),
+            [None, pa.py_buffer(self._views), *self._data],
+        )
+        total = int((self._views[:, 0] & _LOW).sum())
+        joined = views.cast(pa.binary() if total <= _INT32_MAX else pa.large_binary())
+        return joined.buffers()[2] or pa.py_buffer(b"")
+
+
+class TakeGather:
+    """Gather by one pool of all bytes and Arrow's ``take``: for Arrow without a cast of views."""
+
+    def __init__(self, slots: int) -> None:
+        self._index = np.empty(slots, np.int64)
+        # Element 0 of the pool is empty: that is where nulls point.
+        self._offsets: list[npt.NDArray[np.int64]] = [np.zeros(1, np.int64)]
+        self._bytes: list[npt.NDArray[np.uint8]] = []
+        self._elements = 1
+        self._size = 0
+
+    def put_packed(self, slots: Slots, parts: Packed) -> None:
+        self._put_words(slots, parts.word, None, parts.size)
+
+    def put_packed_pair(self, slots: Slots, first: Packed, second: Packed) -> None:
+        low, high = _joined(first, second)
+        self._put_words(slots, low, high, (first + Packed(0, second.size, second.most)).size)
+
+    def _put_words(
+        self, slots: Slots, low: UInt64s | int, high: UInt64s | None, size: UInt64s | int
+    ) -> None:
+        count = len(self._index[slots])
+        width = 1 if high is None else 2
+        words = np.empty((count, width), np.uint64)
+        words[:, 0] = low
+        if high is not None:
+            words[:, 1] = high
+        # Elements alternate: the piece, then the unused rest of its words.
+        offsets = np.empty((count, 2), np.int64)
+        offsets[:, 0] = self._size + np.arange(count) * (8 * width)
+        offsets[:, 1] = offsets[:, 0] + (size if isinstance(size, int) else size.view(np.int64))
+        self._index[slots] = self._elements + np.arange(count) * 2
+        self._add(offsets.reshape(-1), words.view(np.uint8).reshape(-1))
+
+    def put_column(self, slots: Slots, array: pa.Array, rows: Indices | None) -> None:
+        offsets = offsets_of(array)
+        first, last = int(offsets[0]), int(offsets[-1])
+        index = np.arange(len(array)) if rows is None else rows
+        valid = valid_of(array)
+        if valid is None:
+            self._index[slots] = index + self._elements
+        else:
+            self._index[slots] = np.where(valid.take(index), index + self._elements, 0)
+        self._add(offsets.astype(np.int64) + (self._size - first), data_of(array)[first:last])
+
+    def _add(self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> None:
+        self._offsets.append(offsets)
+        self._bytes.append(data)
+        self._elements += len(offsets)
+        self._size += len(data)
+
+    def join(self) -> pa.Buffer:
+        offsets = np.concatenate([*self._offsets, np.array([self._size])])
+        data = np.concatenate(self._bytes) if self._bytes else np.empty(0, np.uint8)
+        lengths = offsets[self._index + 1] - offsets[self._index]
+        small = self._size <= _INT32_MAX and int(lengths.sum()) <= _INT32_MAX
+        pool = pa.Array.from_buffers(
+            pa.binary() if small else pa.large_binary(),
+            len(offsets) - 1,
+            [
+                None,
+                pa.py_buffer(offsets.astype(np.int32) if small else offsets),
+                pa.py_buffer(data),
+            ],
+        )
+        joined = pc.take(pool, pa.array(self._index), boundscheck=False)
+        return joined.buffers()[2] or pa.py_buffer(b"")
+
+
+def _joined(first: Packed, second: Packed) -> tuple[UInt64s | int, UInt64s]:
+    """``first`` and ``second`` as 16 bytes: the low and the high word."""
+    low = (first + second).word
+    size = np.uint64(first.size) if isinstance(first.size, int) else first.size
+    word = np.uint64(second.word) if isinstance(second.word, int) else second.word
+    # numpy shifts by 64 to zero, which is what an empty first part needs.
+    return low, word >> (np.uint64(64) - (size << np.uint64(3)))  # type: ignore[return-value]
+
+
+def _views_work() -> bool:
+    try:
+        views = pa.array([b"0123456789abcdef"]).cast(pa.binary_view())
+        return bool(views.cast(pa.binary()).to_pylist() == [b"0123456789abcdef"])
+    except (AttributeError, pa.ArrowException, TypeError):
+        return False
+
+
+VIEWS_WORK = _views_work()
+
+
+def new_gather(slots: int) -> Gather:
+    """The fastest gather that this Arrow supports."""
+    return ViewGather(slots) if VIEWS_WORK else TakeGather(slots)

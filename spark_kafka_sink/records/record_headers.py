@@ -1,0 +1,113 @@
+"""A column of headers as a column of bytes: each row's encoded headers section.
+
+Owns: the headers part of a format v2 record (count, then for each header the key's length, the key,
+the value's length or -1, the value), made for all rows at once from Arrow's list<struct> or map.
+Never: the record around it (``record_encoder``).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_kafka_sink.errors import DataError
+from spark_kafka_sink.records.ragged import lengths_of, new_gather, offsets_of, valid_of
+from spark_kafka_sink.records.varint import Packed, pack, varint_size
+
+Int64s = npt.NDArray[np.int64]
+
+
+def encode_headers(column: pa.Array, key: pa.Array, value: pa.Array) -> pa.Array:
+    """The headers section of every row of ``column``, a (large) list or map array.
+
+    ``key`` and ``value`` are the binary children under all of ``column.values``, in its order. A
+    null list is a row without headers; order and duplicates are kept, values may be null.
+    """
+    starts, counts = _ranges(column)
+    total = int(counts.sum())
+    before = np.zeros(len(column) + 1, np.int64)
+    np.cumsum(counts, out=before[1:])
+    # Entry i of all headers is child number starts[row] + (i - before[row]).
+    child = np.arange(total) + np.repeat(starts - before[:-1], counts)
+    key_lengths = lengths_of(key).take(child)
+    value_lengths = lengths_of(value).take(child)
+    valid = valid_of(value)
+    written_lengths = (
+        value_lengths if valid is None else np.where(valid.take(child), value_lengths, -1)
+    )
+
+    # Slots: for each row its count, then four pieces for each of its headers.
+    gather = new_gather(len(column) + 4 * total)
+    row_slots = np.arange(len(column)) + 4 * before[:-1]
+    slots = np.repeat(np.arange(1, len(column) + 1), counts) + 4 * np.arange(total)
+    gather.put_packed(row_slots, _one(pack(counts)))
+    gather.put_packed(slots, _one(pack(key_lengths)))
+    gather.put_column(slots + 1, key, child)
+    gather.put_packed(slots + 2, _one(pack(written_lengths)))
+    gather.put_column(slots + 3, value, child)
+    data = gather.join()
+
+    sizes = _sizes(key_lengths) + key_lengths + _sizes(written_lengths) + value_lengths
+    header_end = np.zeros(total + 1, np.int64)
+    np.cumsum(sizes, out=header_end[1:])
+    offsets = np.zeros(len(column) + 1, np.int64)
+    np.cumsum(_sizes(counts), out=offsets[1:])
+    offsets += header_end.take(before)
+    return pa.Array.from_buffers(
+        pa.large_binary(), len(column), [None, pa.py_buffer(offsets), data]
+    )
+
+
+def check_headers(column: pa.Array, key: pa.Array, element: pa.Array | None, topic: str) -> None:
+    """Raise DataError, naming the row, for a null header or a header with a null key.
+
+    ``element`` is the struct array under all of ``column.values`` (None for a map, whose entries
+    can't be null); ``topic`` is named in the message.
+    """
+    for child, what, hint in (
+        (element, "a null header", "filter null elements out of the headers array"),
+        (key, "a header with a null key", "Kafka allows a null header value, but not a null key"),
+    ):
+        if child is None or child.null_count == 0:
+            continue
+        starts, counts = _ranges(column)
+        bad = ~_flags(child)
+        seen = np.zeros(len(bad) + 1, np.int64)
+        np.cumsum(bad, out=seen[1:])
+        rows = np.flatnonzero(seen.take(starts + counts) > seen.take(starts))
+        if len(rows):
+            raise DataError(
+                f"column 'headers', row {int(rows[0])} of the Arrow batch (topic {topic}):"
+                f" {what} can't be sent",
+                hint=hint,
+            )
+
+
+def _flags(array: pa.Array) -> npt.NDArray[np.bool_]:
+    valid = valid_of(array)
+    return np.ones(len(array), np.bool_) if valid is None else valid
+
+
+def _ranges(column: pa.Array) -> tuple[Int64s, Int64s]:
+    """Where each row's entries begin in ``column.values``, and how many; 0 for a null row."""
+    offsets = offsets_of(column)
+    starts = offsets[:-1].astype(np.int64)
+    counts = offsets[1:].astype(np.int64) - starts
+    valid = valid_of(column)
+    if valid is not None:
+        counts *= valid
+    return starts, counts
+
+
+def _one(parts: list[Packed]) -> Packed:
+    return parts[0]  # lengths are int32, so a varint has at most 5 bytes: one part
+
+
+def _sizes(values: Int64s) -> Int64s:
+    """Bytes of the signed varint of lengths and counts (-1 or more)."""
+    largest = int(values.max(initial=0))
+    size = np.ones(len(values), np.int64)
+    for n in range(2, varint_size(largest) + 1):
+        size += values >= 1 << (7 * (n - 1) - 1)
+    return size

@@ -1,0 +1,198 @@
+"""Variable-length integers, one by one and by columns (Java's ``ByteUtils``).
+
+Owns: zigzag and unsigned varints of up to 5 bytes (int32) and 10 bytes (int64). Never: lengths of
+records (``record_encoder``). A column of varints is two columns: the bytes of each, packed little
+end first into a 64-bit word, and how many they are; a shift and an or then joins neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.errors import RemoteProtocolError
+
+UInt64s = npt.NDArray[np.uint64]
+Int64s = npt.NDArray[np.int64]
+
+_MASK64 = (1 << 64) - 1
+#: Most bytes of a varint of an int32, and of an int64.
+MAX_VARINT_BYTES = 5
+MAX_VARLONG_BYTES = 10
+
+
+def zigzag(value: int) -> int:
+    """Signed to unsigned, small magnitudes first: 0, -1, 1, -2 become 0, 1, 2, 3."""
+    return ((value << 1) ^ (value >> 63)) & _MASK64
+
+
+def unsigned_varint(value: int) -> bytes:
+    """``value`` in 7-bit groups, low group first; negative ones as their 32 bits (as Java)."""
+    if value < 0:
+        value &= 0xFFFFFFFF
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def varint(value: int) -> bytes:
+    """A signed int32 or int64 in zigzag form (Java's writeVarint and writeVarlong agree)."""
+    return unsigned_varint(zigzag(value))
+
+
+def varint_size(value: int) -> int:
+    """How many bytes :func:`varint` gives."""
+    return max(1, (zigzag(value).bit_length() + 6) // 7)
+
+
+def read_unsigned_varint(
+    data: bytes | memoryview, position: int, max_bytes: int = MAX_VARINT_BYTES
+) -> tuple[int, int]:
+    """The varint at ``position`` and where the next byte is.
+
+    Raises RemoteProtocolError when the data ends within it, when it has more than ``max_bytes``,
+    or when its last byte holds bits beyond 32 (64).
+    """
+    value = 0
+    for i in range(max_bytes):
+        if position + i >= len(data):
+            raise RemoteProtocolError(f"a varint at byte {position} runs past the end")
+        byte = data[position + i]
+        value |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            if value >> (32 if max_bytes == MAX_VARINT_BYTES else 64):
+                break
+            return value, position + i + 1
+    raise RemoteProtocolError(f"a varint at byte {position} is longer than {max_bytes} bytes allow")
+
+
+def read_varint(
+    data: bytes | memoryview, position: int, max_bytes: int = MAX_VARINT_BYTES
+) -> tuple[int, int]:
+    """As :func:`read_unsigned_varint`, undoing zigzag. ``max_bytes`` 10 reads a varlong."""
+    value, position = read_unsigned_varint(data, position, max_bytes)
+    return (value >> 1) ^ -(value & 1), position
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Up to 8 bytes for each row: ``word`` (low byte first) and ``size``, arrays or one for all.
+
+    Bits of ``word`` above ``size`` bytes are zero. ``most`` bounds ``size``.
+    """
+
+    word: UInt64s | int
+    size: UInt64s | int
+    most: int
+
+    def __add__(self, other: Packed) -> Packed:
+        """The bytes of both, one behind the other; ``most`` of both must be at most 8."""
+        size: UInt64s | int = _plus(self.size, other.size)
+        if isinstance(other.word, int) and other.word == 0:
+            word = self.word
+        elif isinstance(self.size, int):
+            if isinstance(other.word, int):
+                shifted: UInt64s | int = other.word << (8 * self.size)
+            else:
+                shifted = other.word << np.uint64(8 * self.size) if self.size else other.word
+            word = _either(self.word, shifted)
+        else:
+            word = _either(self.word, _u64(other.word) << (self.size << np.uint64(3)))
+        return Packed(word, size, self.most + other.most)
+
+
+def _u64(value: UInt64s | int) -> UInt64s | np.uint64:
+    return np.uint64(value) if isinstance(value, int) else value
+
+
+def _plus(a: UInt64s | int, b: UInt64s | int) -> UInt64s | int:
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    return _u64(a) + _u64(b)  # type: ignore[return-value]  # one of them is an array
+
+
+def _either(a: UInt64s | int, b: UInt64s | int) -> UInt64s | int:
+    if isinstance(a, int) and isinstance(b, int):
+        return a | b
+    if isinstance(a, int) and a == 0:
+        return b
+    return _u64(a) | _u64(b)  # type: ignore[return-value]  # one of them is an array
+
+
+def _table() -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8]]:
+    """Bytes and sizes of the unsigned varints of 0..65535: what most lengths and deltas are."""
+    value = np.arange(65536, dtype=np.uint32)
+    size = 1 + (value >= 1 << 7).astype(np.uint8) + (value >= 1 << 14)
+    word = (
+        (value & 0x7F)
+        | np.where(size > 1, 0x80, 0)
+        | (value >> 7 & 0x7F) << 8
+        | np.where(size > 2, 0x8000, 0)
+        | value >> 14 << 16
+    )
+    return word.astype(np.uint32), size.astype(np.uint8)
+
+
+_WORDS, _SIZES = _table()
+_CONTINUED = np.array([0x8080808080808080 & ((1 << 8 * n) - 1) for n in range(9)], np.uint64)
+
+
+def unsigned_sizes(values: npt.NDArray[np.integer], largest: int) -> Int64s:
+    """How many bytes the unsigned varint of each value has; none is above ``largest``."""
+    size = np.ones(len(values), np.int64)
+    bits = 7
+    while bits < 64 and largest >> bits:
+        size += values >= values.dtype.type(1 << bits)
+        bits += 7
+    return size
+
+
+def pack_constant(value: int) -> list[Packed]:
+    """The signed varint of one value, the same for all rows, as one or two parts."""
+    data = varint(value)
+    parts = [data] if len(data) <= 8 else [data[:8], data[8:]]
+    return [Packed(int.from_bytes(p, "little"), len(p), len(p)) for p in parts]
+
+
+def pack(values: npt.NDArray[np.integer]) -> list[Packed]:
+    """The signed (zigzag) varint of each value; two parts when one may have more than 8 bytes."""
+    if len(values) == 0:
+        return [Packed(0, 1, 1)]
+    low, high = int(values.min()), int(values.max())
+    if low == high:
+        return pack_constant(low)
+    largest = max(zigzag(low), zigzag(high))
+    if low >= 0 and largest < 65536:
+        doubled = values << values.dtype.type(1)
+        return [
+            Packed(
+                _WORDS.take(doubled).astype(np.uint64),
+                _SIZES.take(doubled).astype(np.uint64),
+                varint_size(high),
+            )
+        ]
+    wide = values.astype(np.int64)
+    return _pack_any(((wide << 1) ^ (wide >> 63)).view(np.uint64), largest)
+
+
+def _pack_any(values: UInt64s, largest: int) -> list[Packed]:
+    most = max(1, (largest.bit_length() + 6) // 7)
+    size = unsigned_sizes(values, largest).view(np.uint64)
+    word = np.zeros(len(values), np.uint64)
+    for i in range(min(most, 8)):
+        word |= (values >> np.uint64(7 * i) & np.uint64(0x7F)) << np.uint64(8 * i)
+    low_size = np.minimum(size, np.uint64(8))
+    # A varint that ends here has no mark on its last byte; one that goes on marks all eight.
+    word |= _CONTINUED.take((np.minimum(size - np.uint64(1), np.uint64(8))).view(np.int64))
+    if most <= 8:
+        return [Packed(word, size, most)]
+    rest = np.zeros(len(values), np.uint64)
+    for i in range(8, most):
+        rest |= (values >> np.uint64(7 * i) & np.uint64(0x7F)) << np.uint64(8 * (i - 8))
+    rest |= np.where(size > np.uint64(9), np.uint64(0x80), np.uint64(0))
+    return [Packed(word, low_size, 8), Packed(rest, size - low_size, most - 8)]
