@@ -1,0 +1,85 @@
+"""The addresses of ``bootstrap.servers``: text in, hosts and ports out.
+
+Owns: the form of an address and what is said about a wrong one. Never: a look-up of a name. That
+is for whoever connects, because a driver and its executors may know different names.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+
+from spark_kafka_sink.errors import ConfigError, safe_text
+
+#: Java's ``Utils.HOST_PORT_PATTERN``, with brackets and an IPv6 address belonging together.
+_ADDRESS = re.compile(
+    r"(?:(?P<scheme>[0-9a-zA-Z\-%._]*)://)?"
+    r"(?:\[(?P<ipv6>[0-9a-zA-Z\-%._:]+)\]|(?P<host>[0-9a-zA-Z\-%._]+))"
+    r":(?P<port>[0-9]+)"
+)
+_SECURE_SCHEMES = frozenset({"SSL", "SASL_SSL", "SASL_PLAINTEXT"})
+
+
+def parse_bootstrap_servers(
+    items: Sequence[str], protocol: str, prefix: str
+) -> tuple[tuple[str, int], ...]:
+    """(host, port) of each item, in order, each once (``ClientUtils.parseAndValidateAddresses``).
+
+    Stricter than Java in four points, each of which can only fail later: port 0, an empty host, an
+    IPv6 address without brackets, and ``SSL://`` or the like before an address when ``protocol``
+    is another. ``prefix`` is what stands before option names in hints. Raises ConfigError.
+    """
+    option = f"{prefix}bootstrap.servers"
+    if not items:
+        raise ConfigError(
+            "Configuration 'bootstrap.servers' must not be empty. Valid values include: any"
+            " non-empty value",
+            hint=f"set {option} to host:port,host:port",
+        )
+    if "" in items:
+        raise ConfigError(
+            "Configuration 'bootstrap.servers' values must not be empty.",
+            hint=f"item {list(items).index('') + 1} of {len(items)} in {option} is empty: is there"
+            " a comma too many?",
+        )
+    return tuple(dict.fromkeys(_parse(item, protocol, prefix) for item in items))
+
+
+def _parse(item: str, protocol: str, prefix: str) -> tuple[str, int]:
+    shown = safe_text(item)
+    match = _ADDRESS.fullmatch(item)
+    if match is None:
+        raise ConfigError(f"Invalid url in bootstrap.servers: {shown}", hint=_hint(item))
+    # More than nine digits are no port, and int() need not read them.
+    port = int(match["port"]) if len(match["port"]) < 10 else 0
+    if not 0 < port < 65536:
+        raise ConfigError(
+            f"Invalid port in bootstrap.servers: {shown}", hint="a port is 1 to 65535"
+        )
+    if match["ipv6"] is not None:
+        try:
+            ipaddress.IPv6Address(match["ipv6"])
+        except ValueError:
+            raise ConfigError(
+                f"Invalid url in bootstrap.servers: {shown}",
+                hint="brackets enclose an IPv6 address, as in [::1]:9092",
+            ) from None
+    scheme = (match["scheme"] or "").upper()
+    if scheme in _SECURE_SCHEMES and scheme != protocol:
+        raise ConfigError(
+            f"bootstrap.servers has {shown}, but security.protocol is {protocol}",
+            hint=f"what stands before :// does not choose a protocol; {prefix}security.protocol"
+            " does",
+        )
+    return match["ipv6"] or match["host"], port
+
+
+def _hint(item: str) -> str:
+    if item.count(":") > 1 and "[" not in item and "/" not in item:
+        return "an IPv6 address stands in brackets, as in [::1]:9092"
+    if " " in item:
+        return "addresses are separated by commas"
+    if ":" not in item:
+        return f"the port is missing: {safe_text(item)}:9092?"
+    return "an address is host:port"
