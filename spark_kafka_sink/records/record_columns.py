@@ -9,7 +9,7 @@ of rows (``partitioners``), bytes of records (``record_encoder``), rows one by o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -131,11 +131,6 @@ def from_record_batch(batch: pa.RecordBatch, plan: ColumnPlan, now_ms: int) -> R
     )
 
 
-def with_default_partition(columns: RecordColumns) -> RecordColumns:
-    """The same rows, all left to the partitioner."""
-    return replace(columns, partition=None)
-
-
 def _column(batch: pa.RecordBatch, index: int | None) -> pa.Array | None:
     if index is None:
         return None
@@ -240,11 +235,8 @@ def _headers(column: pa.Array | None, topic: str) -> pa.Array | None:
     if column is None or column.null_count == len(column):
         return None
     if pa.types.is_map(column.type):
-        key, value, element = column.keys, column.items, None
-        if column.offset:
-            # keys and items of a sliced map begin at its first row; values of a list don't.
-            pairs = column.values
-            key, value = pairs.field(0), pairs.field(1)
+        # Not .keys and .items, which begin at the first row of a sliced map.
+        key, value, element = column.values.field(0), column.values.field(1), None
     else:
         element = column.values
         key, value = element.field("key"), element.field("value")

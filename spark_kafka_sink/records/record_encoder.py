@@ -1,27 +1,48 @@
-"""Columns to record bytes: grouping, cutting, encoding. The hot path.
+"""Columns to record bytes: grouping and encoding. The hot path.
 
-Owns: the order in which rows are written (stable groups of one topic partition), where batches are
-cut, and the bytes of format v2 records. Never: a lock, a batch (``producer/record_accumulator``),
-a header of a batch (``record_batch``), rows one by one.
+Owns: the order in which rows are written (stable groups of one topic partition) and the bytes of
+format v2 records (Java's ``DefaultRecord``). Never: where batches are cut (``batch_cutter``), a
+lock, a batch (``producer/record_accumulator``), a batch's header (``record_batch``).
 
     groups = group_rows(columns, partitions)
-    slices = encode_groups(columns, groups, accumulator.positions(groups.tps), limits, now_ms)
+    slices = encode_groups(columns, groups, accumulator.positions(groups.tps), limits, now_ms, ...)
 
 A slice that the accumulator refuses, because the open batch that it was encoded for was closed
 meanwhile, is encoded again: :func:`encode_slice_again`.
+
+How a chunk becomes bytes: sizes from the columns' lengths, cuts from the sizes, deltas from the
+cuts; then each record is a *head* (length, attributes, deltas, key length: mostly 8 to 12 bytes,
+packed by shifts), the key, the value's length, the value, the headers, and one Gather joins all
+pieces of all records in the groups' order. Keys and values are copied once, there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from spark_kafka_sink.errors import ErrorCode, RecordTooLargeError
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.records.batch_cutter import Cuts, cut
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition
+from spark_kafka_sink.records.ragged import lengths_of, new_gather, valid_of
 from spark_kafka_sink.records.record_columns import RecordColumns
+from spark_kafka_sink.records.varint import Packed, pack, pack_constant, varint_size
+
+Int64s = npt.NDArray[np.int64]
+
+#: Java's bound: a batch's header, and all of a record but key, value, headers and their lengths.
+_BATCH_OVERHEAD = 61
+_RECORD_OVERHEAD = 21
+_ATTRIBUTES = Packed(0, 1, 1)
+_NO_HEADERS = Packed(0, 1, 1)
+#: Bytes that one Gather piece takes.
+_PAIR = 12
+_WORD = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +54,86 @@ class Groups:
     """
 
     tps: tuple[TopicPartition, ...]
-    bounds: npt.NDArray[np.int64]
-    order: npt.NDArray[np.int64] | None
+    bounds: Int64s
+    order: Int64s | None
 
 
 def group_rows(columns: RecordColumns, partitions: npt.NDArray[np.int32]) -> Groups:
-    """Group the rows of ``columns`` by topic and ``partitions`` (one number for each row)."""
-    raise NotImplementedError
+    """Group the rows of ``columns`` by topic and ``partitions`` (one number for each row).
+
+    Groups come by topic (in the dictionary's order) and partition.
+    """
+    topic = columns.topic
+    if columns.rows == 0:
+        return Groups((), np.zeros(1, np.int64), None)
+    if isinstance(topic, str):
+        names, width, codes = [topic], int(partitions.max()) + 1, partitions
+    else:
+        names = topic.dictionary.to_pylist()
+        width = int(partitions.max()) + 1
+        codes = topic.indices.to_numpy().astype(np.int64) * width + partitions
+    low, high = int(codes.min()), int(codes.max())
+    if low == high:
+        tp = TopicPartition(names[low // width], low % width)
+        return Groups((tp,), np.array([0, columns.rows]), None)
+    order = _stable_order(codes, low, high)
+    ordered = codes.take(order)
+    firsts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    bounds = np.concatenate((np.zeros(1, np.int64), firsts, np.array([columns.rows])))
+    found = ordered.take(bounds[:-1]).tolist()
+    if len(names) == 1:
+        tps = tuple([TopicPartition(names[0], code) for code in found])
+    else:
+        tps = tuple([TopicPartition(names[code // width], code % width) for code in found])
+    return Groups(tps, bounds, order)
+
+
+def _stable_order(codes: npt.NDArray[np.integer], low: int, high: int) -> Int64s:
+    """The stable order of ``codes``. numpy sorts 16-bit numbers by radix, wider ones slowly."""
+    if high - low < 65536:
+        return np.argsort((codes - low).astype(np.uint16), kind="stable")
+    spread = codes.astype(np.int64) - low
+    order = np.argsort(spread.astype(np.uint16), kind="stable")  # by the low 16 bits first
+    while (spread := spread >> 16).any():
+        order = order.take(np.argsort(spread.take(order).astype(np.uint16), kind="stable"))
+    return order
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Per row, in the order of writing: bytes of key and value, validity, and ``fixed``, the bytes
+    of the record without its length and its two deltas."""
+
+    key: Int64s
+    value: Int64s
+    fixed: Int64s
+
+
+def content_sizes(columns: RecordColumns) -> Int64s:
+    """Bytes of each row's record without its length, attributes and the two deltas.
+
+    Key, value and their lengths, and the headers section: for the partitioner and Java's bound.
+    """
+    total = np.zeros(columns.rows, np.int64)
+    for column in (columns.key, columns.value):
+        if column is None:
+            total += 1
+        else:
+            lengths = lengths_of(column)
+            total += lengths
+            total += _varint_sizes(lengths)
+    return total + (1 if columns.headers is None else lengths_of(columns.headers))
+
+
+def _varint_sizes(lengths: npt.NDArray[np.integer]) -> Int64s:
+    """Bytes of the signed varint of each length (0 or more, or -1)."""
+    largest = int(lengths.max(initial=0))
+    if largest < 64:
+        return np.ones(len(lengths), np.int64)
+    sizes = np.ones(len(lengths), np.int64)
+    for n in range(1, varint_size(largest)):
+        sizes += lengths >= 1 << (7 * n - 1)
+    return sizes
 
 
 def encode_groups(
@@ -62,7 +156,48 @@ def encode_groups(
 
     Raises RecordTooLargeError, before anything is encoded, for a record that can't be sent.
     """
-    raise NotImplementedError
+    if columns.rows == 0:
+        return []
+    content = content_sizes(columns)
+    _check_sizes(columns, content, max_request_size)
+    order = groups.order
+    ordered = content if order is None else content.take(order)
+    timestamps = columns.timestamp
+    if timestamps is not None and order is not None:
+        timestamps = timestamps.take(order)
+    cuts = cut(ordered, groups.bounds, positions, raw_limits, timestamps, now_ms)
+    data, ends = _encode(columns, order, ordered, cuts)
+    starts = cuts.starts.tolist()
+    view = memoryview(data)
+    # The bytes of slice i: records lie one byte late when there are no headers (see _encode).
+    first_byte = [0, *ends.take(cuts.starts[1:] - 1).tolist(), int(ends[-1])]
+    late = 1 if columns.headers is None else 0
+    tps, generations = groups.tps, [p.generation for p in positions]
+    return [
+        EncodedSlice(
+            tp=tps[group],
+            data=view[first_byte[i] + late : first_byte[i + 1] + late],
+            record_count=count,
+            generation=0 if opens else generations[group],
+            first_offset_delta=first_offset,
+            base_timestamp=base,
+            max_timestamp=latest,
+            last=last,
+            first_row=starts[i],
+        )
+        for i, (group, count, opens, first_offset, base, latest, last) in enumerate(
+            zip(
+                cuts.groups.tolist(),
+                cuts.counts.tolist(),
+                cuts.opens.tolist(),
+                cuts.first_offsets.tolist(),
+                cuts.bases.tolist(),
+                cuts.max_timestamps.tolist(),
+                cuts.last.tolist(),
+                strict=True,
+            )
+        )
+    ]
 
 
 def encode_slice_again(
@@ -77,4 +212,140 @@ def encode_slice_again(
 
     More than one slice comes back when they no longer fit into one batch.
     """
-    raise NotImplementedError
+    first, count = refused.first_row, refused.record_count
+    if groups.order is None:
+        rows, order = columns.slice(first, count), None
+    else:
+        rows, order = columns, groups.order[first : first + count]
+    again = Groups((refused.tp,), np.array([0, count]), order)
+    slices = _encode_rows(rows, again, position, raw_limit, now_ms)
+    return [replace(s, first_row=s.first_row + first) for s in slices]
+
+
+def _encode_rows(
+    columns: RecordColumns, groups: Groups, position: OpenPosition, raw_limit: int, now_ms: int
+) -> list[EncodedSlice]:
+    """As encode_groups, for one group that may hold a part of the rows only."""
+    if groups.order is not None:
+        taken = _take(columns, groups.order)
+        groups = replace(groups, order=None)
+        columns = taken
+    return encode_groups(columns, groups, [position], raw_limit, now_ms, max_request_size=2**31 - 1)
+
+
+def _take(columns: RecordColumns, rows: Int64s) -> RecordColumns:
+    """The given rows; their topic is not needed any more."""
+    index = pa.array(rows)
+    return RecordColumns(
+        rows=len(rows),
+        topic="",
+        key=None if columns.key is None else columns.key.take(index),
+        value=None if columns.value is None else columns.value.take(index),
+        headers=None if columns.headers is None else columns.headers.take(index),
+        timestamp=None if columns.timestamp is None else columns.timestamp.take(rows),
+        first_row=columns.first_row,
+    )
+
+
+def _check_sizes(columns: RecordColumns, content: Int64s, max_request_size: int) -> None:
+    """Java's check of a record against max.request.size, before any of the chunk is encoded."""
+    largest = int(content.max()) + _BATCH_OVERHEAD + _RECORD_OVERHEAD
+    if largest <= max_request_size:
+        return
+    row = int(np.argmax(content + (_BATCH_OVERHEAD + _RECORD_OVERHEAD) > max_request_size))
+    size = int(content[row]) + _BATCH_OVERHEAD + _RECORD_OVERHEAD
+    topic = columns.topic if isinstance(columns.topic, str) else columns.topic[row].as_py()
+    raise RecordTooLargeError(
+        f"Row {columns.first_row + row} of the Arrow batch (topic {topic}): The message is {size}"
+        f" bytes when serialized which is larger than {max_request_size}, which is the value of"
+        " the max.request.size configuration.",
+        hint="raise kafka.max.request.size, and max.message.bytes of the topic with it",
+        code=ErrorCode.MESSAGE_TOO_LARGE,
+    )
+
+
+def _encode(
+    columns: RecordColumns, order: Int64s | None, content: Int64s, cuts: Cuts
+) -> tuple[pa.Buffer, Int64s]:
+    """All records in one buffer, and where each ends, counted from the first.
+
+    Without headers every record ends in a zero byte (no headers). It is written as the first byte
+    of the next record's head, one piece less for each record; so the buffer holds one byte before
+    the first record, and all ends are one byte further on than counted.
+    """
+    rows = columns.rows
+    time_parts, time_sizes = _deltas(cuts.timestamp_deltas)
+    offset_parts, offset_sizes = _deltas(cuts.offset_deltas)
+    body = content + (1 + time_sizes + offset_sizes)
+    size_parts = pack(body)
+    ends = np.cumsum(body + _sizes_of(size_parts), dtype=np.int64)
+
+    head = [*size_parts, _ATTRIBUTES, *time_parts, *offset_parts]
+    if columns.headers is None:
+        head = [_NO_HEADERS, *head]
+    pieces: list[Packed | tuple[Packed, Packed] | pa.Array] = []
+    for column in (columns.key, columns.value):
+        head.extend(_length_parts(column, order))
+        if column is not None:
+            pieces.extend(_fold(head))
+            pieces.append(column)
+            head = []
+    pieces.extend(_fold(head))
+    if columns.headers is not None:
+        pieces.append(columns.headers)
+
+    width = len(pieces)
+    closing = 1 if columns.headers is None else 0
+    gather = new_gather(rows * width + closing)
+    for i, piece in enumerate(pieces):
+        slots = slice(i, rows * width, width)
+        if isinstance(piece, Packed):
+            gather.put_packed(slots, piece)
+        elif isinstance(piece, tuple):
+            gather.put_packed_pair(slots, *piece)
+        else:
+            gather.put_column(slots, piece, order)
+    if closing:
+        gather.put_packed(slice(rows * width, rows * width + 1), _NO_HEADERS)
+    return gather.join(), ends
+
+
+def _deltas(deltas: Int64s | int) -> tuple[list[Packed], Int64s | int]:
+    parts = pack_constant(deltas) if isinstance(deltas, int) else pack(deltas)
+    return parts, _sizes_of(parts)
+
+
+def _sizes_of(parts: list[Packed]) -> Int64s | int:
+    total: Int64s | int = 0
+    for part in parts:
+        total = total + (part.size if isinstance(part.size, int) else part.size.view(np.int64))
+    return total
+
+
+def _length_parts(column: pa.Array | None, order: Int64s | None) -> list[Packed]:
+    """The varint of each row's key or value length, -1 for null."""
+    if column is None:
+        return pack_constant(-1)
+    lengths = lengths_of(column)
+    valid = valid_of(column)
+    if valid is not None:
+        lengths = np.where(valid, lengths, -1)
+    return pack(lengths if order is None else lengths.take(order))
+
+
+def _fold(parts: list[Packed]) -> list[Packed | tuple[Packed, Packed]]:
+    """Neighbours joined into as few pieces as the widths allow: 8 bytes, or 8 + 4."""
+    words: list[Packed] = []
+    for part in parts:
+        if words and words[-1].most + part.most <= _WORD:
+            words[-1] = words[-1] + part
+        else:
+            words.append(part)
+    folded: list[Packed | tuple[Packed, Packed]] = []
+    while words:
+        word = words.pop(0)
+        if words and word.most + words[0].most <= _PAIR:
+            folded.append((word, words.pop(0)))
+        else:
+            folded.append(word)
+    return folded

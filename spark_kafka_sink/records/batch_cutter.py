@@ -1,0 +1,152 @@
+"""Where batches begin and end within a chunk.
+
+Owns: :func:`cut`, which splits every group of a chunk where an open batch or a new one is full, for
+all groups at once, and the deltas that follow from it. Never: bytes (``record_encoder``), the
+accumulator's state (handed in as positions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.records.encoded_slice import OpenPosition
+from spark_kafka_sink.records.varint import varint_size
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+#: The smallest record: length, attributes, two deltas, no key, no value, no headers.
+_MIN_RECORD = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """Slices of a chunk, in the order of its rows. One entry for each slice, but for the deltas.
+
+    ``groups`` is the group's number, ``starts`` the first row and ``counts`` how many. ``opens``
+    tells a new batch. ``last``: cut here because the batch is full. The deltas are one for each
+    row (in the order of writing), or one number for all.
+    """
+
+    groups: Int64s
+    starts: Int64s
+    counts: Int64s
+    opens: Bools
+    last: Bools
+    first_offsets: Int64s
+    bases: Int64s
+    max_timestamps: Int64s
+    offset_deltas: Int64s | int
+    timestamp_deltas: Int64s | int
+
+
+def cut(
+    content: Int64s,
+    bounds: Int64s,
+    positions: Sequence[OpenPosition],
+    raw_limits: Sequence[int] | int,
+    timestamps: Int64s | None,
+    now_ms: int,
+) -> Cuts:
+    """Cut groups ``bounds`` of rows, whose records hold ``content`` bytes besides length, attributes
+    and deltas.
+
+    A batch is cut by an upper bound of its records' sizes (exact but for deltas that turn out a
+    byte shorter), so it never passes its limit, unless its first record does. Rows, and
+    ``timestamps`` (None: all ``now_ms``), are in the order of writing.
+    """
+    count = len(positions)
+    generation = np.array([p.generation for p in positions], np.int64)
+    is_open = generation != 0
+    record_counts = np.where(is_open, np.array([p.record_count for p in positions], np.int64), 0)
+    bases = np.array([p.base_timestamp for p in positions], np.int64)
+    rooms = np.array([p.room for p in positions], np.int64)
+    limits = np.broadcast_to(np.asarray(raw_limits, np.int64), (count,))
+
+    ends = np.zeros(len(content) + 1, np.int64)
+    spread = _largest_delta(timestamps, now_ms, bases[is_open])
+    # No batch has more records than its bytes allow: that keeps the bound of the offset's size low.
+    longest = int(np.max(bounds[1:] - bounds[:-1]))
+    by_bytes = int(limits.max(initial=0)) // _MIN_RECORD
+    deltas = varint_size(int(record_counts.max()) + min(longest, by_bytes)) + varint_size(spread)
+    body = content + (1 + deltas)
+    np.cumsum(body + _length_sizes(body), out=ends[1:])
+
+    starts, slice_groups, opens = _walk(ends, bounds, is_open, rooms, limits)
+    order = np.argsort(starts, kind="stable")
+    starts, slice_groups, opens = starts[order], slice_groups[order], opens[order]
+    counts = np.diff(starts, append=len(content))
+    # The next slice of the same group exists only because this batch had no room for its row.
+    last = np.zeros(len(starts), np.bool_)
+    last[:-1] = slice_groups[1:] == slice_groups[:-1]
+
+    first_offsets = np.where(opens, 0, record_counts[slice_groups])
+    offset_deltas = np.arange(len(content)) - np.repeat(starts - first_offsets, counts)
+    if timestamps is None:
+        slice_bases = np.where(opens, now_ms, bases[slice_groups])
+        latest = np.full(len(starts), now_ms, np.int64)
+        late = now_ms - slice_bases
+        timestamp_deltas: Int64s | int = np.repeat(late, counts) if late.any() else 0
+    else:
+        slice_bases = np.where(opens, timestamps[starts], bases[slice_groups])
+        latest = np.maximum.reduceat(timestamps, starts)
+        timestamp_deltas = timestamps - np.repeat(slice_bases, counts)
+    return Cuts(
+        groups=slice_groups,
+        starts=starts,
+        counts=counts,
+        opens=opens,
+        last=last,
+        first_offsets=first_offsets,
+        bases=slice_bases,
+        max_timestamps=latest,
+        offset_deltas=offset_deltas,
+        timestamp_deltas=timestamp_deltas,
+    )
+
+
+def _walk(
+    ends: Int64s, bounds: Int64s, is_open: Bools, rooms: Int64s, limits: Int64s
+) -> tuple[Int64s, Int64s, Bools]:
+    """First row, group and "opens a new batch" of every slice; one round cuts one of each group."""
+    live = np.arange(len(is_open))
+    at, stop = bounds[:-1].copy(), bounds[1:]
+    opens = ~is_open
+    room = np.where(is_open, rooms, limits)
+    found: list[tuple[Int64s, Int64s, Bools]] = []
+    while len(live):
+        reach = np.searchsorted(ends, ends[at] + room, side="right") - 1
+        # The first record of a new batch always fits; an open batch may take none.
+        until = np.minimum(np.maximum(reach, at + opens), stop)
+        some = until > at
+        found.append((at[some], live[some], opens[some]))
+        more = until < stop
+        live, at, stop = live[more], until[more], stop[more]
+        opens = np.ones(len(live), np.bool_)
+        room = limits[live]
+    starts, groups, flags = zip(*found, strict=True)
+    return np.concatenate(starts), np.concatenate(groups), np.concatenate(flags)
+
+
+def _largest_delta(timestamps: Int64s | None, now_ms: int, open_bases: Int64s) -> int:
+    """The largest distance of a timestamp from any base that it may be counted from."""
+    low, high = now_ms, now_ms
+    if timestamps is not None:
+        low, high = int(timestamps.min()), int(timestamps.max())
+    low_base = min(low, int(open_bases.min(initial=low)))
+    high_base = max(high, int(open_bases.max(initial=high)))
+    return max(high - low_base, high_base - low)
+
+
+def _length_sizes(body: Int64s) -> Int64s | int:
+    low, high = varint_size(int(body.min())), varint_size(int(body.max()))
+    if low == high:
+        return low
+    sizes = np.full(len(body), low, np.int64)
+    for n in range(low, high):
+        sizes += body >= 1 << (7 * n - 1)
+    return sizes
