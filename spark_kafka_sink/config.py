@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from spark_kafka_sink.bootstrap_servers import parse_bootstrap_servers
@@ -43,14 +43,14 @@ _MAX_IN_FLIGHT_FOR_IDEMPOTENCE = 5
 _SINK_BY_KEY = {name.lower(): option for name, option in SINK_OPTIONS.items()}
 
 
-class DeliveryGuarantee(Enum):
+class DeliveryGuarantee(StrEnum):
     """What is promised of each row (option ``deliveryGuarantee``)."""
 
     AT_LEAST_ONCE = "at-least-once"
     NONE = "none"
 
 
-class Preflight(Enum):
+class Preflight(StrEnum):
     """What the driver does when it can't find the topic before the tasks start."""
 
     REQUIRED = "required"
@@ -183,7 +183,7 @@ class SinkConfig:
                 hint="at-least-once is the strongest that it has; see docs/delivery-guarantees.md",
             )
         if "bootstrap.servers" not in draft.given:
-            raise ConfigError(MISSING_BOOTSTRAP, hint=_bootstrap_hint(draft))
+            raise ConfigError(MISSING_BOOTSTRAP, hint="set option kafka.bootstrap.servers")
         guarantee = _guarantee(draft, None if asked is None else DeliveryGuarantee(asked))
         preflight = own.get("preflight")
         producer = draft.config()
@@ -223,7 +223,7 @@ def _guarantee(draft: _Draft, asked: DeliveryGuarantee | None) -> DeliveryGuaran
     reason = draft.idempotence_off or "kafka.enable.idempotence is set to false"
     if asked is not None:
         raise ConfigError(
-            f"deliveryGuarantee={asked.value} needs an idempotent producer, but {reason}",
+            f"deliveryGuarantee={asked} needs an idempotent producer, but {reason}",
             hint="remove that option, or set deliveryGuarantee=none",
         )
     draft.warnings.append(
@@ -496,16 +496,6 @@ def _folded(options: Mapping[str, object]) -> Iterable[tuple[str, str, object]]:
 
 def _not_yet(option: Option, shown: str) -> ConfigError:
     return ConfigError(f"{safe_text(shown)} is not supported by this version", hint=option.note)
-
-
-def _bootstrap_hint(draft: _Draft) -> str:
-    if draft.given:
-        return "set option kafka.bootstrap.servers"
-    # Spark drops the options of a table and of insertInto() on the way to a Python data source.
-    return (
-        "set option kafka.bootstrap.servers; INSERT INTO and insertInto() drop a table's options:"
-        " write INSERT INTO t WITH ('kafka.bootstrap.servers' = '...', 'topic' = '...') SELECT ..."
-    )
 
 
 def _text(value: OptionValue) -> str | None:
