@@ -18,7 +18,7 @@ Belongs to the sender's thread; :attr:`reusable` and :attr:`fatal_error` may be 
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from spark_kafka_sink.errors import ErrorCode, IllegalStateError, KafkaError
 from spark_kafka_sink.producer.partition_sequences import (
@@ -29,8 +29,10 @@ from spark_kafka_sink.producer.partition_sequences import (
     PartitionSequences,
     Verdict,
 )
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
+from spark_kafka_sink.protocol.messages import InitProducerIdRequest
+from spark_kafka_sink.protocol.responses import InitProducerIdResponse
 
 #: A partition without an acknowledgement for this long is treated as if its broker had forgotten
 #: us: the next batch travels alone. Far below any sensible producer.id.expiration.ms.
@@ -38,19 +40,6 @@ LAPSE_MS = 60_000
 
 #: Transactions of version 1 must not use Produce v12 (the leader would add the partition itself).
 _MAX_PRODUCE_VERSION = 12
-
-
-class SequencedBatch(Protocol):
-    """What sequences need of a ProducerBatch."""
-
-    @property
-    def tp(self) -> TopicPartition: ...
-
-    @property
-    def base_sequence(self) -> int: ...
-
-    @property
-    def record_count(self) -> int: ...
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -100,7 +89,7 @@ class TransactionManager:
         self._max_in_flight = max_in_flight
         self._state = State.UNINITIALIZED
         self._identity = NO_PRODUCER_ID
-        self._partitions: dict[TopicPartition, PartitionSequences[SequencedBatch]] = {}
+        self._partitions: dict[TopicPartition, PartitionSequences[ProducerBatch]] = {}
         self._unresolved = 0
         self._next_lapse_ms = 0
         self._fatal_error: KafkaError | None = None
@@ -204,27 +193,27 @@ class TransactionManager:
         """What :meth:`take_sequence` would give."""
         return self._sequences(tp).next_sequence
 
-    def add_in_flight_batch(self, batch: SequencedBatch) -> None:
+    def add_in_flight_batch(self, batch: ProducerBatch) -> None:
         """A batch leaves for the first time, or a piece of a split is queued; it has a sequence."""
         if batch.base_sequence == NO_SEQUENCE:
             raise IllegalStateError(f"{batch.tp}: a batch without a sequence can't be in flight")
         self._sequences(batch.tp).add(batch, batch.base_sequence, batch.record_count)
         self._unresolved += 1
 
-    def remove_in_flight_batch(self, batch: SequencedBatch) -> None:
+    def remove_in_flight_batch(self, batch: ProducerBatch) -> None:
         """A batch is split; its pieces are added next, and together cover its sequences."""
         self._sequences(batch.tp).remove(batch)
         self._unresolved -= 1
 
     # -- answers: reported by the sender ----------------------------------------------------------
 
-    def batch_sent(self, batch: SequencedBatch) -> None:
+    def batch_sent(self, batch: ProducerBatch) -> None:
         """``batch``, first time or again, is on its way."""
         self._sequences(batch.tp).sent(batch)
 
     def handle_answer(
-        self, batch: SequencedBatch, answer: Answer, base_offset: int, now: int
-    ) -> Verdict[SequencedBatch]:
+        self, batch: ProducerBatch, answer: Answer, base_offset: int, now: int
+    ) -> Verdict[ProducerBatch]:
         """What to do with ``batch`` now; rule 5.3 lives in ``partition_sequences.py``."""
         sequences = self._sequences(batch.tp)
         before = len(sequences)
@@ -249,7 +238,7 @@ class TransactionManager:
         for sequences in self._partitions.values():
             sequences.lapse(now - LAPSE_MS)
 
-    def _sequences(self, tp: TopicPartition) -> PartitionSequences[SequencedBatch]:
+    def _sequences(self, tp: TopicPartition) -> PartitionSequences[ProducerBatch]:
         sequences = self._partitions.get(tp)
         if sequences is None:
             sequences = self._partitions[tp] = PartitionSequences(self._max_in_flight)

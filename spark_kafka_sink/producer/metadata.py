@@ -1,0 +1,406 @@
+"""What this producer knows of the cluster, and when it asks again (Java's ``ProducerMetadata``).
+
+Owns: the current :class:`Cluster`, which topics are in use, whether and when an update is due, and
+who waits for one. On a record's way it is asked first: how many partitions has the topic, who leads
+them. Never: requests on a wire (``network/`` sends what :meth:`Metadata.new_request` gives), nor
+which error makes the sender ask.
+
+Updates are *full* (all topics in use: by age, or after an error) or *partial* (only topics that
+were just added, so that a new topic does not wait for backoff). A token, the request version, goes
+out with a request: whoever asks while it is under way raises the version, and the answer then
+leaves the wish standing. Failed answers and answers that change nothing back off exponentially; a
+new topic ignores that backoff.
+
+A seeded :class:`Cluster` (the driver's preflight ships one) counts as an answer, so that 200 tasks
+ask nothing at start. While :attr:`parked`, no update is ever due.
+"""
+
+from __future__ import annotations
+
+import random as _random
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from spark_kafka_sink.backoff import ExponentialBackoff
+from spark_kafka_sink.clock import NEVER, Clock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from spark_kafka_sink.protocol.messages import MetadataRequest
+from spark_kafka_sink.protocol.responses import MetadataResponse, TopicMetadata
+
+#: Topic errors that no waiting mends.
+_HOPELESS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+
+
+def _nothing() -> None:
+    """Stands for a wake-up while no client is attached."""
+
+
+class Metadata:
+    """Thread-safe store of cluster metadata; implements the network's ``MetadataStore``.
+
+    One lock (``_updated``, a condition) guards everything but ``_cluster``, which is immutable and
+    replaced whole, so that :meth:`fetch` takes no lock. Wake-ups are called without it.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        cluster: Cluster | None = None,
+        *,
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        self._clock = clock
+        self._max_age_ms = config.metadata_max_age_ms
+        self._max_idle_ms = config.metadata_max_idle_ms
+        self._max_block_ms = config.max_block_ms
+        self._rebootstrap_enabled = config.metadata_recovery_strategy == "rebootstrap"
+        self._backoff = ExponentialBackoff(
+            config.retry_backoff_ms, config.retry_backoff_max_ms, random=random
+        )
+        self._bootstrap = Cluster.bootstrap(config.bootstrap_servers)
+        self._updated = threading.Condition()
+        self._wakeup: Callable[[], None] = _nothing
+        self._connection_failures: Callable[[], Mapping[str, str]] = dict
+        now = clock.now_ms()
+        self._cluster = cluster if cluster is not None and cluster.nodes else self._bootstrap
+        self._fetched = self._cluster is not self._bootstrap
+        self._topics = dict.fromkeys(self._cluster.topics, now + self._max_idle_ms)
+        self._new_topics: set[str] = set()
+        self._errors: dict[str, ErrorCode] = {}
+        self._epochs = {
+            p.tp: p.leader_epoch
+            for partitions in self._cluster.topics.values()
+            for p in partitions
+            if p.leader_epoch >= 0
+        }
+        self._need_full = False
+        self._need_partial = False
+        self._asked_partial = False
+        self._request_version = 0
+        self._update_version = 0
+        self._last_success_ms = now
+        self._allowed_ms = now
+        self._failed_attempts = 0
+        self._equivalents = 0
+        self._waiting = 0
+        self._failure: KafkaError | None = None
+        self._failures = 0
+        self._closed: KafkaError | None = None
+        self._parked = False
+
+    def attach(
+        self,
+        wakeup: Callable[[], None],
+        connection_failures: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """Set the client's wake-up, and who tells which addresses failed and why (for errors)."""
+        self._wakeup = wakeup
+        self._connection_failures = connection_failures
+
+    # -- what the writer and the sender ask -------------------------------------------------------
+
+    def fetch(self) -> Cluster:
+        """The cluster as known now. Never blocks."""
+        return self._cluster
+
+    def add_topics(self, topics: Iterable[str], now: int) -> None:
+        """Use ``topics`` (for metadata.max.idle.ms again); unknown ones are asked for soon."""
+        with self._updated:
+            self._touch(topics, now)
+
+    def await_topics(self, topics: Collection[str], deadline: int) -> Cluster:
+        """A cluster that knows the partitions of all ``topics``. Blocks until ``deadline``.
+
+        Raises KafkaTimeoutError with the text of Spark's sink, and what the brokers said of the
+        topic (or which addresses could not be reached) as its hint; InvalidTopicError and
+        AuthorizationError at once, as the broker says so; what closed this metadata.
+        """
+        cluster = self._cluster
+        with self._updated:
+            self._parked = False
+            self._touch(topics, self._clock.now_ms())
+            if self._closed is None and all(t in cluster.topics for t in topics):
+                return cluster
+            self._waiting += 1
+            seen = self._update_version
+            failures = self._failures
+        try:
+            while True:
+                self._wakeup()
+                found = self._await_change(topics, deadline, seen, failures)
+                if found is not None:
+                    return found
+        finally:
+            with self._updated:
+                self._waiting -= 1
+
+    def _await_change(
+        self, topics: Collection[str], deadline: int, seen: int, failures: int
+    ) -> Cluster | None:
+        """One round: the cluster when it has all; None after an update that did not bring them."""
+        with self._updated:
+            version = self._update_version
+            while True:
+                cluster = self._cluster
+                missing = [t for t in topics if t not in cluster.topics]
+                if self._closed is not None:
+                    raise self._closed
+                if not missing:
+                    return cluster
+                self._raise_hopeless(missing, fresh=self._update_version > seen)
+                if self._failure is not None and self._failures > failures:
+                    raise self._failure
+                if self._update_version > version:
+                    self._touch(topics, self._clock.now_ms())
+                    self._request()
+                    return None
+                if not self._clock.wait(self._updated, deadline):
+                    break
+        self._raise_not_present(missing[0], answered=version > seen)
+        return None
+
+    def _raise_hopeless(self, missing: Sequence[str], *, fresh: bool) -> None:
+        for topic in missing:
+            code = self._errors.get(topic)
+            # A refusal that is older than our wait may have been mended by an administrator.
+            if code in _HOPELESS and (fresh or code is ErrorCode.INVALID_TOPIC_EXCEPTION):
+                raise code.error(f"topic {topic}")
+
+    def _raise_not_present(self, topic: str, *, answered: bool) -> None:
+        code = self._errors.get(topic)
+        hint: str | None = None
+        if code is not None:
+            hint = f"the brokers answered {code.name}: {code.info.hint or code.info.meaning}"
+        elif not answered:
+            hint = f"no broker answered; {self.addresses_tried()}"
+        error = KafkaTimeoutError(
+            f"Topic {topic} not present in metadata after {self._max_block_ms} ms.",
+            hint=hint,
+            code=ErrorCode.REQUEST_TIMED_OUT,
+        )
+        raise error from (None if code is None else code.error(f"topic {topic}"))
+
+    def addresses_tried(self) -> str:
+        """Each address that failed and why, or, when none is known to have failed, all of them."""
+        tried = "; ".join(f"{a}: {why}" for a, why in self._connection_failures().items())
+        return "tried " + (tried or ", ".join(f"{n.host}:{n.port}" for n in self.nodes()))
+
+    @property
+    def awaited(self) -> bool:
+        """Does somebody block in :meth:`await_topics`?"""
+        return self._waiting > 0
+
+    @property
+    def parked(self) -> bool:
+        return self._parked
+
+    def set_parked(self, *, parked: bool) -> None:
+        """While parked, no update is due by age or wish, so that an idle producer has no timer."""
+        with self._updated:
+            self._parked = parked and self._waiting == 0
+
+    def update_leader(
+        self, tp: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node] = ()
+    ) -> bool:
+        """Take a hint from a produce answer (KIP-951). True when it told something new.
+
+        It is ignored unless its epoch is newer than what we know, the partition is known, and the
+        leader is known or among ``nodes``.
+        """
+        with self._updated:
+            cluster = self._cluster
+            info = cluster.partition(tp)
+            known = dict(cluster.nodes) | {n.id: n for n in nodes}
+            if info is None or leader not in known or epoch <= self._epochs.get(tp, -1):
+                return False
+            partitions = list(cluster.topics[tp.topic])
+            partitions[tp.partition] = replace(info, leader=leader, leader_epoch=epoch)
+            self._epochs[tp] = epoch
+            self._cluster = replace(
+                cluster, nodes=known, topics={**cluster.topics, tp.topic: tuple(partitions)}
+            )
+            return True
+
+    def close(self, error: KafkaError) -> None:
+        """Nothing can be known any more: all who wait, and all who will, get ``error``."""
+        with self._updated:
+            if self._closed is None:
+                self._closed = error
+            self._updated.notify_all()
+
+    # -- MetadataStore: what the network client asks ----------------------------------------------
+
+    def nodes(self) -> Sequence[Node]:
+        return tuple(self._cluster.nodes.values())
+
+    def request_update(self, *, reset_equivalent_backoff: bool = False) -> None:
+        with self._updated:
+            self._need_full = True
+            if reset_equivalent_backoff:
+                self._equivalents = 0
+            self._request()
+
+    def time_to_next_update(self, now: int) -> int:
+        with self._updated:
+            if self._parked or self._closed is not None:
+                return NEVER
+            if self._need_full or self._need_partial:
+                due = now
+            elif self._topics:
+                due = self._last_success_ms + self._max_age_ms
+            else:
+                return NEVER
+            return max(due, self._allowed_ms, now) - now
+
+    def new_request(self, now: int) -> tuple[MetadataRequest, int]:
+        with self._updated:
+            aged = self._last_success_ms + self._max_age_ms <= now
+            if aged:
+                self._equivalents = 0
+            self._asked_partial = (
+                self._fetched and not aged and not self._need_full and bool(self._new_topics)
+            )
+            if not self._asked_partial:
+                self._drop_idle(now)
+            topics = self._new_topics if self._asked_partial else self._topics
+            return MetadataRequest(tuple(sorted(topics))), self._request_version
+
+    def update(self, token: int, response: MetadataResponse, now: int) -> None:
+        if not response.brokers or response.error is not ErrorCode.NONE:
+            # A broker that names no brokers has not joined its cluster yet.
+            self.failed_update(now, None)
+            return
+        with self._updated:
+            partial = self._asked_partial
+            outdated = token < self._request_version
+            self._need_partial = outdated and bool(self._new_topics)
+            if not partial:
+                self._need_full = outdated and self._need_full
+                self._last_success_ms = now
+            changed = self._merge(response, partial=partial)
+            self._fetched = True
+            self._failure = None
+            self._failed_attempts = 0
+            self._equivalents = 0 if changed else self._equivalents + 1
+            wait = self._backoff.backoff(max(0, self._equivalents - 1))
+            self._allowed_ms = now + wait
+            if self._new_topics and self._need_partial:
+                self._allowed_ms = now
+            self._update_version += 1
+            self._updated.notify_all()
+
+    def failed_update(self, now: int, error: KafkaError | None) -> None:
+        with self._updated:
+            self._allowed_ms = now + self._backoff.backoff(self._failed_attempts)
+            self._failed_attempts += 1
+            self._equivalents = 0
+            if error is not None:
+                self._failure = error
+                self._failures += 1
+                self._updated.notify_all()
+
+    def rebootstrap(self, now: int) -> None:
+        """Forget the brokers, not the partitions: the writer may go on while new ones are asked."""
+        with self._updated:
+            self._cluster = replace(self._cluster, nodes=self._bootstrap.nodes, controller=-1)
+            self._need_full = True
+            self._request_version += 1
+            self._allowed_ms = now
+
+    @property
+    def rebootstrap_enabled(self) -> bool:
+        return self._rebootstrap_enabled
+
+    # -- under the lock ---------------------------------------------------------------------------
+
+    def _request(self) -> None:
+        """Somebody wants news: an answer to what is under way does not satisfy that."""
+        self._request_version += 1
+        if not self._need_full and not self._need_partial:
+            self._need_full = True
+
+    def _touch(self, topics: Iterable[str], now: int) -> None:
+        expiry = now + self._max_idle_ms
+        for topic in topics:
+            if topic not in self._topics:
+                self._new_topics.add(topic)
+                self._need_partial = True
+                self._request_version += 1
+                self._equivalents = 0
+                self._allowed_ms = now
+            self._topics[topic] = expiry
+
+    def _drop_idle(self, now: int) -> None:
+        idle = [t for t, end in self._topics.items() if end <= now and t not in self._new_topics]
+        if not idle:
+            return
+        for topic in idle:
+            del self._topics[topic]
+            self._errors.pop(topic, None)
+        self._epochs = {tp: e for tp, e in self._epochs.items() if tp.topic in self._topics}
+        self._cluster = replace(
+            self._cluster,
+            topics={t: p for t, p in self._cluster.topics.items() if t in self._topics},
+        )
+
+    def _merge(self, response: MetadataResponse, *, partial: bool) -> bool:
+        """Take an answer's brokers and topics; False when it told nothing new."""
+        old = self._cluster
+        topics = dict(old.topics) if partial else {}
+        ids = dict(old.topic_ids)
+        errors = dict(self._errors) if partial else {}
+        for topic in response.topics:
+            if topic.name not in self._topics:
+                continue
+            self._new_topics.discard(topic.name)
+            errors.pop(topic.name, None)
+            if topic.error is not ErrorCode.NONE:
+                errors[topic.name] = topic.error
+                topics.pop(topic.name, None)
+                self._need_full = self._need_full or topic.error.retriable
+                continue
+            topics[topic.name] = self._partitions(topic, old, ids)
+        cluster = Cluster(
+            response.cluster_id,
+            {node.id: node for node in response.brokers},
+            topics,
+            {t: i for t, i in ids.items() if t in topics},
+            response.controller,
+        )
+        changed = (cluster, errors) != (old, self._errors)
+        self._cluster = cluster
+        self._errors = errors
+        return changed
+
+    def _partitions(
+        self, topic: TopicMetadata, old: Cluster, ids: dict[str, bytes]
+    ) -> tuple[PartitionInfo, ...]:
+        known_id = ids.get(topic.name)
+        recreated = None not in (known_id, topic.topic_id) and known_id != topic.topic_id
+        if topic.topic_id is not None:
+            ids[topic.name] = topic.topic_id
+        count = max((p.partition for p in topic.partitions), default=-1) + 1
+        found = [PartitionInfo(TopicPartition(topic.name, i), -1) for i in range(count)]
+        for p in topic.partitions:
+            tp = TopicPartition(topic.name, p.partition)
+            if p.error is not ErrorCode.NONE and p.error.retriable:
+                self._need_full = True
+            before = old.partition(tp)
+            if (
+                before is not None
+                and not recreated
+                and 0 <= p.leader_epoch < self._epochs.get(tp, -1)
+            ):
+                # A broker that lags behind: its leader is one that we know to be gone.
+                found[p.partition] = before
+                continue
+            if p.leader_epoch >= 0:
+                self._epochs[tp] = p.leader_epoch
+            else:
+                self._epochs.pop(tp, None)
+            found[p.partition] = PartitionInfo(tp, p.leader, p.leader_epoch, p.replicas, p.offline)
+        return tuple(found)

@@ -1,0 +1,564 @@
+"""The loop that carries batches to brokers and judges their answers (Java's ``Sender``).
+
+Owns: the daemon thread's phases (:meth:`Sender.run`), what one round does (:meth:`run_once`), the
+fate of every batch that left: completed, split, sent again, or failed. On a record's way it stands
+between the accumulator and the network, there and back. Never: a socket, an encoder, the meaning of
+sequences (``partition_sequences.py``).
+
+All of it runs on one thread, the network thread, except :meth:`wakeup`, :meth:`initiate_close`,
+:meth:`force_close` and :attr:`fatal_error`. Answers arrive as callbacks inside ``client.poll``.
+
+Unlike Java's (design.md section 5): bytes are never changed, so a retry is the same objects; once
+an idempotent producer's batch fails for good, the producer fails with it: nothing more is sent,
+the loop ends, connections are closed (no Produce stays unanswered behind a failed attempt), and
+every batch and waiter gets the error. An unexpected exception ends it the same way. And a round
+that drained nothing never polls with no wait: what holds a batch back ends with an answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from spark_kafka_sink.backoff import ExponentialBackoff
+from spark_kafka_sink.clock import NEVER, Clock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import (
+    ApiError,
+    ErrorCode,
+    KafkaError,
+    KafkaTimeoutError,
+    OutOfOrderSequenceError,
+    RemoteProtocolError,
+    safe_text,
+)
+from spark_kafka_sink.network.client_request import ClientResponse
+from spark_kafka_sink.network.kafka_client import KafkaClient
+from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.producer.partition_sequences import Action, Answer, Verdict
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.transaction_manager import TransactionManager
+from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
+from spark_kafka_sink.protocol.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from spark_kafka_sink.protocol.responses import InitProducerIdResponse
+
+_log = logging.getLogger(__name__)
+
+_ZSTD_MIN_VERSION = 7
+_MIN_VERSION = 3
+_MAX_VERSION = 12
+
+
+class SenderRecorder(Protocol):
+    """What the sender tells of its work (``report.py``'s ProduceRecorder)."""
+
+    def request_sent(self, node_id: int, batches: int, size: int) -> None: ...
+    def request_answered(self, node_id: int, latency_ms: int, throttle_ms: int) -> None: ...
+    def batch_retried(self, batch: ProducerBatch) -> None: ...
+    def batch_split(self, batch: ProducerBatch) -> None: ...
+    def batch_duplicate(self, batch: ProducerBatch) -> None: ...
+
+
+def answer_of(code: ErrorCode) -> Answer:
+    """A produce error code as far as sequences care."""
+    if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+        return Answer.ACKNOWLEDGED
+    if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        return Answer.OUT_OF_ORDER
+    if code is ErrorCode.UNKNOWN_PRODUCER_ID:
+        return Answer.UNKNOWN_PRODUCER
+    return Answer.UNCLEAR if code.retriable else Answer.REFUSED
+
+
+#: What an answer means when batches have no sequence.
+_WITHOUT_SEQUENCE = {
+    Answer.ACKNOWLEDGED: Action.COMPLETE,
+    Answer.UNCLEAR: Action.RESEND,
+    Answer.OUT_OF_ORDER: Action.FAIL,
+    Answer.UNKNOWN_PRODUCER: Action.FAIL,
+    Answer.REFUSED: Action.FAIL,
+}
+
+
+class Sender:
+    """Sends what the accumulator holds, until closed.
+
+    ``transaction_manager`` is None for a producer without idempotence: its batches then fail one
+    by one, and their order holds only with max.in.flight.requests.per.connection=1.
+    """
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        metadata: Metadata,
+        accumulator: RecordAccumulator,
+        transaction_manager: TransactionManager | None,
+        config: ProducerConfig,
+        clock: Clock,
+        report: SenderRecorder,
+    ) -> None:
+        self._client = client
+        self._metadata = metadata
+        self._accumulator = accumulator
+        self._transaction_manager = transaction_manager
+        self._config = config
+        self._clock = clock
+        self._report = report
+        self._guarantee_message_order = config.max_in_flight_requests_per_connection == 1
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._running = True
+        self._forced = False
+        self._closed = False
+        self._fatal_error: KafkaError | None = None
+        # On the wire: batch -> node id. A batch leaves it with its answer, done before or not.
+        self._in_flight: dict[ProducerBatch, int] = {}
+        # Answered OUT_OF_ORDER, waiting for a later acknowledgement.
+        self._doubted: dict[ProducerBatch, None] = {}
+        self._last_answers: dict[ProducerBatch, tuple[int, ErrorCode]] = {}
+        self._next_expiry_ms = NEVER
+        self._identity_asked = False
+        self._identity_retry_ms = 0
+        self._identity_attempts = 0
+
+    # -- phases -----------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """The thread's whole life: work; drain after initiate_close; end, and close the client."""
+        try:
+            while self._running and self._fatal_error is None:
+                self.run_once()
+            while not self._forced and self._fatal_error is None and self._has_pending():
+                self.run_once()
+        except BaseException as exception:  # noqa: BLE001 - whoever waits must learn of anything
+            self._fail_producer(_unexpected(exception))
+        finally:
+            self._end()
+
+    def _has_pending(self) -> bool:
+        return self._accumulator.has_undrained or self._client.in_flight_request_count() > 0
+
+    def _end(self) -> None:
+        """Nothing is sent any more: everyone who still waits gets to know, sockets are closed."""
+        error = self._fatal_error
+        closed = KafkaError("the producer was closed")
+        try:
+            if error is not None:
+                self._accumulator.abort_incomplete_batches(error)
+            elif self._forced:
+                closed = KafkaError(
+                    "the producer was closed before all its records were acknowledged",
+                    hint="close() waits for them, for as long as its time-out says",
+                )
+                self._accumulator.abort_incomplete_batches(closed)
+            self._metadata.close(error or closed)
+        finally:
+            self._closed = True
+            self._client.close()
+
+    def run_once(self) -> None:
+        """One round: identity first, then data, then the network."""
+        now = self._clock.now_ms()
+        self._metadata.set_parked(parked=self._is_idle())
+        timeout = NEVER
+        if self._transaction_manager is not None:
+            if self._transaction_manager.has_producer_id:
+                self._transaction_manager.lapse(now)
+            else:
+                # The accumulator drains nothing without an id, but connections open meanwhile.
+                timeout = self._await_producer_id(now)
+        timeout = min(timeout, self._send_producer_data(now))
+        if self._fatal_error is None:
+            self._client.poll(timeout, now)
+
+    def _is_idle(self) -> bool:
+        """Nothing undrained, in flight or waited for: the loop sleeps until it is woken."""
+        manager = self._transaction_manager
+        return not (
+            self._accumulator.has_undrained
+            or self._client.has_in_flight_requests()
+            or self._doubted
+            or self._metadata.awaited
+            or (manager is not None and not manager.has_producer_id)
+        )
+
+    def wakeup(self) -> None:
+        """End a blocked poll: there is something to send, or to ask. Any thread."""
+        if not self._closed:
+            self._client.wakeup()
+
+    def initiate_close(self) -> None:
+        """Take nothing more, send what is there, end. Any thread."""
+        # First the accumulator: else a batch may come in after the loop saw it empty.
+        self._accumulator.close()
+        self._running = False
+        self.wakeup()
+
+    def force_close(self) -> None:
+        """End now: what is not acknowledged fails. Any thread."""
+        self._forced = True
+        self.initiate_close()
+
+    @property
+    def running(self) -> bool:
+        return self._running
+
+    @property
+    def fatal_error(self) -> KafkaError | None:
+        """What ended this producer for good."""
+        return self._fatal_error
+
+    def _fail_producer(self, error: KafkaError) -> None:
+        if self._fatal_error is None:
+            self._fatal_error = error
+            if self._transaction_manager is not None:
+                self._transaction_manager.transition_to_fatal_error(error)
+
+    # -- identity ---------------------------------------------------------------------------------
+
+    def _await_producer_id(self, now: int) -> int:
+        """Ask any broker for a producer id; how long the network may be polled meanwhile."""
+        manager = self._transaction_manager
+        if manager is None or self._identity_asked or self._fatal_error is not None:
+            return NEVER
+        if now < self._identity_retry_ms:
+            return self._identity_retry_ms - now
+        node = self._client.least_loaded_node(now)
+        if node is None:
+            return self._config.retry_backoff_ms
+        if not self._client.ready(node, now):
+            self._check_authentication(node.id)
+            return self._client.poll_delay_ms(node, now)
+        request = self._client.new_client_request(
+            node.id,
+            manager.begin_initialize(),
+            now,
+            request_timeout_ms=self._config.request_timeout_ms,
+            callback=self._handle_init_producer_id,
+        )
+        self._identity_asked = True
+        self._client.send(request, now)
+        return NEVER
+
+    def _handle_init_producer_id(self, response: ClientResponse) -> None:
+        manager = self._transaction_manager
+        assert manager is not None
+        self._identity_asked = False
+        if isinstance(response.error, ApiError):
+            self._fail_producer(response.error)
+            return
+        where = f"InitProducerId on broker {self._name(response.request.destination)}"
+        body = response.body
+        if isinstance(body, InitProducerIdResponse) and manager.handle_init_producer_id(
+            body, where
+        ):
+            return
+        if manager.fatal_error is not None:
+            self._fail_producer(manager.fatal_error)
+            return
+        if response.disconnected:
+            self._metadata.request_update()
+        wait = self._backoff.backoff(self._identity_attempts)
+        self._identity_attempts += 1
+        self._identity_retry_ms = response.received_ms + wait
+
+    # -- there ------------------------------------------------------------------------------------
+
+    def _send_producer_data(self, now: int) -> int:
+        """Expire, find ready nodes, drain, send; how long the network may be polled."""
+        self._expire_batches(now)
+        if self._fatal_error is not None:
+            return 0
+        cluster = self._metadata.fetch()
+        result = self._accumulator.ready(cluster, now)
+        if result.unknown_leader_topics:
+            self._metadata.add_topics(result.unknown_leader_topics, now)
+            self._metadata.request_update()
+        sendable, not_ready_timeout = self._sendable(cluster, result.ready_nodes, now)
+        batches = self._accumulator.drain(cluster, sendable, self._config.max_request_size, now)
+        for node_id, drained in batches.items():
+            self._take_off(drained, node_id)
+            self._send_produce_request(node_id, drained, now)
+        if batches:
+            return 0  # more of the same partitions may be ready
+        expiry = min(self._accumulator.next_expiry_time_ms(), self._next_expiry_ms)
+        delay = NEVER if expiry >= NEVER else max(0, expiry - now)
+        return max(0, min(result.next_ready_check_delay_ms, not_ready_timeout, delay))
+
+    def _sendable(self, cluster: Cluster, ready: Iterable[int], now: int) -> tuple[list[int], int]:
+        """Which of the ready nodes can take a request now, and when to look at the others."""
+        sendable = []
+        timeout = NEVER
+        for node_id in ready:
+            node = cluster.nodes[node_id]
+            can_drain = self._client.ready(node, now)
+            self._accumulator.update_node_latency_stats(node_id, now, can_drain=can_drain)
+            if can_drain:
+                sendable.append(node_id)
+            else:
+                self._check_authentication(node_id)
+                timeout = min(timeout, self._client.poll_delay_ms(node, now))
+        return sendable, timeout
+
+    def _check_authentication(self, node_id: int) -> None:
+        node = self._metadata.fetch().nodes.get(node_id)
+        error = None if node is None else self._client.authentication_error(node)
+        if error is not None:
+            self._fail_producer(error)
+
+    def _take_off(self, batches: Sequence[ProducerBatch], node_id: int) -> None:
+        for batch in batches:
+            self._in_flight[batch] = node_id
+            if self._transaction_manager is not None:
+                self._transaction_manager.batch_sent(batch)
+            if self._guarantee_message_order:
+                self._accumulator.mute_partition(batch.tp)
+            expiry = batch.created_ms + self._config.delivery_timeout_ms
+            self._next_expiry_ms = min(self._next_expiry_ms, expiry)
+
+    def _send_produce_request(
+        self, node_id: int, batches: Sequence[ProducerBatch], now: int
+    ) -> None:
+        """One request for all batches of one node; at most one batch for each partition."""
+        config, manager = self._config, self._transaction_manager
+        by_partition = {batch.tp: batch for batch in batches}
+        data = tuple(PartitionProduceData(b.tp, b.buffers(), b.size_in_bytes) for b in batches)
+        request = ProduceRequest(
+            config.acks,
+            config.request_timeout_ms,
+            data,
+            manager.transactional_id if manager is not None else None,
+            max_version=manager.max_produce_version if manager is not None else _MAX_VERSION,
+            min_version=_ZSTD_MIN_VERSION if config.compression_type == "zstd" else _MIN_VERSION,
+        )
+        client_request = self._client.new_client_request(
+            node_id,
+            request,
+            now,
+            expect_response=config.acks != 0,
+            request_timeout_ms=config.request_timeout_ms,
+            callback=lambda response: self._handle_produce_response(response, by_partition),
+        )
+        self._report.request_sent(node_id, len(batches), sum(d.size for d in data))
+        self._client.send(client_request, now)
+
+    # -- delivery.timeout.ms ----------------------------------------------------------------------
+
+    def _expire_batches(self, now: int) -> None:
+        """Fail what is older than delivery.timeout.ms: queued, on the wire, or in doubt."""
+        expired = self._accumulator.expired_batches(now)
+        if now >= self._next_expiry_ms:
+            timeout = self._config.delivery_timeout_ms
+            self._next_expiry_ms = NEVER
+            for batch in (*self._in_flight, *self._doubted):
+                if batch.is_done:
+                    continue
+                if batch.has_reached_delivery_timeout(timeout, now):
+                    expired.append(batch)
+                else:
+                    expiry = batch.created_ms + timeout
+                    self._next_expiry_ms = min(self._next_expiry_ms, expiry)
+        for batch in expired:
+            self._fail_batch(batch, self._timeout_error(batch, now))
+
+    def _timeout_error(self, batch: ProducerBatch, now: int) -> KafkaTimeoutError:
+        last = self._last_answers.get(batch)
+        if last is not None:
+            node_id, code = last
+            story = f"the last answer, of broker {self._name(node_id)}, was {code.name}"
+        elif batch in self._in_flight:
+            story = f"broker {self._name(self._in_flight[batch])} has not answered"
+        else:
+            leader = self._metadata.fetch().leader_for(batch.tp)
+            to = "the partition has no leader" if leader is None else f"its leader is {leader}"
+            story = f"it was never sent: {to}; {self._metadata.addresses_tried()}"
+        return KafkaTimeoutError(
+            f"Expiring {batch.record_count} record(s) for {batch.tp}: {now - batch.created_ms} ms "
+            f"has passed since batch creation, {batch.attempts} retries were made; {story}",
+            hint="delivery.timeout.ms limits the time from batch creation to acknowledgement",
+            code=ErrorCode.REQUEST_TIMED_OUT,
+        )
+
+    # -- and back ---------------------------------------------------------------------------------
+
+    def _handle_produce_response(
+        self, response: ClientResponse, batches: Mapping[TopicPartition, ProducerBatch]
+    ) -> None:
+        """Every batch of the request gets its answer, whatever came of the request."""
+        node_id = response.request.destination
+        for batch in batches.values():
+            self._in_flight.pop(batch, None)
+        body = response.body
+        if isinstance(body, ProduceResponse):
+            self._report.request_answered(node_id, response.latency_ms, body.throttle_ms)
+            self._take_leader_hints(body)
+            left = dict(batches)
+            for answer in body.partitions:
+                answered = left.pop(answer.tp, None)
+                if answered is not None:
+                    self._complete_batch(answered, answer, response)
+            code, message = ErrorCode.NETWORK_EXCEPTION, "the answer leaves out this partition"
+        elif response.error is None and not response.disconnected:
+            left = dict(batches)
+            code, message = ErrorCode.NONE, ""  # acks=0: sent is all that is known
+        else:
+            left = dict(batches)
+            code, message = _code_of(response)
+        for tp, batch in left.items():
+            answer = PartitionProduceResponse(tp, code, -1, error_message=message or None)
+            self._complete_batch(batch, answer, response)
+
+    def _take_leader_hints(self, body: ProduceResponse) -> None:
+        """KIP-951: the next send goes to the new leader at once, with no metadata answer."""
+        for answer in body.partitions:
+            if answer.leader is not None and answer.error.refreshes_metadata:
+                leader, epoch = answer.leader
+                self._metadata.update_leader(answer.tp, leader, epoch, body.node_endpoints)
+
+    def _complete_batch(
+        self, batch: ProducerBatch, answer: PartitionProduceResponse, response: ClientResponse
+    ) -> None:
+        """Split, complete, send again or fail, in that order of asking (Sender.completeBatch)."""
+        now = response.received_ms
+        if self._guarantee_message_order:
+            self._accumulator.unmute_partition(batch.tp)
+        if batch.is_done:
+            # Proven by a later acknowledgement, or expired, while this copy was on the wire: only
+            # its memory was held back for the socket's sake.
+            self._release(batch)
+            return
+        code = answer.error
+        if code is not ErrorCode.NONE:
+            self._last_answers[batch] = (response.request.destination, code)
+            if code.refreshes_metadata:
+                self._metadata.request_update()
+        expired = batch.has_reached_delivery_timeout(self._config.delivery_timeout_ms, now)
+        if code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1 and not expired:
+            self._report.batch_split(batch)
+            self._accumulator.split_and_reenqueue(batch, now)
+            self._last_answers.pop(batch, None)
+            return
+        kind = answer_of(code)
+        verdict = self._judge(batch, kind, answer.base_offset, now)
+        if verdict.action is Action.COMPLETE:
+            self._succeed(batch, answer, verdict)
+        elif verdict.action is Action.FAIL:
+            self._fail_batch(batch, self._error(batch, answer, response, verdict.reason), answer)
+        elif expired:
+            self._fail_batch(batch, self._timeout_error(batch, now))
+        elif verdict.action is Action.AWAIT_PROOF:
+            self._doubted[batch] = None
+        elif kind is Answer.UNCLEAR and batch.attempts >= self._config.retries:
+            self._fail_batch(batch, self._error(batch, answer, response, "no retries are left"))
+        else:
+            _log.debug("%s is sent again after %s", batch.tp, code.name)
+            self._report.batch_retried(batch)
+            self._accumulator.reenqueue(batch, now)
+
+    def _judge(
+        self, batch: ProducerBatch, kind: Answer, base_offset: int, now: int
+    ) -> Verdict[ProducerBatch]:
+        if self._transaction_manager is None:
+            return Verdict(_WITHOUT_SEQUENCE[kind])
+        return self._transaction_manager.handle_answer(batch, kind, base_offset, now)
+
+    def _succeed(
+        self,
+        batch: ProducerBatch,
+        answer: PartitionProduceResponse,
+        verdict: Verdict[ProducerBatch],
+    ) -> None:
+        for earlier in verdict.proven:
+            self._report.batch_duplicate(earlier)
+            earlier.complete(-1, -1)
+            if earlier not in self._in_flight:
+                self._release(earlier)
+        if answer.error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            self._report.batch_duplicate(batch)
+        batch.complete(answer.base_offset, answer.log_append_time_ms)
+        self._release(batch)
+
+    def _fail_batch(
+        self,
+        batch: ProducerBatch,
+        error: ApiError,
+        answer: PartitionProduceResponse | None = None,
+    ) -> None:
+        """Fail ``batch`` for good; with sequences that is the end of the producer (rule 5.2)."""
+        batch.complete_exceptionally(error, () if answer is None else answer.record_errors)
+        if batch not in self._in_flight:
+            self._release(batch)
+        if self._transaction_manager is not None:
+            self._fail_producer(error)
+
+    def _release(self, batch: ProducerBatch) -> None:
+        """The batch is done and off the wire."""
+        self._doubted.pop(batch, None)
+        self._last_answers.pop(batch, None)
+        self._accumulator.deallocate(batch)
+
+    # -- words ------------------------------------------------------------------------------------
+
+    def _error(
+        self,
+        batch: ProducerBatch,
+        answer: PartitionProduceResponse,
+        response: ClientResponse,
+        reason: str | None,
+    ) -> ApiError:
+        where = (
+            f"{batch.tp} on broker {self._name(response.request.destination)}, attempt "
+            f"{batch.attempts + 1}, {response.received_ms - batch.created_ms} ms after batch "
+            f"creation, {batch.record_count} record(s)"
+        )
+        if answer.error is ErrorCode.NONE:
+            return OutOfOrderSequenceError(
+                f"{where}: {reason}", code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            )
+        if isinstance(response.error, ApiError):
+            where = f"{where}: {response.error.message}"
+        told = answer.error_message
+        if told is None and answer.record_errors:
+            first = answer.record_errors[0]
+            told = f"record {first.batch_index} of the batch: {first.message or 'refused'}"
+        if told is not None and reason is not None:
+            told = f"{told}; {reason}"
+        elif reason is not None:
+            told = f"{answer.error.info.meaning}; {reason}"
+        return answer.error.error(where, told)
+
+    def _name(self, node_id: int) -> str:
+        node = self._metadata.fetch().nodes.get(node_id)
+        return f"(id {node_id})" if node is None else str(node)
+
+
+def _code_of(response: ClientResponse) -> tuple[ErrorCode, str]:
+    """What a request that brought no answer means for its batches, and the words for it."""
+    error = response.error
+    if isinstance(error, RemoteProtocolError):
+        # What it meant is unknown, like an answer that never came: the same bytes go again.
+        return ErrorCode.NETWORK_EXCEPTION, error.message
+    if error is not None:
+        return error.code, error.message
+    if response.timed_out:
+        return ErrorCode.REQUEST_TIMED_OUT, "no answer within request.timeout.ms"
+    return ErrorCode.NETWORK_EXCEPTION, "the broker disconnected before it answered"
+
+
+def _unexpected(exception: BaseException) -> KafkaError:
+    """What waiters get when the loop itself broke."""
+    if isinstance(exception, KafkaError):
+        return exception
+    what = safe_text(f"{type(exception).__name__}: {exception}")
+    error = KafkaError(
+        f"the producer's network thread stopped on an unexpected error: {what}",
+        hint="this is a bug of spark_kafka_sink; nothing was sent after it",
+    )
+    error.__cause__ = exception
+    return error
