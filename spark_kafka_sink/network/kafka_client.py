@@ -39,7 +39,8 @@ class MetadataStore(Protocol):
 
     def failed_update(self, now: int, error: KafkaError | None) -> None:
         """The request of the last :meth:`new_request` brought no answer. A given error is fatal
-        to those who wait (authentication, no common version); None is a disconnect."""
+        to those who wait (authentication, no common version); None is a disconnect.
+        """
         ...
 
     def request_update(self) -> None:

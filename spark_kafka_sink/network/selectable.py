@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from spark_kafka_sink.errors import AuthenticationError
+from spark_kafka_sink.errors import AuthenticationError, RemoteProtocolError
 from spark_kafka_sink.protocol.request import Buffers
 
 
@@ -24,6 +24,7 @@ class ChannelStateKind(Enum):
     EXPIRED = "idle for too long"
     FAILED_SEND = "send failed"
     AUTHENTICATION_FAILED = "authentication failed"
+    PROTOCOL_ERROR = "broke the protocol"
     LOCAL_CLOSE = "closed by us"
 
 
@@ -34,7 +35,7 @@ class ChannelState:
     kind: ChannelStateKind
     remote: str = ""
     detail: str | None = None
-    error: AuthenticationError | None = None
+    error: AuthenticationError | RemoteProtocolError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ class Selectable(Protocol):
     ) -> None:
         """Begin to connect to ``address`` (an IP and port). ``host`` is the advertised name, for
         certificates and messages. -1 buffers are the operating system's. OSError at once, or a
-        disconnection from a later poll."""
+        disconnection from a later poll.
+        """
         ...
 
     def send(self, send: NetworkSend) -> None:
@@ -75,7 +77,7 @@ class Selectable(Protocol):
         ...
 
     def poll(self, timeout_ms: int) -> None:
-        """Wait for events and move bytes. Fills the five properties below anew."""
+        """Wait for events and move bytes. Fills the four properties below anew."""
         ...
 
     @property

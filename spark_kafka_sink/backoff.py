@@ -1,0 +1,49 @@
+"""How long to wait before the next attempt (Java's ``ExponentialBackoff``).
+
+Owns: the one formula of every backoff in this package: reconnects, connection setup time-outs,
+retries, metadata refreshes. Never: a clock, a counter of attempts, a wait.
+"""
+
+from __future__ import annotations
+
+import math
+import random as _random
+from collections.abc import Callable
+
+
+class ExponentialBackoff:
+    """``initial * multiplier ** attempts``, at most ``max``, spread by +-``jitter``. Milliseconds.
+
+    The spread never lifts a value above ``max_ms``. When ``initial_ms >= max_ms`` the answer is
+    always ``max_ms``, without spread (Java's ``expMax == 0``). ``random`` gives floats in [0, 1).
+    """
+
+    __slots__ = ("_exponent_max", "_initial", "_jitter", "_max", "_multiplier", "_random")
+
+    def __init__(
+        self,
+        initial_ms: int,
+        max_ms: int,
+        *,
+        multiplier: int = 2,
+        jitter: float = 0.2,
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        self._initial = min(initial_ms, max_ms)
+        self._max = max_ms
+        self._multiplier = multiplier
+        self._jitter = jitter
+        self._random = random
+        self._exponent_max = (
+            math.log(max_ms / max(initial_ms, 1)) / math.log(multiplier)
+            if max_ms > initial_ms
+            else 0.0
+        )
+
+    def backoff(self, attempts: int) -> int:
+        """Milliseconds to wait after ``attempts`` failures in a row (0: the first wait)."""
+        if self._exponent_max == 0:
+            return self._initial
+        term = self._initial * self._multiplier ** min(attempts, self._exponent_max)
+        spread = 1 - self._jitter + 2 * self._jitter * self._random()
+        return min(int(spread * term), self._max)

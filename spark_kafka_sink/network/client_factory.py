@@ -1,0 +1,50 @@
+"""A network client from a producer's configuration: the one place that joins both.
+
+Owns: :func:`new_network_client`. Never: an option's meaning or default (``config.py``).
+"""
+
+from __future__ import annotations
+
+import re
+
+from spark_kafka_sink import __version__
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.network.channel_builder import channel_builder
+from spark_kafka_sink.network.kafka_client import MetadataStore
+from spark_kafka_sink.network.network_client import NetworkClient, NetworkClientConfig
+from spark_kafka_sink.network.selector import Selector
+
+
+def new_network_client(
+    config: ProducerConfig, metadata: MetadataStore, clock: Clock
+) -> NetworkClient:
+    """A client over real sockets. ConfigError when the security protocol is not supported yet."""
+    selector = Selector(
+        channel_builder(config.security_protocol),
+        clock,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+    )
+    return NetworkClient(
+        NetworkClientConfig(
+            client_id=config.client_id,
+            max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,
+            request_timeout_ms=config.request_timeout_ms,
+            reconnect_backoff_ms=config.reconnect_backoff_ms,
+            reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+            socket_connection_setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+            socket_connection_setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
+            metadata_recovery_rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
+            send_buffer_bytes=config.send_buffer_bytes,
+            receive_buffer_bytes=config.receive_buffer_bytes,
+            software_version=_software_version(),
+        ),
+        selector=selector,
+        metadata=metadata,
+        clock=clock,
+    )
+
+
+def _software_version() -> str:
+    """Ours, as KIP-511 lets it look: letters, digits, dots and dashes, no such at the ends."""
+    return re.sub(r"[^a-zA-Z0-9.-]", "-", __version__).strip(".-") or "0"

@@ -1,0 +1,86 @@
+"""Frames out of a stream: four bytes of length, then so many bytes (Java's NetworkReceive).
+
+Owns: the state of the frame that is arriving on one connection, and the rule that its buffer grows
+with the bytes that came, never with the bytes that were announced. Never: what a frame means.
+
+On a record's way: the first stop of an acknowledgement.
+"""
+
+from __future__ import annotations
+
+from spark_kafka_sink.network.transport_layer import TransportLayer
+from spark_kafka_sink.protocol.frames import (
+    LENGTH_SIZE,
+    MAX_RESPONSE_SIZE,
+    MAX_RESPONSE_SIZE_BEFORE_READY,
+    frame_size,
+)
+
+#: What is allocated before the first byte of a frame came; from there the buffer doubles.
+FIRST_BUFFER_SIZE = 64 * 1024
+
+
+class FrameReader:
+    """Reads frames off one transport layer, one at a time.
+
+    The first frame of a connection may only have ``first_limit`` bytes: until a broker has
+    answered once, nobody knows that it is one. After RemoteProtocolError the stream's position is
+    unknown: the connection must be closed.
+    """
+
+    __slots__ = ("_buffer", "_filled", "_first_limit", "_limit", "_prefix", "_size", "_started")
+
+    def __init__(
+        self,
+        *,
+        first_limit: int = MAX_RESPONSE_SIZE_BEFORE_READY,
+        limit: int = MAX_RESPONSE_SIZE,
+    ) -> None:
+        self._limit = limit
+        self._first_limit = min(first_limit, limit)
+        self._started = False
+        self._prefix = bytearray(LENGTH_SIZE)
+        self._size = -1
+        self._buffer = self._prefix
+        self._filled = 0
+
+    @property
+    def in_progress(self) -> bool:
+        """Part of a frame has arrived."""
+        return self._filled > 0 or self._size >= 0
+
+    def read_from(self, transport: TransportLayer) -> memoryview | None:
+        """The next frame without its length, or None when more bytes must arrive first.
+
+        Raises RemoteProtocolError for a length that no broker sends, ConnectionError at the end
+        of the stream, OSError as the socket does.
+        """
+        while True:
+            if self._filled == len(self._buffer):
+                if self._size < 0:
+                    self._begin()
+                elif self._filled == self._size:
+                    return self._finish()
+                else:
+                    missing = self._size - self._filled
+                    self._buffer += bytes(min(missing, self._filled))
+            with memoryview(self._buffer) as whole:
+                count = transport.read_into(whole[self._filled :])
+            if count == 0:
+                return None
+            self._filled += count
+
+    def _begin(self) -> None:
+        limit = self._limit if self._started else self._first_limit
+        self._size = frame_size(bytes(self._prefix), limit)
+        self._buffer = bytearray(min(self._size, FIRST_BUFFER_SIZE))
+        self._filled = 0
+
+    def _finish(self) -> memoryview:
+        # The view alone keeps the buffer; the next frame gets its own.
+        payload = memoryview(self._buffer).toreadonly()
+        self._started = True
+        self._size = -1
+        self._buffer = self._prefix
+        self._filled = 0
+        return payload

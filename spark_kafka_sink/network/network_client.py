@@ -1,0 +1,641 @@
+"""Requests to brokers and their answers (Java's NetworkClient).
+
+Owns: which request goes to which connection in which version, correlation ids, time-outs, the
+ApiVersions exchange, throttling, and what happens to requests whose connection ends. Never: sockets
+(``Selectable``), what metadata means (``MetadataStore``), or retries of a request.
+
+On a record's way: the sender's produce requests come in at :meth:`NetworkClient.send`, and their
+acknowledgements go out through the callbacks that :meth:`NetworkClient.poll` runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import random as _random
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.errors import (
+    ApiError,
+    AuthenticationError,
+    DisconnectError,
+    ErrorCode,
+    IllegalStateError,
+    RemoteProtocolError,
+    UnsupportedVersionError,
+)
+from spark_kafka_sink.network.client_request import ClientRequest, ClientResponse
+from spark_kafka_sink.network.cluster_connection_states import (
+    ClusterConnectionStates,
+    ConnectionState,
+)
+from spark_kafka_sink.network.connection_failures import SILENT_LISTENER, ConnectionFailures
+from spark_kafka_sink.network.host_resolver import HostResolver, resolve_host
+from spark_kafka_sink.network.in_flight_requests import InFlightRequest, InFlightRequests
+from spark_kafka_sink.network.kafka_client import MetadataStore
+from spark_kafka_sink.network.metadata_updater import LeastLoadedNode, MetadataUpdater
+from spark_kafka_sink.network.selectable import (
+    ChannelState,
+    ChannelStateKind,
+    NetworkReceive,
+    NetworkSend,
+    Selectable,
+)
+from spark_kafka_sink.protocol.api_versions import NodeApiVersions
+from spark_kafka_sink.protocol.cluster import Node
+from spark_kafka_sink.protocol.frames import frame, parse_response_header
+from spark_kafka_sink.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from spark_kafka_sink.protocol.request import ApiKey, Request
+
+_log = logging.getLogger(__name__)
+
+#: Correlation ids from here on belong to SASL (SaslClientAuthenticator), so that an answer to the
+#: authentication is never taken for one of ours.
+MIN_RESERVED_CORRELATION_ID: Final = 2**31 - 8
+
+#: A broker may ask for silence of at most so long. Real quotas ask for some seconds
+#: (quota.window.num x quota.window.size.seconds, 11 s by default).
+MAX_THROTTLE_MS: Final = 60_000
+
+
+class _State(Enum):
+    ACTIVE = "active"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkClientConfig:
+    """The options of a client, under their Java names. Times are milliseconds, sizes bytes."""
+
+    client_id: str
+    max_in_flight_requests_per_connection: int = 5
+    request_timeout_ms: int = 30_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    socket_connection_setup_timeout_ms: int = 10_000
+    socket_connection_setup_timeout_max_ms: int = 30_000
+    metadata_recovery_rebootstrap_trigger_ms: int = 300_000
+    send_buffer_bytes: int = 131_072
+    receive_buffer_bytes: int = 32_768
+    software_name: str = "spark-kafka-sink"
+    software_version: str = "0"
+
+
+class NetworkClient:
+    """Implements ``KafkaClient``. One thread owns it; any may call :meth:`wakeup`,
+    :meth:`initiate_close`, :attr:`active` and :meth:`connection_failures`.
+
+    ``_state_lock`` guards ``_state``.
+    """
+
+    def __init__(
+        self,
+        config: NetworkClientConfig,
+        *,
+        selector: Selectable,
+        metadata: MetadataStore,
+        clock: Clock,
+        resolve: HostResolver = resolve_host,
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        self._config = config
+        self._selector = selector
+        self._metadata = metadata
+        self._clock = clock
+        self._random = random
+        self._connection_states = ClusterConnectionStates(
+            reconnect_backoff_ms=config.reconnect_backoff_ms,
+            reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+            connection_setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+            connection_setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
+            resolve=resolve,
+            random=random,
+        )
+        self._in_flight = InFlightRequests(config.max_in_flight_requests_per_connection)
+        self._updater = MetadataUpdater(
+            metadata,
+            self,
+            retry_ms=config.reconnect_backoff_ms,
+            rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
+        )
+        self._api_versions: dict[int, NodeApiVersions] = {}
+        # Connected nodes whose ApiVersions request is still to be sent, and its version.
+        self._nodes_needing_api_versions: dict[int, int] = {}
+        self._api_versions_request = ApiVersionsRequest(
+            config.software_name, config.software_version
+        )
+        self._aborted_sends: list[ClientResponse] = []
+        self._failures = ConnectionFailures()
+        self._throttle_ms: dict[int, int] = {}
+        self._correlation_id = 0
+        self._state = _State.ACTIVE
+        self._state_lock = threading.Lock()
+
+    # ---- questions ----
+
+    def ready(self, node: Node, now: int) -> bool:
+        if self.is_ready(node, now):
+            return True
+        if self.can_connect(node, now):
+            self.initiate_connect(node, now)
+        return False
+
+    def is_ready(self, node: Node, now: int) -> bool:
+        # While a metadata update is due no node is ready: it goes first.
+        return self.can_send_request(node.id, now) and not self._updater.is_update_due(now)
+
+    def can_send_request(self, node_id: int, now: int) -> bool:
+        return (
+            self._connection_states.is_ready(node_id, now)
+            and self._in_flight.can_send_more(node_id)
+            and self._selector.is_channel_ready(node_id)
+        )
+
+    def can_connect(self, node: Node, now: int) -> bool:
+        return self._connection_states.can_connect(node.id, now)
+
+    def connection_delay(self, node: Node, now: int) -> int:
+        return self._connection_states.connection_delay(node.id, now)
+
+    def poll_delay_ms(self, node: Node, now: int) -> int:
+        return self._connection_states.poll_delay_ms(node.id, now)
+
+    def connection_failed(self, node: Node) -> bool:
+        return self._connection_states.is_disconnected(node.id)
+
+    def authentication_error(self, node: Node) -> AuthenticationError | None:
+        return self._connection_states.authentication_error(node.id)
+
+    def api_versions(self, node_id: int) -> NodeApiVersions | None:
+        return self._api_versions.get(node_id)
+
+    def in_flight_request_count(self, node_id: int | None = None) -> int:
+        return self._in_flight.count(node_id)
+
+    def has_in_flight_requests(self, node_id: int | None = None) -> bool:
+        return self._in_flight.count(node_id) > 0
+
+    def has_ready_nodes(self, now: int) -> bool:
+        return self._connection_states.has_ready_nodes(now)
+
+    def throttle_ms(self, node_id: int) -> int:
+        return self._throttle_ms.get(node_id, 0)
+
+    def connection_failures(self) -> dict[str, str]:
+        """Address to the reason why it could not be reached, or stopped answering; newest reason.
+
+        Addresses that answered since are not in it. Any thread.
+        """
+        return self._failures.by_address()
+
+    def is_any_node_connecting(self) -> bool:
+        return any(self._connection_states.is_connecting(n.id) for n in self._metadata.nodes())
+
+    def least_loaded_node(self, now: int) -> Node | None:
+        return self.find_least_loaded_node(now).node
+
+    def find_least_loaded_node(self, now: int) -> LeastLoadedNode:
+        """Idle and ready, else ready with fewest requests, else connecting, else the node whose
+        last attempt to connect is oldest and whose backoff is over.
+        """
+        nodes = self._metadata.nodes()
+        states = self._connection_states
+        any_ready = False
+        ready: Node | None = None
+        connecting: Node | None = None
+        connectable: Node | None = None
+        fewest = oldest = 0
+        # Start anywhere, so that 200 tasks don't all ask the same broker.
+        offset = int(self._random() * len(nodes))
+        for index in range(len(nodes)):
+            node = nodes[(offset + index) % len(nodes)]
+            # A throttled connection counts: its broker lives.
+            any_ready = any_ready or (
+                states.connection_state(node.id) is ConnectionState.READY
+                and self._selector.is_channel_ready(node.id)
+            )
+            if self.can_send_request(node.id, now):
+                count = self._in_flight.count(node.id)
+                if count == 0:
+                    return LeastLoadedNode(node, any_connection_ready=True)
+                if ready is None or count < fewest:
+                    ready, fewest = node, count
+            elif states.is_preparing_connection(node.id):
+                connecting = node
+            elif states.can_connect(node.id, now):
+                attempt = states.last_connect_attempt_ms(node.id)
+                # Never tried beats everything.
+                age = -1 if attempt is None else attempt
+                if connectable is None or age < oldest:
+                    connectable, oldest = node, age
+        return LeastLoadedNode(ready or connecting or connectable, any_ready)
+
+    # ---- sending ----
+
+    def new_client_request(
+        self,
+        node_id: int,
+        request: Request[object],
+        now: int,
+        *,
+        expect_response: bool = True,
+        request_timeout_ms: int | None = None,
+        callback: Callable[[ClientResponse], None] | None = None,
+    ) -> ClientRequest:
+        timeout = self._config.request_timeout_ms
+        return ClientRequest(
+            node_id,
+            request,
+            self._next_correlation_id(),
+            now,
+            timeout if request_timeout_ms is None else request_timeout_ms,
+            expect_response,
+            callback,
+        )
+
+    def _next_correlation_id(self) -> int:
+        correlation_id = self._correlation_id
+        following = correlation_id + 1
+        self._correlation_id = 0 if following >= MIN_RESERVED_CORRELATION_ID else following
+        return correlation_id
+
+    def send(self, request: ClientRequest, now: int) -> None:
+        self._ensure_active()
+        node_id = request.destination
+        if not self.can_send_request(node_id, now):
+            raise IllegalStateError(f"node {node_id} is not ready for a request")
+        try:
+            self._do_send(request, now)
+        except UnsupportedVersionError as error:
+            # Nothing goes out; the next poll hands the refusal back.
+            self._aborted_sends.append(
+                ClientResponse(request, request.request.versions.max, now, now, error=error)
+            )
+
+    def send_metadata_request(self, request: MetadataRequest, node_id: int, now: int) -> bool:
+        try:
+            self._do_send(self.new_client_request(node_id, request, now), now, internal=True)
+        except ApiError as error:
+            # No common version, or a topic's name that no version can carry.
+            self._updater.handle_failed_request(now, error)
+            return False
+        return True
+
+    def _do_send(
+        self,
+        client_request: ClientRequest,
+        now: int,
+        *,
+        internal: bool = False,
+        version: int | None = None,
+    ) -> None:
+        node_id, request = client_request.destination, client_request.request
+        if version is None:
+            known = self._api_versions.get(node_id)
+            ours = request.versions
+            version = ours.max if known is None else known.latest_usable(request.api_key, ours)
+        buffers, size = frame(
+            request, version, client_request.correlation_id, self._config.client_id
+        )
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug(
+                "sending %s v%d, correlation id %d, %d bytes, to node %d",
+                request.api_key.name,
+                version,
+                client_request.correlation_id,
+                size,
+                node_id,
+            )
+        self._in_flight.add(InFlightRequest(client_request, version, internal, now))
+        self._selector.send(NetworkSend(node_id, buffers, size))
+
+    def initiate_connect(self, node: Node, now: int) -> None:
+        """Begin to connect. A failure now is like one that a later poll reports."""
+        self._failures.connecting(node.id, node.host, node.port)
+        try:
+            self._connection_states.connecting(node.id, now, node.host)
+            ip = self._connection_states.current_address(node.id)
+            self._failures.connecting(node.id, node.host, node.port, ip)
+            _log.debug("connecting to node %d at %s", node.id, self._failures.address(node.id))
+            self._selector.connect(
+                node.id,
+                node.host,
+                (ip, node.port),
+                self._config.send_buffer_bytes,
+                self._config.receive_buffer_bytes,
+            )
+        except (OSError, UnicodeError, OverflowError) as error:
+            # UnicodeError: a host name that IDNA refuses; OverflowError: a port that is none.
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            self._failures.record(node.id, reason)
+            self._connection_states.disconnected(node.id, now)
+            self._updater.handle_server_disconnect(node.id, now, None)
+
+    # ---- one poll ----
+
+    def poll(self, timeout_ms: int, now: int) -> Sequence[ClientResponse]:
+        """Java's order: what was aborted; else I/O, then sends, receives, disconnections,
+        connections, ApiVersions, the time-outs, rebootstrap, and the callbacks last.
+
+        With NEVER and nothing in flight, nothing but the network or :meth:`wakeup` ends it.
+        """
+        self._ensure_active()
+        if self._aborted_sends:
+            responses, self._aborted_sends = self._aborted_sends, []
+            self._complete_responses(responses)
+            return responses
+        timeout = min(
+            timeout_ms,
+            self._updater.maybe_update(now),
+            self._updater.time_to_rebootstrap(now),
+            self._in_flight.time_to_next_timeout(now),
+            self._connection_states.time_to_next_setup_timeout(now),
+        )
+        self._selector.poll(timeout)
+        now = self._clock.now_ms()
+        responses = []
+        self._handle_completed_sends(responses, now)
+        self._handle_completed_receives(responses, now)
+        self._handle_disconnections(responses, now)
+        self._handle_connections()
+        self._handle_initiate_api_version_requests(now)
+        self._handle_timed_out_connections(responses, now)
+        self._handle_timed_out_requests(responses, now)
+        self._handle_rebootstrap(responses, now)
+        self._complete_responses(responses)
+        return responses
+
+    @staticmethod
+    def _complete_responses(responses: Sequence[ClientResponse]) -> None:
+        """Run every callback, also behind one that raises; then raise the first such error."""
+        first: Exception | None = None
+        for response in responses:
+            try:
+                response.complete()
+            except Exception as error:  # noqa: BLE001 - raised below, when all had their turn
+                first = first or error
+        if first is not None:
+            raise first
+
+    def _handle_completed_sends(self, responses: list[ClientResponse], now: int) -> None:
+        for send in self._selector.completed_sends:
+            request = self._in_flight.last_sent(send.destination)
+            if request is None:
+                continue
+            request.sent = True
+            if not request.request.expect_response:
+                self._in_flight.complete_last_sent(send.destination)
+                responses.append(request.completed(None, now))
+
+    def _handle_completed_receives(self, responses: list[ClientResponse], now: int) -> None:
+        for receive in self._selector.completed_receives:
+            try:
+                request, body = self._parse(receive)
+            except RemoteProtocolError as error:
+                # Where the stream stands is unknown now: the connection ends, and every request
+                # on it with the reason.
+                self._poison(responses, receive.source, now, error)
+                continue
+            node_id = receive.source
+            self._in_flight.complete_next(node_id)
+            self._maybe_throttle(node_id, body, now)
+            if not request.internal:
+                responses.append(request.completed(body, now))
+            elif isinstance(body, ApiVersionsResponse):
+                self._handle_api_versions_response(responses, request, body, now)
+            else:
+                assert isinstance(body, MetadataResponse)
+                self._updater.handle_response(body, now)
+                self._failures.retain({node.id for node in self._metadata.nodes()})
+
+    def _parse(self, receive: NetworkReceive) -> tuple[InFlightRequest, object]:
+        request = self._in_flight.oldest(receive.source)
+        if request is None or not request.sent:
+            raise RemoteProtocolError("the broker answered without having been asked")
+        asked = request.request
+        correlation_id, body = parse_response_header(
+            asked.api_key, request.version, receive.payload
+        )
+        if correlation_id != asked.correlation_id:
+            raise RemoteProtocolError(
+                f"an answer to {asked.api_key.name} has correlation id {correlation_id} where "
+                f"{asked.correlation_id} was due"
+            )
+        return request, asked.request.decode(request.version, body)
+
+    def _maybe_throttle(self, node_id: int, body: object, now: int) -> None:
+        throttle_ms: int = getattr(body, "throttle_ms", 0)
+        if throttle_ms > 0:
+            throttle_ms = min(throttle_ms, MAX_THROTTLE_MS)
+            self._throttle_ms[node_id] = self.throttle_ms(node_id) + throttle_ms
+            self._in_flight.add_throttle_time(node_id, throttle_ms)
+            self._connection_states.throttle(node_id, now + throttle_ms)
+
+    def _handle_api_versions_response(
+        self,
+        responses: list[ClientResponse],
+        request: InFlightRequest,
+        response: ApiVersionsResponse,
+        now: int,
+    ) -> None:
+        node_id = request.request.destination
+        if response.error is ErrorCode.UNSUPPORTED_VERSION and request.version > 0:
+            # Brokers since 2.4 say what they support. One that says what it just refused, or
+            # nothing, gets 0.
+            offered = response.api_versions.get(ApiKey.API_VERSIONS)
+            version = 0 if offered is None else offered.max
+            self._nodes_needing_api_versions[node_id] = (
+                version if 0 <= version < request.version else 0
+            )
+        elif response.error is not ErrorCode.NONE:
+            reason = f"refused ApiVersions: {response.error.name}"
+            self._selector.close_channel(node_id)
+            self._process_disconnection(responses, node_id, now, _local_close(reason))
+        else:
+            self._api_versions[node_id] = NodeApiVersions(
+                response.api_versions,
+                response.finalized_features,
+                response.finalized_features_epoch,
+            )
+            self._connection_states.ready(node_id)
+            self._failures.answered(node_id)
+            _log.debug("node %d at %s is ready", node_id, self._failures.address(node_id))
+
+    def _handle_disconnections(self, responses: list[ClientResponse], now: int) -> None:
+        for node_id, state in self._selector.disconnected.items():
+            self._process_disconnection(responses, node_id, now, state)
+
+    def _handle_connections(self) -> None:
+        for node_id in self._selector.connected:
+            # The state stays CONNECTING until the ApiVersions request can be sent: the channel
+            # may have a handshake before it, which the setup time-out covers.
+            self._nodes_needing_api_versions[node_id] = ApiVersionsRequest.versions.max
+
+    def _handle_initiate_api_version_requests(self, now: int) -> None:
+        if not self._nodes_needing_api_versions:
+            return
+        for node_id, version in list(self._nodes_needing_api_versions.items()):
+            if self._selector.is_channel_ready(node_id) and self._in_flight.can_send_more(node_id):
+                del self._nodes_needing_api_versions[node_id]
+                self._connection_states.checking_api_versions(node_id)
+                request = self.new_client_request(node_id, self._api_versions_request, now)
+                self._do_send(request, now, internal=True, version=version)
+
+    def _handle_timed_out_connections(self, responses: list[ClientResponse], now: int) -> None:
+        for node_id in self._connection_states.nodes_with_connection_setup_timeout(now):
+            limit = self._connection_states.connection_setup_timeout_ms(node_id)
+            reason = f"no connection within {limit} ms (socket.connection.setup.timeout.ms)"
+            self._selector.close_channel(node_id)
+            self._process_disconnection(
+                responses, node_id, now, _local_close(reason), timed_out=True
+            )
+
+    def _handle_timed_out_requests(self, responses: list[ClientResponse], now: int) -> None:
+        for node_id in self._in_flight.nodes_with_timed_out_requests(now):
+            oldest = self._in_flight.oldest(node_id)
+            assert oldest is not None
+            reason = (
+                f"no answer to {oldest.request.api_key.name} within "
+                f"{oldest.request.request_timeout_ms} ms (request.timeout.ms)"
+            )
+            if oldest.request.api_key is ApiKey.API_VERSIONS:
+                reason += f"; {SILENT_LISTENER}"
+            self._selector.close_channel(node_id)
+            self._process_disconnection(
+                responses, node_id, now, _local_close(reason), timed_out=True
+            )
+
+    def _handle_rebootstrap(self, responses: list[ClientResponse], now: int) -> None:
+        if not self._updater.needs_rebootstrap(now):
+            return
+        for node in self._metadata.nodes():
+            if self._connection_states.is_connecting(
+                node.id
+            ) or self._connection_states.is_connected(node.id):
+                self._selector.close_channel(node.id)
+                self._process_disconnection(responses, node.id, now, _local_close(None))
+        self._updater.rebootstrap(now)
+
+    # ---- the end of a connection ----
+
+    def _poison(
+        self,
+        responses: list[ClientResponse],
+        node_id: int,
+        now: int,
+        error: RemoteProtocolError,
+    ) -> None:
+        self._selector.close_channel(node_id)
+        state = ChannelState(
+            ChannelStateKind.PROTOCOL_ERROR, self._failures.address(node_id), error.message, error
+        )
+        self._process_disconnection(responses, node_id, now, state)
+
+    def _process_disconnection(
+        self,
+        responses: list[ClientResponse],
+        node_id: int,
+        now: int,
+        state: ChannelState,
+        *,
+        timed_out: bool = False,
+    ) -> None:
+        """Everything that must happen when a connection has ended, whoever ended it."""
+        before = self._connection_states.connection_state(node_id)
+        self._connection_states.disconnected(node_id, now)
+        self._api_versions.pop(node_id, None)
+        self._nodes_needing_api_versions.pop(node_id, None)
+        authentication: AuthenticationError | None = None
+        protocol: RemoteProtocolError | None = None
+        if isinstance(state.error, AuthenticationError):
+            authentication = state.error
+            self._connection_states.authentication_failed(node_id, now, authentication)
+        elif state.error is not None:
+            protocol = RemoteProtocolError(
+                f"node {node_id} at {self._failures.address(node_id)}: {state.error.message}",
+                hint=state.error.hint,
+            )
+        self._failures.record_end(node_id, before, state)
+        self._cancel_in_flight(
+            responses, node_id, now, timed_out=timed_out, error=authentication or protocol
+        )
+        if state.kind is not ChannelStateKind.EXPIRED:
+            self._updater.handle_server_disconnect(node_id, now, authentication)
+
+    def _cancel_in_flight(
+        self,
+        responses: list[ClientResponse] | None,
+        node_id: int,
+        now: int,
+        *,
+        timed_out: bool = False,
+        error: ApiError | RemoteProtocolError | None = None,
+    ) -> None:
+        """Fail a node's requests in the order in which they were sent; None: just forget them."""
+        for request in self._in_flight.clear_all(node_id):
+            if not request.internal:
+                if responses is not None:
+                    responses.append(request.failed(now, timed_out=timed_out, error=error))
+            elif request.request.api_key is ApiKey.METADATA:
+                self._updater.handle_failed_request(now, None)
+
+    def disconnect(self, node_id: int) -> None:
+        state = self._connection_states.connection_state(node_id)
+        if state is None or state.is_disconnected:
+            return
+        now = self._clock.now_ms()
+        self._selector.close_channel(node_id)
+        self._cancel_in_flight(self._aborted_sends, node_id, now)
+        self._connection_states.disconnected(node_id, now)
+        self._api_versions.pop(node_id, None)
+        self._nodes_needing_api_versions.pop(node_id, None)
+
+    def close_node(self, node_id: int) -> None:
+        self._selector.close_channel(node_id)
+        self._cancel_in_flight(None, node_id, self._clock.now_ms())
+        self._connection_states.remove(node_id)
+        self._api_versions.pop(node_id, None)
+        self._nodes_needing_api_versions.pop(node_id, None)
+
+    # ---- the end of the client ----
+
+    def wakeup(self) -> None:
+        self._selector.wakeup()
+
+    def initiate_close(self) -> None:
+        """No further poll or send; a blocked poll ends. Any thread."""
+        with self._state_lock:
+            if self._state is not _State.ACTIVE:
+                return
+            self._state = _State.CLOSING
+        self.wakeup()
+
+    @property
+    def active(self) -> bool:
+        return self._state is _State.ACTIVE
+
+    def close(self) -> None:
+        """Close every connection. Requests in flight are not called back."""
+        with self._state_lock:
+            if self._state is _State.CLOSED:
+                return
+            self._state = _State.CLOSED
+        self._selector.close()
+
+    def _ensure_active(self) -> None:
+        if self._state is not _State.ACTIVE:
+            raise DisconnectError(f"the network client is {self._state.value}")
+
+
+def _local_close(detail: str | None) -> ChannelState:
+    return ChannelState(ChannelStateKind.LOCAL_CLOSE, detail=detail)

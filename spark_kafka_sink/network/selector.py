@@ -1,0 +1,440 @@
+"""Non-blocking connections to brokers (Java's ``common.network.Selector``), on epoll.
+
+Owns: the sockets, their events, the wakeup, which connections are idle, and the closing of
+connections that still have answers in their buffers. Never: what the frames mean, retries, back-off
+(``network_client.py``), or a second thread: all calls but :meth:`Selector.wakeup` belong to one.
+
+On a record's way: a frame is written in the :meth:`Selector.poll` after its :meth:`Selector.send`,
+before the selector sleeps, so that most requests cost one ``sendmsg`` and no event at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import selectors
+import socket
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+
+from spark_kafka_sink.clock import NEVER, Clock
+from spark_kafka_sink.errors import (
+    AuthenticationError,
+    IllegalStateError,
+    RemoteProtocolError,
+)
+from spark_kafka_sink.network.channel_builder import ChannelBuilder
+from spark_kafka_sink.network.kafka_channel import KafkaChannel
+from spark_kafka_sink.network.selectable import (
+    ChannelState,
+    ChannelStateKind,
+    NetworkReceive,
+    NetworkSend,
+)
+
+_log = logging.getLogger(__name__)
+
+_READ = selectors.EVENT_READ
+_WRITE = selectors.EVENT_WRITE
+
+#: epoll counts its time-out in an int of milliseconds. A wake once a day costs nothing.
+_LONGEST_SELECT_MS = 24 * 3600 * 1000
+
+
+class Selector:
+    """Implements ``Selectable``.
+
+    ``_wakeup_lock`` guards ``_closed`` and ``_wakeup_pending``; everything else is the one
+    thread's.
+    """
+
+    def __init__(
+        self,
+        channel_builder: ChannelBuilder,
+        clock: Clock,
+        *,
+        connections_max_idle_ms: int = -1,
+    ) -> None:
+        self._builder = channel_builder
+        self._clock = clock
+        self._max_idle_ms = connections_max_idle_ms
+        self._selector = selectors.DefaultSelector()
+        self._channels: dict[int, KafkaChannel] = {}
+        # Closed by the peer or by idleness, with answers that are still to be handed out.
+        self._closing: dict[int, KafkaChannel] = {}
+        self._immediately_connected: list[KafkaChannel] = []
+        # Channels with a send that was not tried yet.
+        self._unsent: list[KafkaChannel] = []
+        # Channels whose transport holds bytes that no event tells of (TLS).
+        self._buffered_reads: dict[int, KafkaChannel] = {}
+        self._failed_sends: set[int] = set()
+        # Least recently used first: node id -> milliseconds.
+        self._last_used: OrderedDict[int, int] = OrderedDict()
+        self._completed_sends: list[NetworkSend] = []
+        self._completed_receives: dict[int, NetworkReceive] = {}
+        self._disconnected: dict[int, ChannelState] = {}
+        self._connected: list[int] = []
+        self._wakeup_lock = threading.Lock()
+        self._wakeup_pending = False
+        self._closed = False
+        self._wakeup_read, self._wakeup_write = socket.socketpair()
+        self._wakeup_read.settimeout(0)
+        self._wakeup_write.settimeout(0)
+        self._selector.register(self._wakeup_read, _READ, None)
+
+    # ---- Selectable ----
+
+    @property
+    def completed_sends(self) -> Sequence[NetworkSend]:
+        return self._completed_sends
+
+    @property
+    def completed_receives(self) -> Sequence[NetworkReceive]:
+        return tuple(self._completed_receives.values())
+
+    @property
+    def disconnected(self) -> Mapping[int, ChannelState]:
+        return self._disconnected
+
+    @property
+    def connected(self) -> Sequence[int]:
+        return self._connected
+
+    def connect(
+        self,
+        node_id: int,
+        host: str,
+        address: tuple[str, int],
+        send_buffer: int,
+        receive_buffer: int,
+    ) -> None:
+        if node_id in self._channels or node_id in self._closing:
+            raise IllegalStateError(f"there is already a connection to node {node_id}")
+        ip, port = address
+        remote = f"{host}:{port}" if host == ip else f"{host}:{port} ({ip})"
+        sock = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(0)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if send_buffer >= 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+            if receive_buffer >= 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+            code = sock.connect_ex(address)
+            if code not in (0, errno.EINPROGRESS):
+                raise OSError(code, os.strerror(code))
+            channel = self._builder.build_channel(node_id, host, remote, sock)
+        except BaseException:
+            sock.close()
+            raise
+        self._channels[node_id] = channel
+        self._last_used[node_id] = self._clock.now_ms()
+        if code == 0:
+            self._immediately_connected.append(channel)
+        else:
+            self._watch(channel)
+
+    def send(self, send: NetworkSend) -> None:
+        node_id = send.destination
+        channel = self._channels.get(node_id)
+        if channel is None:
+            if node_id not in self._closing:
+                raise IllegalStateError(f"there is no connection to node {node_id}")
+            # The connection ended, and its last answers are still being handed out: the next poll
+            # reports it as disconnected.
+            self._failed_sends.add(node_id)
+            return
+        channel.set_send(send)
+        self._unsent.append(channel)
+
+    def poll(self, timeout_ms: int) -> None:
+        """Move bytes until there is something to report, a wakeup, or ``timeout_ms`` is over.
+
+        Events that complete nothing (a part of a frame went out) are handled in here, without a
+        round through the caller's loop, which costs more than the system call.
+        """
+        if timeout_ms < 0:
+            raise IllegalStateError("a poll's time-out must not be negative")
+        self._clear()
+        if self._unsent:
+            self._write_unsent()
+        if self._anything_to_report() or self._immediately_connected or self._buffered_reads:
+            timeout_ms = 0
+        deadline = NEVER
+        if 0 < timeout_ms < NEVER:
+            deadline = self._clock.now_ms() + timeout_ms
+        while True:
+            woken, now = self._select(timeout_ms)
+            if self._max_idle_ms >= 0:
+                self._close_idle(now)
+            if woken or timeout_ms == 0 or self._anything_to_report():
+                return
+            if deadline < NEVER:
+                timeout_ms = deadline - now
+                if timeout_ms <= 0:
+                    return
+
+    def is_channel_ready(self, node_id: int) -> bool:
+        channel = self._channels.get(node_id)
+        return channel is not None and channel.ready
+
+    def mute(self, node_id: int) -> None:
+        """Stop reading from this connection. What was reported stays reported."""
+        channel = self._open_or_closing(node_id)
+        channel.muted = True
+        self._buffered_reads.pop(node_id, None)
+        if node_id in self._channels:
+            self._watch(channel)
+
+    def unmute(self, node_id: int) -> None:
+        channel = self._open_or_closing(node_id)
+        channel.muted = False
+        if node_id in self._channels:
+            self._watch(channel)
+            if channel.has_bytes_buffered:
+                self._buffered_reads[node_id] = channel
+
+    def close_channel(self, node_id: int) -> None:
+        channel = self._channels.get(node_id) or self._closing.pop(node_id, None)
+        if channel is not None:
+            channel.kind = ChannelStateKind.LOCAL_CLOSE
+            self._forget(channel)
+            channel.close()
+
+    def wakeup(self) -> None:
+        # No wakeup is lost by trusting a pending one: whoever wakes has published what it wants
+        # before it calls, the poll that consumes the pending one has not done so yet, and its
+        # caller looks at everything anew after it.
+        if self._wakeup_pending:
+            return
+        with self._wakeup_lock:
+            if self._closed or self._wakeup_pending:
+                return
+            self._wakeup_pending = True
+            self._wakeup_write.send(b"w")
+
+    def close(self) -> None:
+        with self._wakeup_lock:
+            if self._closed:
+                return
+            self._closed = True
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._builder.close)
+            stack.callback(self._wakeup_write.close)
+            stack.callback(self._wakeup_read.close)
+            stack.callback(self._selector.close)
+            for channel in (*self._channels.values(), *self._closing.values()):
+                stack.callback(channel.close)
+            self._channels.clear()
+            self._closing.clear()
+
+    # ---- one poll ----
+
+    def _anything_to_report(self) -> bool:
+        return bool(
+            self._completed_sends
+            or self._completed_receives
+            or self._disconnected
+            or self._connected
+        )
+
+    def _clear(self) -> None:
+        """Forget what the last poll reported, and go on with connections that are closing."""
+        if self._completed_sends:
+            self._completed_sends = []
+        if self._completed_receives:
+            self._completed_receives = {}
+        if self._disconnected:
+            self._disconnected = {}
+        if self._connected:
+            self._connected = []
+        for node_id, channel in list(self._closing.items()):
+            if node_id in self._failed_sends or not self._has_pending_receive(channel):
+                del self._closing[node_id]
+                self._finish_close(channel)
+        self._failed_sends.clear()
+
+    def _write_unsent(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        now = self._clock.now_ms()
+        for channel in unsent:
+            # A channel that was closed meanwhile sends no longer.
+            if not channel.sending:
+                continue
+            if channel.ready:
+                self._poll_channel(channel, _WRITE, now)
+            else:
+                self._watch(channel)
+
+    def _select(self, timeout_ms: int) -> tuple[bool, int]:
+        """Wait and handle events. Returns whether a wakeup was among them, and the time."""
+        timeout = None if timeout_ms >= NEVER else min(timeout_ms, _LONGEST_SELECT_MS) / 1000
+        events = self._selector.select(timeout)
+        now = self._clock.now_ms()
+        if self._buffered_reads:
+            buffered, self._buffered_reads = self._buffered_reads, {}
+            for channel in buffered.values():
+                self._poll_channel(channel, _READ, now)
+        woken = False
+        for key, mask in events:
+            ready: KafkaChannel | None = key.data
+            if ready is None:
+                woken = True
+                self._consume_wakeup()
+            elif ready.watched:  # not closed by an event before this one
+                self._poll_channel(ready, mask, now)
+        if self._immediately_connected:
+            connected, self._immediately_connected = self._immediately_connected, []
+            for channel in connected:
+                if self._channels.get(channel.node_id) is channel:
+                    self._poll_channel(channel, _WRITE, now)
+        return woken, now
+
+    def _consume_wakeup(self) -> None:
+        with self._wakeup_lock:
+            with contextlib.suppress(BlockingIOError):
+                self._wakeup_read.recv(64)
+            self._wakeup_pending = False
+
+    def _poll_channel(self, channel: KafkaChannel, events: int, now: int) -> None:
+        """All that one connection can do now: connect, prove itself, read, write."""
+        node_id = channel.node_id
+        self._last_used[node_id] = now
+        self._last_used.move_to_end(node_id)
+        try:
+            if not channel.connected:
+                if not channel.finish_connect():
+                    return
+                self._connected.append(node_id)
+            if not channel.ready:
+                channel.prepare()
+            if channel.ready:
+                if events & _READ or channel.has_bytes_buffered:
+                    self._read(channel)
+                if events & _WRITE and channel.sending:
+                    send = channel.write()
+                    if send is not None:
+                        self._completed_sends.append(send)
+        except (AuthenticationError, RemoteProtocolError, OSError) as error:
+            self._fail(channel, error)
+        else:
+            self._watch(channel)
+
+    def _read(self, channel: KafkaChannel) -> None:
+        """At most one frame of a channel in one poll, so that none starves the others."""
+        node_id = channel.node_id
+        if channel.muted:
+            return
+        if node_id not in self._completed_receives:
+            receive = channel.read()
+            if receive is not None:
+                self._completed_receives[node_id] = receive
+        if channel.has_bytes_buffered:
+            self._buffered_reads[node_id] = channel
+
+    def _watch(self, channel: KafkaChannel) -> None:
+        """Tell epoll what this channel waits for; most frames change nothing."""
+        wanted = (0 if channel.muted else _READ) | (_WRITE if channel.wants_write else 0)
+        if wanted == channel.watched:
+            return
+        sock = channel.transport.socket
+        if not wanted:
+            self._selector.unregister(sock)
+        elif channel.watched:
+            self._selector.modify(sock, wanted, channel)
+        else:
+            self._selector.register(sock, wanted, channel)
+        channel.watched = wanted
+
+    # ---- the end of a connection ----
+
+    def _fail(self, channel: KafkaChannel, error: Exception) -> None:
+        if isinstance(error, AuthenticationError):
+            channel.kind = ChannelStateKind.AUTHENTICATION_FAILED
+            channel.error = error
+            channel.detail = error.message
+        elif isinstance(error, RemoteProtocolError):
+            channel.kind = ChannelStateKind.PROTOCOL_ERROR
+            channel.error = error
+            channel.detail = error.message
+        else:
+            assert isinstance(error, OSError)
+            channel.detail = error.strerror or str(error)
+        _log.debug(
+            "connection to node %d, %s, ended (%s): %s",
+            channel.node_id,
+            channel.remote,
+            channel.kind.value,
+            channel.detail,
+        )
+        self._close_gracefully(channel)
+
+    def _close_idle(self, now: int) -> None:
+        """Close what was not used for connections.max.idle.ms.
+
+        No timer wakes for it: a producer that sleeps learns of it with its next wake, before it
+        can use the connection. Brokers close idle connections a minute later by themselves.
+        """
+        while self._last_used:
+            node_id, used = next(iter(self._last_used.items()))
+            if now - used <= self._max_idle_ms:
+                return
+            channel = self._channels[node_id]
+            channel.kind = ChannelStateKind.EXPIRED
+            _log.debug("closing the connection to node %d: idle for %d ms", node_id, now - used)
+            self._close_gracefully(channel)
+
+    def _close_gracefully(self, channel: KafkaChannel) -> None:
+        """Close, and report it; but first hand out the answers that arrived whole.
+
+        They may be acknowledgements: the connection may have failed while we wrote the next
+        request, and what was acknowledged need not be sent again.
+        """
+        self._forget(channel)
+        with contextlib.suppress(ValueError):
+            self._connected.remove(channel.node_id)
+        if self._has_pending_receive(channel):
+            self._closing[channel.node_id] = channel
+        else:
+            self._finish_close(channel)
+
+    def _has_pending_receive(self, channel: KafkaChannel) -> bool:
+        if channel.kind is not ChannelStateKind.READY:
+            return False
+        if channel.muted or channel.node_id in self._completed_receives:
+            return True
+        try:
+            receive = channel.read()
+        except (RemoteProtocolError, OSError) as error:
+            if isinstance(error, RemoteProtocolError):
+                channel.kind, channel.error = ChannelStateKind.PROTOCOL_ERROR, error
+            return False
+        if receive is None:
+            return False
+        self._completed_receives[channel.node_id] = receive
+        return True
+
+    def _forget(self, channel: KafkaChannel) -> None:
+        """Out of every table and out of epoll; the socket stays open."""
+        node_id = channel.node_id
+        if self._channels.get(node_id) is channel:
+            del self._channels[node_id]
+            self._last_used.pop(node_id, None)
+            self._buffered_reads.pop(node_id, None)
+        if channel.watched:
+            self._selector.unregister(channel.transport.socket)
+            channel.watched = 0
+
+    def _finish_close(self, channel: KafkaChannel) -> None:
+        self._disconnected[channel.node_id] = channel.state()
+        channel.close()
+
+    def _open_or_closing(self, node_id: int) -> KafkaChannel:
+        channel = self._channels.get(node_id) or self._closing.get(node_id)
+        if channel is None:
+            raise IllegalStateError(f"there is no connection to node {node_id}")
+        return channel

@@ -1,0 +1,136 @@
+"""Bytes in and out of one socket (Java's ``TransportLayer``).
+
+Owns: the :class:`TransportLayer` protocol, and its plaintext form. Never: frames, requests, or
+waiting: every call returns at once. A TLS form stands behind the same protocol: its handshake takes
+several calls, its reads may leave decrypted bytes behind (``has_bytes_buffered``), its writes may
+leave encrypted bytes behind (``has_pending_writes``).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Sequence
+from typing import Protocol
+
+from spark_kafka_sink.protocol.request import Buffer
+
+
+class TransportLayer(Protocol):
+    """One connection's bytes. Errors of the operating system leave as OSError."""
+
+    @property
+    def socket(self) -> socket.socket:
+        """What the selector watches."""
+        ...
+
+    def finish_connect(self) -> bool:
+        """True once the connection stands; False while it is under way; OSError when it failed."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """The handshake is over, so that reads and writes carry the caller's bytes."""
+        ...
+
+    def handshake(self) -> None:
+        """Go on with the handshake as far as the socket allows. Raises AuthenticationError."""
+        ...
+
+    @property
+    def wants_write(self) -> bool:
+        """The handshake, or what :attr:`has_pending_writes` counts, waits for a writable socket."""
+        ...
+
+    def read_into(self, target: memoryview) -> int:
+        """Bytes read into ``target``, 0 when there are none now.
+
+        ConnectionError when the broker closed the connection and everything was read.
+        """
+        ...
+
+    def write(self, buffers: Sequence[Buffer]) -> int:
+        """Bytes taken from ``buffers`` (at most :data:`IOV_MAX` of them), 0 when blocked."""
+        ...
+
+    @property
+    def has_bytes_buffered(self) -> bool:
+        """Bytes wait above the socket: the selector's events don't tell of them."""
+        ...
+
+    @property
+    def has_pending_writes(self) -> bool:
+        """Bytes that :meth:`write` took have not reached the socket yet."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def _iov_max() -> int:
+    try:
+        limit = os.sysconf("SC_IOV_MAX")
+    except (ValueError, OSError):
+        limit = -1
+    # POSIX promises 16; Linux and macOS have 1024.
+    return limit if limit > 0 else 16
+
+
+#: How many buffers one ``sendmsg`` takes.
+IOV_MAX = _iov_max()
+
+_BROKER_CLOSED = "the broker closed the connection"
+
+
+class PlaintextTransportLayer:
+    """Bytes as they are."""
+
+    __slots__ = ("_recv_into", "_sendmsg", "_socket")
+
+    ready = True
+    wants_write = False
+    has_bytes_buffered = False
+    has_pending_writes = False
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._recv_into = sock.recv_into
+        self._sendmsg = sock.sendmsg
+
+    @property
+    def socket(self) -> socket.socket:
+        return self._socket
+
+    def finish_connect(self) -> bool:
+        error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            raise OSError(error, os.strerror(error))
+        try:
+            self._socket.getpeername()
+        except OSError as reason:
+            # No error and no peer: the connection is still under way (a spurious event).
+            if reason.errno != errno.ENOTCONN:
+                raise
+            return False
+        return True
+
+    def handshake(self) -> None:
+        """Nothing to do."""
+
+    def read_into(self, target: memoryview) -> int:
+        try:
+            count = self._recv_into(target)
+        except BlockingIOError:
+            return 0
+        if count == 0:
+            raise ConnectionError(_BROKER_CLOSED)
+        return count
+
+    def write(self, buffers: Sequence[Buffer]) -> int:
+        try:
+            return self._sendmsg(buffers)
+        except BlockingIOError:
+            return 0
+
+    def close(self) -> None:
+        self._socket.close()
