@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from spark_kafka_sink.clock import Clock, SystemClock
-from spark_kafka_sink.config import ProducerConfig, SinkConfig
+from spark_kafka_sink.config import Preflight, ProducerConfig, SinkConfig
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.protocol.cluster import Cluster
 
@@ -50,7 +50,7 @@ class _Answer:
     until_ms: int
 
 
-class Preflight:
+class PreflightCheck:
     """Asks, and remembers. ``_lock`` guards ``_answers``; nobody asks under it."""
 
     def __init__(self, describe: Describe, clock: Clock) -> None:
@@ -67,21 +67,21 @@ class Preflight:
         on. With ``warn`` the same is one warning line, then silence for 60 s. Without a ``topic``
         option only the brokers are looked for.
         """
-        mode = config.preflight or ("warn" if streaming else "required")
-        if mode == "off":
+        mode = config.preflight_for(streaming=streaming)
+        if mode is Preflight.OFF:
             return None
         topics = () if config.topic is None else (config.topic,)
         key = (config.producer, topics)
-        kept = self._kept(key, required=mode == "required")
+        kept = self._kept(key, required=mode is Preflight.REQUIRED)
         if kept is not None:
             return kept.cluster
         limit_ms = config.producer.max_block_ms
-        if mode == "warn":
+        if mode is Preflight.WARN:
             limit_ms = min(limit_ms, WARN_WAIT_MS)
         try:
             cluster = self._describe(config.producer, topics, limit_ms)
         except KafkaError as error:
-            if mode == "required":
+            if mode is Preflight.REQUIRED:
                 raise
             _log.warning("preflight (preflight=warn), going on all the same: %s", error.message)
             self._keep(key, None)
@@ -107,14 +107,14 @@ class Preflight:
                 del self._answers[next(iter(self._answers))]
 
 
-_process_preflight: Preflight | None = None
+_process_preflight: PreflightCheck | None = None
 
 
-def process_preflight() -> Preflight:
+def process_preflight() -> PreflightCheck:
     """The preflight of this planning process, made at first use."""
     global _process_preflight
     if _process_preflight is None:
-        _process_preflight = Preflight(_describe, SystemClock())
+        _process_preflight = PreflightCheck(_describe, SystemClock())
     return _process_preflight
 
 

@@ -21,7 +21,6 @@ same.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -30,8 +29,6 @@ from spark_kafka_sink.records.record_columns import ColumnPlan
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
-
-_log = logging.getLogger(__name__)
 
 #: The columns of a table or a stream that says nothing else (``DataSource.schema()``).
 CANONICAL_SCHEMA = (
@@ -66,7 +63,6 @@ def plan_columns(schema: StructType, topic: str | None) -> ColumnPlan:
         timestamp_column=_column(schema, "timestamp", _is_timestamp, TIMESTAMP),
     )
     _refuse_what_spark_cannot_ship(schema)
-    _warn_of_near_names(schema)
     return plan
 
 
@@ -105,17 +101,15 @@ def _near_name(schema: StructType, name: str) -> str | None:
     return None
 
 
-def _warn_of_near_names(schema: StructType) -> None:
-    """Spark's sink ignores a column Key silently. So do we, but we say so."""
+def near_names(schema: StructType) -> list[str]:
+    """A warning for each column that Spark's sink ignores silently because of its case."""
     names = {field.name for field in schema.fields}
-    for field in schema.fields:
-        name = field.name.lower()
-        if name in _NAMES and name not in names:
-            _log.warning(
-                "column %s is ignored: column names are case-sensitive here, and the sink's is %s",
-                field.name,
-                name,
-            )
+    return [
+        f"column {field.name} is ignored: column names are case-sensitive here, and the sink's is "
+        f"{field.name.lower()}"
+        for field in schema.fields
+        if field.name.lower() in _NAMES and field.name.lower() not in names
+    ]
 
 
 _NAMES = frozenset({"key", "value", "topic", "headers", "partition", "timestamp"})

@@ -17,7 +17,7 @@ what "complete" says, and it is refused here with what to write in its place.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql import datasource as spark_datasource
@@ -42,6 +42,11 @@ _log = logging.getLogger(__name__)
 
 #: The name of the format.
 FORMAT = "kprod"
+
+ROWS_ONE_BY_ONE = (
+    "this pyspark has no Arrow writer for streams, so rows are converted one by one; pyspark 4.1 "
+    "and later do without"
+)
 
 Messages = list[WriterCommitMessage | None]
 
@@ -77,10 +82,7 @@ class KprodDataSource(DataSource):
         if self._has_arrow_stream_writer():
             return KprodStreamWriter(plan)
         if not self._travelled:
-            _log.warning(
-                "this pyspark has no Arrow writer for streams, so rows are converted one by one; "
-                "pyspark 4.1 and later do without"
-            )
+            _warn_once([ROWS_ONE_BY_ONE])
         return KprodRowStreamWriter(plan, schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's
@@ -98,7 +100,7 @@ class KprodDataSource(DataSource):
     def _plan(self, schema: StructType, *, overwrite: bool, streaming: bool) -> WritePlan:
         from spark_kafka_sink.config import SinkConfig
         from spark_kafka_sink.datasource.preflight import process_preflight
-        from spark_kafka_sink.datasource.schema import plan_columns
+        from spark_kafka_sink.datasource.schema import near_names, plan_columns
         from spark_kafka_sink.datasource.write_plan import WritePlan
         from spark_kafka_sink.datasource.write_report import show_on_driver
 
@@ -112,22 +114,31 @@ class KprodDataSource(DataSource):
             )
         if overwrite:
             raise _overwrite_refused(streaming=streaming)
+        config = SinkConfig.parse(self.options)
+        if self._travelled:
+            return WritePlan(config, plan_columns(schema, config.topic), None)
         show_on_driver()
-        config = SinkConfig.parse(self._plain_options())
         columns = plan_columns(schema, config.topic)
-        cluster = None
-        if not self._travelled:
-            cluster = process_preflight().check(config, streaming=streaming)
+        _warn_once([*config.warnings, *near_names(schema)])
+        cluster = process_preflight().check(config, streaming=streaming)
         return WritePlan(config, columns, cluster)
-
-    def _plain_options(self) -> Mapping[str, str]:
-        return dict(self.options)
 
     def _refuse_reading(self) -> NoReturn:
         raise ConfigError(
             "kprod only writes",
             hint="read with Spark's own source, format('kafka')",
         )
+
+
+_warned: set[str] = set()
+
+
+def _warn_once(texts: Iterable[str]) -> None:
+    """A planner plans every micro-batch; nobody reads the same warning a thousand times."""
+    for text in texts:
+        if text not in _warned:
+            _warned.add(text)
+            _log.warning("%s", text)
 
 
 def _travelled(cls: type[KprodDataSource], options: dict[str, str]) -> KprodDataSource:

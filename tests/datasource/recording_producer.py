@@ -1,0 +1,108 @@
+"""A producer that keeps what it is given: the TaskProducer of the tests without a broker."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from spark_kafka_sink.producer.report import NodeReport, ProduceReport
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.records.record_columns import RecordColumns
+
+
+class RecordingProducer:
+    """Acknowledges every row, unless told to fail at the nth send or to lose rows at the end."""
+
+    def __init__(
+        self,
+        *,
+        fail_at_send: int | None = None,
+        lose_rows: int = 0,
+        reusable: bool = True,
+        error: BaseException | None = None,
+        park_fails: bool = False,
+    ) -> None:
+        self.events: list[str] = []
+        self.sent: list[RecordColumns] = []
+        self.waiting = False
+        self.closed_with: int | None = None
+        self._fail_at_send = fail_at_send
+        self._lose_rows = lose_rows
+        self._reusable = reusable
+        self._error = error or RuntimeError("the stand-in was told to fail")
+        self._park_fails = park_fails
+
+    @property
+    def reusable(self) -> bool:
+        return self._reusable and self.closed_with is None
+
+    @reusable.setter
+    def reusable(self, value: bool) -> None:
+        self._reusable = value
+
+    @property
+    def producer_id_and_epoch(self) -> tuple[int, int]:
+        return (4711, 3)
+
+    def start_attempt(self) -> None:
+        self.events.append("start")
+        self.sent = []
+
+    @contextlib.contextmanager
+    def waiting_for_input(self) -> Iterator[None]:
+        self.waiting = True
+        try:
+            yield
+        finally:
+            self.waiting = False
+
+    def send_columns(self, columns: RecordColumns) -> None:
+        assert not self.waiting, "sent while the producer believes that its writer waits"
+        if self._fail_at_send is not None and len(self.sent) + 1 >= self._fail_at_send:
+            raise self._error
+        self.sent.append(columns)
+        self.events.append(f"send {columns.rows}")
+
+    def finish_attempt(self) -> ProduceReport:
+        self.events.append("finish")
+        rows = sum(columns.rows for columns in self.sent) - self._lose_rows
+        return ProduceReport(
+            rows=rows,
+            bytes=rows * 50,
+            batches=2,
+            batch_bytes=rows * 100,
+            requests=2,
+            nodes={1: NodeReport(2, 9, 6)},
+            offsets={TopicPartition("t", 0): (10, 10 + rows - 1), TopicPartition("t", 1): (-1, -1)},
+        )
+
+    def park(self) -> None:
+        self.events.append("park")
+        if self._park_fails:
+            raise RuntimeError("the stand-in was told to fail")
+
+    def close(self, timeout_ms: int) -> None:
+        self.events.append(f"close {timeout_ms}")
+        self.closed_with = timeout_ms
+
+
+class OneProducer:
+    """The ProducerSource of a test: one producer, and what became of it."""
+
+    def __init__(self, producer: RecordingProducer) -> None:
+        self.producer = producer
+        self.acquired = 0
+        self.released = 0
+        self.discarded = 0
+
+    def acquire(self) -> RecordingProducer:
+        self.acquired += 1
+        return self.producer
+
+    def release(self, producer: RecordingProducer) -> None:
+        assert producer is self.producer
+        self.released += 1
+
+    def discard(self, producer: RecordingProducer) -> None:
+        assert producer is self.producer
+        self.discarded += 1

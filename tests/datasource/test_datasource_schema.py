@@ -1,0 +1,199 @@
+"""Spark's sink contract: the schema half of the acceptance list, and our own columns."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    CharType,
+    DateType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VarcharType,
+    YearMonthIntervalType,
+)
+
+from spark_kafka_sink.datasource.schema import near_names, plan_columns
+from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.records.record_columns import ColumnPlan
+
+TEXT = StringType()
+HEADERS = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
+
+
+def schema(**columns):
+    return StructType([StructField(name, data_type) for name, data_type in columns.items()])
+
+
+def test_every_column_gets_its_index():
+    plan = plan_columns(
+        schema(
+            extra=DateType(),
+            timestamp=TimestampType(),
+            partition=IntegerType(),
+            headers=HEADERS,
+            topic=TEXT,
+            key=BinaryType(),
+            value=TEXT,
+        ),
+        None,
+    )
+    assert plan == ColumnPlan(
+        topic=None,
+        value_column=6,
+        key_column=5,
+        topic_column=4,
+        headers_column=3,
+        partition_column=2,
+        timestamp_column=1,
+    )
+    assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+def test_value_alone_is_enough_with_the_topic_option():
+    assert plan_columns(schema(value=TEXT), "t") == ColumnPlan(topic="t", value_column=0)
+
+
+def test_the_topic_option_is_trimmed():
+    assert plan_columns(schema(value=TEXT), "  t ").topic == "t"
+
+
+def test_the_topic_option_beats_the_column_which_is_not_even_type_checked():
+    plan = plan_columns(schema(topic=IntegerType(), value=TEXT), "t")
+    assert (plan.topic, plan.topic_column) == ("t", None)
+
+
+def test_no_topic_anywhere():
+    with pytest.raises(SchemaError) as raised:
+        plan_columns(schema(key=TEXT), None)
+    assert raised.value.message == (
+        "topic option required when no 'topic' attribute is present. Use the topic option for "
+        "setting a topic."
+    )
+
+
+def test_no_value():
+    with pytest.raises(SchemaError, match="Required attribute 'value' not found"):
+        plan_columns(schema(topic=TEXT, key=TEXT), None)
+
+
+@pytest.mark.parametrize(
+    ("column", "data_type", "text"),
+    [
+        ("topic", IntegerType(), "topic attribute unsupported type int. topic must be a(n) string"),
+        ("topic", BinaryType(), "topic must be a(n) string"),
+        (
+            "value",
+            IntegerType(),
+            "value attribute unsupported type int. value must be a(n) string or binary",
+        ),
+        ("key", IntegerType(), "key must be a(n) string or binary"),
+        (
+            "partition",
+            TEXT,
+            "partition attribute unsupported type string",
+        ),
+        ("partition", LongType(), "partition must be a(n) int"),
+        ("headers", TEXT, "headers must be a(n) array<struct<key:string,value:binary>>"),
+        ("headers", ArrayType(TEXT), "or map<string,binary>"),
+        ("headers", MapType(TEXT, TEXT), "headers must be a(n)"),
+        (
+            "headers",
+            ArrayType(StructType([StructField("k", TEXT), StructField("v", BinaryType())])),
+            "headers must be a(n)",
+        ),
+        ("timestamp", DateType(), "timestamp must be a(n) timestamp, timestamp_ntz or bigint"),
+        ("timestamp", IntegerType(), "timestamp must be a(n)"),
+    ],
+)
+def test_a_wrong_type_gets_the_text_of_sparks_sink(column, data_type, text):
+    columns = {"topic": TEXT, "value": TEXT} | {column: data_type}
+    with pytest.raises(SchemaError) as raised:
+        plan_columns(schema(**columns), None)
+    assert text in raised.value.message
+    assert "\n" not in raised.value.message
+
+
+def test_the_order_of_the_checks_is_sparks():
+    wrong = {
+        "partition": TEXT,
+        "headers": TEXT,
+        "value": IntegerType(),
+        "key": IntegerType(),
+        "topic": IntegerType(),
+    }
+    for column in ("topic", "key", "value", "headers", "partition"):
+        with pytest.raises(SchemaError, match=f"^{column} attribute unsupported"):
+            plan_columns(schema(**wrong), None)
+        wrong[column] = {"headers": HEADERS, "partition": IntegerType()}.get(column, TEXT)
+    plan_columns(schema(**wrong), None)
+
+
+@pytest.mark.parametrize("data_type", [TEXT, BinaryType(), CharType(9), VarcharType(9)])
+def test_strings_of_every_kind_are_text(data_type):
+    assert plan_columns(schema(key=data_type, value=data_type), "t").key_column == 0
+
+
+def test_a_collated_string_is_text():
+    plan = plan_columns(schema(topic=StringType("UTF8_LCASE"), value=StringType("UNICODE")), None)
+    assert plan.topic_column == 0
+
+
+@pytest.mark.parametrize("data_type", [TimestampType(), TimestampNTZType(), LongType()])
+def test_a_timestamp_column_may_be_of_three_types(data_type):
+    assert plan_columns(schema(value=TEXT, timestamp=data_type), "t").timestamp_column == 1
+
+
+def test_headers_may_be_a_map():
+    plan = plan_columns(schema(value=TEXT, headers=MapType(TEXT, BinaryType())), "t")
+    assert plan.headers_column == 1
+
+
+def test_nullability_does_not_count():
+    header = StructType(
+        [StructField("key", TEXT, False), StructField("value", BinaryType(), False)]
+    )
+    assert plan_columns(schema(value=TEXT, headers=ArrayType(header, False)), "t").headers_column
+
+
+def test_a_missing_column_that_differs_by_case_gets_a_hint():
+    with pytest.raises(SchemaError) as raised:
+        plan_columns(schema(Value=TEXT), "t")
+    assert raised.value.hint == "column names are case-sensitive here: rename Value to value"
+    with pytest.raises(SchemaError) as raised:
+        plan_columns(schema(TOPIC=TEXT, value=TEXT), None)
+    assert "rename TOPIC to topic" in raised.value.hint
+
+
+def test_an_optional_column_that_differs_by_case_is_ignored_with_a_warning():
+    columns = schema(Key=IntegerType(), value=TEXT)
+    assert plan_columns(columns, "t").key_column is None
+    assert [text.split(":")[0] for text in near_names(columns)] == ["column Key is ignored"]
+    assert near_names(schema(Key=TEXT, key=TEXT, value=TEXT, other=TEXT)) == []
+
+
+def test_names_that_differ_by_case_are_different_columns():
+    plan = plan_columns(schema(VALUE=IntegerType(), value=TEXT, Value=IntegerType()), "t")
+    assert plan.value_column == 1
+
+
+def test_a_column_that_occurs_twice_is_refused_before_any_task():
+    twice = StructType([StructField("value", TEXT), StructField("x", TEXT), StructField("x", TEXT)])
+    with pytest.raises(SchemaError, match="column x occurs twice"):
+        plan_columns(twice, "t")
+
+
+def test_a_column_that_spark_cannot_ship_is_refused_before_any_task():
+    with pytest.raises(SchemaError, match="column age is of type interval year to month"):
+        plan_columns(schema(value=TEXT, age=YearMonthIntervalType()), "t")

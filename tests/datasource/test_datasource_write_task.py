@@ -1,0 +1,139 @@
+"""One task attempt on a stand-in producer."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from recording_producer import OneProducer, RecordingProducer
+
+from spark_kafka_sink.datasource.write_task import TaskIdentity, WriteTask
+from spark_kafka_sink.errors import DataError, DeliveryError, IllegalStateError
+from spark_kafka_sink.records.record_columns import ColumnPlan
+
+PLAN = ColumnPlan(topic="t", value_column=0)
+IDENTITY = TaskIdentity(
+    partition_id=5, attempt=1, task_attempt_id=42, host="h", query_id="q", run_id="r", batch_id=9
+)
+
+
+def batch(*values):
+    return pa.RecordBatch.from_arrays([pa.array(values, pa.string())], names=["value"])
+
+
+def run(producers, batches, plan=PLAN):
+    ticks = iter(range(100, 10_000, 7))
+    task = WriteTask(
+        plan, producers, IDENTITY, monotonic_ms=lambda: next(ticks), wall_ms=lambda: 1_700_000
+    )
+    return task.run(iter(batches))
+
+
+def test_every_batch_is_sent_in_order_and_the_message_tells_what_was_acknowledged():
+    producers = OneProducer(RecordingProducer())
+    told = run(producers, [batch("a", "b"), batch("c")])
+    assert producers.producer.events == ["start", "send 2", "send 1", "finish"]
+    values = [v for columns in producers.producer.sent for v in columns.value.to_pylist()]
+    assert values == [b"a", b"b", b"c"]
+    assert (told.rows, told.acknowledged, told.bytes, told.batch_bytes) == (3, 3, 150, 300)
+    assert told.nodes == ((1, 2, 9, 6),)
+    assert told.offsets == (("t", 0, 10, 12),), "a partition without a known offset is left out"
+    assert (told.producer_id, told.producer_epoch) == (4711, 3)
+    assert told.elapsed_ms == 7
+
+
+def test_the_message_says_which_attempt_it_is():
+    told = run(OneProducer(RecordingProducer()), [batch("a")])
+    assert (told.partition_id, told.attempt, told.task_attempt_id) == (5, 1, 42)
+    assert (told.host, told.query_id, told.run_id, told.batch_id) == ("h", "q", "r", 9)
+
+
+def test_a_clean_end_releases_the_producer():
+    producers = OneProducer(RecordingProducer())
+    run(producers, [batch("a")])
+    assert (producers.released, producers.discarded) == (1, 0)
+
+
+@pytest.mark.parametrize("batches", [[], [batch()], [batch(), batch()]])
+def test_a_partition_without_rows_opens_no_connection(batches):
+    producers = OneProducer(RecordingProducer())
+    told = run(producers, batches)
+    assert producers.acquired == 0
+    assert (told.rows, told.acknowledged, told.nodes, told.offsets) == (0, 0, (), ())
+    assert told.producer_id == -1
+
+
+def test_batches_without_rows_in_between_are_passed_over():
+    producers = OneProducer(RecordingProducer())
+    assert run(producers, [batch(), batch("a"), batch(), batch("b"), batch()]).rows == 2
+    assert producers.producer.events == ["start", "send 1", "send 1", "finish"]
+
+
+def test_the_producer_knows_when_its_writer_waits_for_input():
+    producer = RecordingProducer()
+    seen = []
+
+    def batches():
+        yield batch("a")
+        seen.append(producer.waiting)
+        yield batch("b")
+        seen.append(producer.waiting)
+
+    run(OneProducer(producer), batches())
+    assert seen == [True, True]
+
+
+def test_a_failed_send_closes_the_producer_and_the_error_stays_what_it_is():
+    producers = OneProducer(RecordingProducer(fail_at_send=2, error=DeliveryError("t-0: gone")))
+    with pytest.raises(DeliveryError, match=r"^t-0: gone$"):
+        run(producers, [batch("a"), batch("b"), batch("c")])
+    assert (producers.released, producers.discarded) == (0, 1)
+    assert "finish" not in producers.producer.events
+
+
+def test_an_error_of_sparks_input_closes_the_producer():
+    def batches():
+        yield batch("a")
+        raise OSError("the input broke")
+
+    producers = OneProducer(RecordingProducer())
+    with pytest.raises(OSError, match="the input broke"):
+        run(producers, batches())
+    assert (producers.released, producers.discarded) == (0, 1)
+
+
+def test_an_interrupted_task_leaves_no_half_sent_producer_behind():
+    producers = OneProducer(RecordingProducer(fail_at_send=1, error=KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        run(producers, [batch("a")])
+    assert producers.discarded == 1
+
+
+def test_an_error_of_sparks_input_before_the_first_row_opens_no_connection():
+    def batches():
+        raise OSError("the input broke")
+        yield
+
+    producers = OneProducer(RecordingProducer())
+    with pytest.raises(OSError, match="the input broke"):
+        run(producers, batches())
+    assert producers.acquired == 0
+
+
+def test_rows_that_were_not_acknowledged_fail_the_attempt():
+    producers = OneProducer(RecordingProducer(lose_rows=1))
+    with pytest.raises(DeliveryError, match="partition 5: 3 rows came in, 2 were acknowledged"):
+        run(producers, [batch("a", "b", "c")])
+    assert producers.discarded == 1
+
+
+def test_a_bad_row_fails_the_attempt_and_closes_the_producer():
+    plan = ColumnPlan(topic_column=0, value_column=0)
+    producers = OneProducer(RecordingProducer())
+    with pytest.raises(DataError, match="topic"):
+        run(producers, [batch("a", None)], plan)
+    assert producers.discarded == 1
+
+
+def test_outside_of_a_task_there_is_no_identity():
+    with pytest.raises(IllegalStateError, match="outside of a Spark task"):
+        TaskIdentity.current()
