@@ -1,1 +1,26 @@
-"""A real Apache Kafka on this machine, for the demo and the tests."""
+"""A real Apache Kafka (KRaft, one or three nodes) on this machine, without Docker.
+
+What the demo and the tests run against. Needs Python, a JVM of version 17 or newer, and on the
+first use either PySpark or Maven to fetch the server's jars. Imports the standard library only;
+nothing of the sink imports it.
+
+``python -m spark_kafka_sink.local_kafka`` runs one in the foreground.
+"""
+
+from __future__ import annotations
+
+from spark_kafka_sink.local_kafka.cluster import KafkaCluster
+from spark_kafka_sink.local_kafka.distribution import KAFKA_VERSION
+from spark_kafka_sink.local_kafka.errors import LocalKafkaError
+from spark_kafka_sink.local_kafka.installation import Installation, prepare
+from spark_kafka_sink.local_kafka.node import KafkaNode, NodeState
+
+__all__ = [
+    "KAFKA_VERSION",
+    "Installation",
+    "KafkaCluster",
+    "KafkaNode",
+    "LocalKafkaError",
+    "NodeState",
+    "prepare",
+]

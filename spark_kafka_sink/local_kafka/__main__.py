@@ -1,0 +1,100 @@
+"""``python -m spark_kafka_sink.local_kafka``: a Kafka in the foreground until Ctrl-C or SIGTERM.
+
+The bootstrap address is the one line on standard output, printed when every node serves; what
+happens meanwhile goes to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import time
+from types import FrameType
+
+from spark_kafka_sink.local_kafka.cluster import KafkaCluster
+from spark_kafka_sink.local_kafka.distribution import KAFKA_VERSION
+from spark_kafka_sink.local_kafka.errors import LocalKafkaError
+from spark_kafka_sink.local_kafka.installation import prepare
+from spark_kafka_sink.local_kafka.node import NodeState
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    options = _parse(arguments)
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
+    # SIGTERM takes the way of Ctrl-C, so that one handler stops the nodes at any moment.
+    signal.signal(signal.SIGTERM, _interrupt)
+    # A shell starts background jobs with SIGINT ignored; `kill -INT` shall work there too.
+    signal.signal(signal.SIGINT, _interrupt)
+    try:
+        if options.prepare:
+            print(prepare().distribution.home)
+            return 0
+        with KafkaCluster(
+            options.nodes,
+            port=options.port,
+            properties=dict(options.property),
+            heap=options.heap,
+            full_jvm=options.full_jvm,
+        ) as cluster:
+            print(cluster.bootstrap, flush=True)
+            print(f"Kafka {KAFKA_VERSION} is ready; Ctrl-C stops it.", file=sys.stderr)
+            return _watch(cluster)
+    except LocalKafkaError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 0
+
+
+def _watch(cluster: KafkaCluster) -> int:
+    """Until a node ends by itself, which is a failure."""
+    while True:
+        for node in cluster.nodes:
+            if node.state is NodeState.STOPPED:
+                print(f"node {node.node_id} has ended:\n{node.log_tail()}", file=sys.stderr)
+                return 1
+        time.sleep(0.5)
+
+
+def _interrupt(_signal_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not name or not separator:
+        raise argparse.ArgumentTypeError(f"{text!r} is not name=value")
+    return name, value
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m spark_kafka_sink.local_kafka",
+        description=f"Run a real Apache Kafka {KAFKA_VERSION} on this machine until Ctrl-C.",
+    )
+    parser.add_argument("--nodes", type=int, choices=(1, 3), default=1)
+    parser.add_argument("--port", type=int, help="port of the first node (default: a free one)")
+    parser.add_argument(
+        "--property",
+        type=_property,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a server property that overrides conf/kafka; may be repeated",
+    )
+    parser.add_argument("--heap", default="512m", help="heap of each broker (default: 512m)")
+    parser.add_argument(
+        "--full-jvm", action="store_true", help="both compiler tiers and G1, for measurements"
+    )
+    parser.add_argument(
+        "--prepare", action="store_true", help="only fetch what is needed, and print where it is"
+    )
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

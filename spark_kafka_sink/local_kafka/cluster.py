@@ -1,0 +1,260 @@
+"""A whole Apache Kafka cluster on this machine, for as long as a ``with`` block lasts.
+
+Owns: the nodes' common configuration, starting them together, and leaving nothing behind.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.local_kafka import ports, probe
+from spark_kafka_sink.local_kafka.brood import Brood
+from spark_kafka_sink.local_kafka.errors import LocalKafkaError
+from spark_kafka_sink.local_kafka.installation import FULL_JVM, QUICK_JVM, Installation, prepare
+from spark_kafka_sink.local_kafka.node import DEFAULT_START_TIMEOUT_S, KafkaNode, NodeState
+from spark_kafka_sink.local_kafka.server_properties import (
+    node_properties,
+    read_properties,
+    template_directory,
+    write_properties,
+)
+
+_TEMPLATES = {1: "one-node.properties", 3: "three-nodes.properties"}
+_PLAINTEXT: Mapping[str, str] = {"PLAINTEXT": "PLAINTEXT"}
+
+
+class KafkaCluster:
+    """One or three KRaft nodes, each broker and controller, on fixed ports of 127.0.0.1.
+
+    ::
+
+        with KafkaCluster() as kafka:
+            print(kafka.bootstrap)
+
+    Args:
+        nodes: 1 or 3.
+        properties: server properties that override ``conf/kafka``.
+        port: the client port of node 1; the other nodes take the following ones. Default: free
+            ports. Either way they are held until :meth:`stop`, also while a node is down.
+        listeners: the clients' listeners, name to security protocol. What a protocol other than
+            PLAINTEXT needs goes into ``properties``.
+        heap: each broker's maximal heap, as in ``-Xmx``.
+        full_jvm: run the brokers as in production (both compiler tiers, G1), which is slower to
+            start and faster once warm. For benchmarks.
+        format_options: further arguments of ``kafka-storage format``, for example
+            ``("--feature", "transaction.version=0")``.
+
+    The ports are taken when the object is made and :meth:`start` starts the processes, so that
+    ``node(1).properties`` can be changed in between. Data lives in a temporary directory. Not
+    thread-safe; used once.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        *,
+        properties: Mapping[str, str] | None = None,
+        port: int | None = None,
+        listeners: Mapping[str, str] = _PLAINTEXT,
+        heap: str = "512m",
+        full_jvm: bool = False,
+        format_options: Sequence[str] = (),
+    ) -> None:
+        if nodes not in _TEMPLATES:
+            raise IllegalStateError(f"A local cluster has 1 or 3 nodes, not {nodes}.")
+        self._first_listener = next(iter(listeners))
+        self._format_options = tuple(format_options)
+        self._installation: Installation | None = None
+        self._started = False
+        self._held: list[ports.ReservedPort] = []
+        node_ids = range(1, nodes + 1)
+        common = read_properties(template_directory() / _TEMPLATES[nodes])
+        try:
+            held = {
+                node_id: self._reserve(
+                    list(listeners), None if port is None else port + node_id - 1
+                )
+                for node_id in node_ids
+            }
+            self._brood = Brood()
+        except BaseException:
+            self._release_ports()
+            raise
+        voters = {node_id: held[node_id]["CONTROLLER"].port for node_id in node_ids}
+        jvm = [*(FULL_JVM if full_jvm else QUICK_JVM), "-Xms64m", f"-Xmx{heap}"]
+        self.nodes: tuple[KafkaNode, ...] = tuple(
+            KafkaNode(
+                node_id,
+                installation=self._get_installation,
+                brood=self._brood,
+                properties={
+                    **common,
+                    **node_properties(
+                        node_id,
+                        self._brood.directory / f"node-{node_id}" / "data",
+                        {n: (p, held[node_id][n].port) for n, p in listeners.items()},
+                        internal_port=held[node_id]["INTERNAL"].port,
+                        voters=voters,
+                    ),
+                    **(properties or {}),
+                },
+                ports=held[node_id],
+                jvm_options=jvm,
+            )
+            for node_id in node_ids
+        )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def bootstrap(self) -> str:
+        """What goes into ``bootstrap.servers``: every node's address on the first listener."""
+        return self.bootstrap_of(self._first_listener)
+
+    def bootstrap_of(self, listener: str) -> str:
+        """``bootstrap.servers`` of one listener."""
+        return ",".join(node.address(listener) for node in self.nodes)
+
+    def node(self, node_id: int) -> KafkaNode:
+        """The node of that id; ids start at 1."""
+        return self.nodes[node_id - 1]
+
+    def start(self, *, timeout: float = DEFAULT_START_TIMEOUT_S) -> None:
+        """Format and start every node, and wait until each sees all of them.
+
+        On the first call on a machine Kafka's jars are fetched before ``timeout`` begins. Raises
+        LocalKafkaError with the end of a log; nothing is left behind then.
+        """
+        if self._started:
+            raise IllegalStateError("A KafkaCluster is used once; make another one.")
+        self._started = True
+        try:
+            self._get_installation()
+            self._format()
+            deadline = time.monotonic() + timeout
+            for node in self.nodes:
+                node.start(wait=False)
+            everyone = frozenset(node.node_id for node in self.nodes)
+            for node in self.nodes:
+                left = max(0.0, deadline - time.monotonic())
+                node.wait_until_ready(nodes=everyone, timeout=left)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Kill every node, remove the data, give the ports back. Repeatable.
+
+        A clean shutdown would take seconds (controllers that leave together wait for each other)
+        and would tidy what is thrown away anyway. For one: ``node(n).stop()``.
+        """
+        self._started = True
+        for node in self.nodes:
+            if node.state is not NodeState.STOPPED:
+                node.kill()
+        self._brood.close()
+        self._release_ports()
+
+    def wait_until_in_sync(self, *, timeout: float = DEFAULT_START_TIMEOUT_S) -> None:
+        """Wait until every running node lists all running nodes, and no partition lacks a replica.
+
+        The thing to wait for between two bounces. Raises LocalKafkaError naming a partition that
+        is behind and the end of its leader's log.
+        """
+        deadline = time.monotonic() + timeout
+        running = [node for node in self.nodes if node.state is NodeState.RUNNING]
+        wanted = frozenset(node.node_id for node in running)
+        for node in running:
+            while (problem := _not_in_sync(node, wanted)) is not None:
+                if time.monotonic() >= deadline:
+                    raise LocalKafkaError(
+                        f"After {timeout:g} s node {node.node_id} still says: {problem}.",
+                        hint=f"the last lines of its log:\n{node.log_tail()}",
+                    )
+                time.sleep(0.05)
+
+    # --- within ----------------------------------------------------------------------------------
+
+    def _get_installation(self) -> Installation:
+        if self._installation is None:
+            self._installation = prepare()
+        return self._installation
+
+    def _reserve(self, listeners: list[str], port: int | None) -> dict[str, ports.ReservedPort]:
+        """A port for each listener of a node; only the first listener's can be chosen."""
+        reserved: dict[str, ports.ReservedPort] = {}
+        for name in [*listeners, "INTERNAL", "CONTROLLER"]:
+            reserved[name] = ports.reserve(port if name == listeners[0] else None)
+            self._held.append(reserved[name])
+        return reserved
+
+    def _release_ports(self) -> None:
+        for port in self._held:
+            port.release()
+
+    def _format(self) -> None:
+        """Format the first node's storage with Kafka's tool, and give the others the same.
+
+        The bootstrap metadata is the same on every node; meta.properties differs in two ids. That
+        saves a JVM per node.
+        """
+        first, *others = self.nodes
+        cluster_id = _random_id()
+        write_properties(first.properties_path, first.properties)
+        self._get_installation().format_storage(
+            first.properties_path, cluster_id, self._format_options
+        )
+        for node in others:
+            data = node.directory / "data"
+            shutil.copytree(first.directory / "data", data)
+            identity = {
+                "version": "1",
+                "cluster.id": cluster_id,
+                "node.id": str(node.node_id),
+                "directory.id": _random_id(),
+            }
+            write_properties(data / "meta.properties", identity)
+
+
+def _not_in_sync(node: KafkaNode, wanted: frozenset[int]) -> str | None:
+    state = probe.cluster_state(*node.probe_address)
+    if state is None:
+        return "nothing"
+    if not wanted <= state.brokers:
+        return f"brokers {sorted(state.brokers)} are alive, not yet all of {sorted(wanted)}"
+    behind = [p for p in state.under_replicated if set(p.replicas) <= wanted]
+    if behind:
+        p = behind[0]
+        return (
+            f"partition {p.partition} of {p.topic} has leader {p.leader}, "
+            f"replicas {p.replicas}, in sync {p.in_sync_replicas}"
+        )
+    return None
+
+
+def _random_id() -> str:
+    """A Kafka Uuid: 16 random bytes in URL-safe base64 without padding, never with a leading dash.
+
+    (The storage tool would take a dash for an option.)
+    """
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text

@@ -1,0 +1,306 @@
+"""Apache Kafka's server jars: which version, where from, and where they are kept.
+
+Owns: the pinned version, the resolution through Maven or through the Ivy that PySpark carries, and
+the cache. Never: starting a broker.
+
+- **Checksums.** Both resolvers fetch every jar with the checksum that the repository publishes for
+  it and refuse a jar that does not match: Maven because it is called with ``--strict-checksums``,
+  Ivy because its shipped setting is ``ivy.checksums=sha1,md5``.
+- **Half-finished never looks finished.** Jars are resolved into a directory of another name, which
+  gets a list of its files with their sizes and is then renamed. A cache whose files are not those
+  of its list is thrown away and fetched again.
+- **Two processes.** A file lock, held from the look into the cache until the rename.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import json
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_kafka_sink.local_kafka.errors import LocalKafkaError
+from spark_kafka_sink.local_kafka.java import Java
+
+#: The newest Apache Kafka all of whose jars are on Maven Central. (kafka_2.13 4.4.0 is there too,
+#: but it needs kafka-tools-api 4.4.0, which is not.)
+KAFKA_VERSION = "4.3.1"
+
+_SCALA_VERSION = "2.13"
+_LOG4J_VERSION = "2.25.4"
+_RESOLVE_TIMEOUT_S = 900
+_FILE_LIST = "files.json"
+_PARTIAL = f"partial-{KAFKA_VERSION}-"
+
+_log = logging.getLogger("spark_kafka_sink.local_kafka")
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    """One artifact of a Maven repository; ``alone``: without what it depends on."""
+
+    group: str
+    name: str
+    version: str
+    alone: bool = False
+
+    @property
+    def jar(self) -> str:
+        return f"{self.name}-{self.version}.jar"
+
+
+#: The server; Kafka's command line tools (dump-log, console-consumer, ProducerPerformance), whose
+#: Connect dependencies would double the download and are never called; and a logger, without which
+#: the server's log would be empty.
+COORDINATES = (
+    Coordinate("org.apache.kafka", f"kafka_{_SCALA_VERSION}", KAFKA_VERSION),
+    Coordinate("org.apache.kafka", "kafka-tools", KAFKA_VERSION, alone=True),
+    Coordinate("org.apache.logging.log4j", "log4j-slf4j-impl", _LOG4J_VERSION, alone=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Kafka's jars in the cache directory ``home``."""
+
+    version: str
+    home: Path
+    jars: tuple[Path, ...]
+
+    @property
+    def class_path(self) -> str:
+        """The jars in a fixed order, so that a class archive made with it keeps fitting."""
+        return os.pathsep.join(str(jar) for jar in self.jars)
+
+
+def cache_directory() -> Path:
+    """``$XDG_CACHE_HOME/spark_kafka_sink``, by default ``~/.cache/spark_kafka_sink``."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
+    return root / "spark_kafka_sink"
+
+
+@contextmanager
+def cache_lock() -> Iterator[Path]:
+    """The cache directory, made if need be, and nobody else's while the context lasts.
+
+    The kernel drops the lock when its holder ends, so a killed process leaves nothing locked.
+    """
+    directory = cache_directory()
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / f"kafka-{KAFKA_VERSION}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield directory
+
+
+def resolve(java: Java, directory: Path) -> Distribution:
+    """Kafka's jars from ``directory``, fetched first if they are not there. Hold the cache's lock.
+
+    Raises LocalKafkaError naming each resolver that was tried and the end of what it printed.
+    """
+    home = directory / f"kafka-{KAFKA_VERSION}"
+    if not _is_whole(home):
+        if home.exists():
+            _log.warning("%s is damaged or of another release; fetching it again", home)
+            shutil.rmtree(home)
+        _remove_leftovers(directory)
+        work = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=directory))
+        try:
+            _fetch(java, work)
+            (work / "kafka" / _FILE_LIST).write_text(json.dumps(_file_list(work / "kafka")))
+            (work / "kafka").rename(home)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    return Distribution(KAFKA_VERSION, home, tuple(sorted((home / "jars").glob("*.jar"))))
+
+
+def _is_whole(home: Path) -> bool:
+    try:
+        expected = json.loads((home / _FILE_LIST).read_text())
+        return bool(expected == _file_list(home))
+    except (OSError, ValueError):
+        return False
+
+
+def _file_list(home: Path) -> dict[str, object]:
+    return {
+        "coordinates": [f"{c.group}:{c.name}:{c.version}" for c in COORDINATES],
+        "jars": {jar.name: jar.stat().st_size for jar in sorted((home / "jars").glob("*.jar"))},
+    }
+
+
+def _remove_leftovers(directory: Path) -> None:
+    # We hold the lock, so a directory with this prefix belongs to a process that was killed.
+    for leftover in directory.glob(f"{_PARTIAL}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _fetch(java: Java, work: Path) -> None:
+    """Fill ``work``/kafka/jars, through the first resolver that can."""
+    jars = work / "kafka" / "jars"
+    commands = []
+    if (maven := shutil.which("mvn")) is not None:
+        commands.append(("Maven", _maven_command(maven, work, jars)))
+    if (ivy := _find_ivy()) is not None:
+        commands.append(("PySpark's Ivy", _ivy_command(java, ivy, work, jars)))
+    if not commands:
+        raise LocalKafkaError(
+            f"Fetching Apache Kafka {KAFKA_VERSION} needs Maven or PySpark, and neither is there.",
+            hint="pip install 'spark-kafka-sink[spark]', or install Maven so that mvn is on PATH",
+        )
+    failures = []
+    for name, command in commands:
+        _log.info("fetching Apache Kafka %s into %s through %s", KAFKA_VERSION, work.parent, name)
+        shutil.rmtree(jars, ignore_errors=True)
+        jars.mkdir(parents=True)
+        problem = _run_resolver(command, work) or _missing(jars)
+        if problem is None:
+            return
+        failures.append(f"{name}: {problem}")
+    raise LocalKafkaError(
+        f"Apache Kafka {KAFKA_VERSION} could not be fetched from Maven Central.",
+        hint="\n".join(failures),
+    )
+
+
+def _run_resolver(command: list[str], work: Path) -> str | None:
+    """None when ``command`` went well, else what it said at its end."""
+    try:
+        answer = subprocess.run(
+            command,
+            cwd=work,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_RESOLVE_TIMEOUT_S,
+            check=False,
+        )
+    except OSError as error:
+        return str(error)
+    except subprocess.TimeoutExpired:
+        return f"no end after {_RESOLVE_TIMEOUT_S} s"
+    if answer.returncode == 0:
+        return None
+    tail = [line for line in answer.stdout.splitlines() if line.strip()][-15:]
+    return "\n".join([f"exit status {answer.returncode}", *tail])
+
+
+def _missing(jars: Path) -> str | None:
+    """What a resolver that claims success did not bring, or None."""
+    absent = [c.jar for c in COORDINATES if not (jars / c.jar).exists()]
+    broken = [jar.name for jar in jars.glob("*.jar") if not zipfile.is_zipfile(jar)]
+    if absent or broken:
+        return f"not brought: {absent}, not a jar: {broken}"
+    return None
+
+
+# --- Maven ---------------------------------------------------------------------------------------
+
+
+def _maven_command(maven: str, work: Path, jars: Path) -> list[str]:
+    (work / "pom.xml").write_text(_pom())
+    return [
+        maven,
+        "--batch-mode",
+        "--quiet",
+        "--strict-checksums",
+        "--file",
+        str(work / "pom.xml"),
+        "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies",
+        f"-DoutputDirectory={jars}",
+        "-DincludeScope=runtime",
+    ]
+
+
+def _pom() -> str:
+    no_more = (
+        "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+        "</exclusions>"
+    )
+    dependencies = "\n".join(
+        f"    <dependency><groupId>{c.group}</groupId><artifactId>{c.name}</artifactId>"
+        f"<version>{c.version}</version>{no_more if c.alone else ''}</dependency>"
+        for c in COORDINATES
+    )
+    return f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>spark_kafka_sink</groupId>
+  <artifactId>local_kafka</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</project>
+"""
+
+
+# --- Ivy -----------------------------------------------------------------------------------------
+
+
+def _find_ivy() -> Path | None:
+    """The Ivy jar of PySpark (or of ``SPARK_HOME``), which resolves ``spark.jars.packages``.
+
+    Ivy is called by itself, through its own main class: that needs no SparkContext and a third of
+    the time, and pyspark is located without being imported.
+    """
+    homes = [Path(os.environ["SPARK_HOME"])] if os.environ.get("SPARK_HOME") else []
+    spec = importlib.util.find_spec("pyspark")
+    if spec is not None:
+        homes += [Path(place) for place in spec.submodule_search_locations or ()]
+    for home in homes:
+        found = sorted((home / "jars").glob("ivy-*.jar"))
+        if found:
+            return found[-1]
+    return None
+
+
+def _ivy_command(java: Java, ivy: Path, work: Path, jars: Path) -> list[str]:
+    (work / "ivy.xml").write_text(_ivy_module())
+    return [
+        str(java.path),
+        # A user directory of its own: nothing half-fetched in ~/.ivy2 can get in, and two Ivys
+        # never share a cache.
+        f"-Divy.default.ivy.user.dir={work / 'ivy'}",
+        "-jar",
+        str(ivy),
+        "-warn",
+        "-m2compatible",
+        "-ivy",
+        str(work / "ivy.xml"),
+        "-confs",
+        "default",
+        # snappy-java and friends are published as OSGi bundles.
+        "-types",
+        "jar",
+        "bundle",
+        "-retrieve",
+        f"{jars}/[artifact]-[revision](-[classifier]).[ext]",
+    ]
+
+
+def _ivy_module() -> str:
+    dependencies = "\n".join(
+        f'    <dependency org="{c.group}" name="{c.name}" rev="{c.version}"'
+        f' conf="default->default" transitive="{str(not c.alone).lower()}"/>'
+        for c in COORDINATES
+    )
+    return f"""<ivy-module version="2.0">
+  <info organisation="spark_kafka_sink" module="local_kafka"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</ivy-module>
+"""

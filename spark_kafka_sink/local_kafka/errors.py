@@ -1,0 +1,9 @@
+"""The one error of ``local_kafka``. Never: any logic."""
+
+from __future__ import annotations
+
+from spark_kafka_sink.errors import KafkaError
+
+
+class LocalKafkaError(KafkaError):
+    """A local Kafka can't be fetched or started, or died. The hint holds the end of its log."""

@@ -1,0 +1,157 @@
+"""All that must be on a machine before a node can start, made ready once.
+
+Owns: the order of these steps, and the class archive. A JVM that maps its classes from an archive
+(class data sharing) has Kafka serving in about half the time, at no cost to its peak speed. The
+archive is written by a throw-away broker that runs once per machine, Kafka release and JVM build.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_kafka_sink.local_kafka import ports, probe
+from spark_kafka_sink.local_kafka.brood import Brood
+from spark_kafka_sink.local_kafka.distribution import Distribution, cache_lock, resolve
+from spark_kafka_sink.local_kafka.errors import LocalKafkaError
+from spark_kafka_sink.local_kafka.java import Java, find_java
+from spark_kafka_sink.local_kafka.server_properties import (
+    node_properties,
+    read_properties,
+    template_directory,
+    write_properties,
+)
+
+_SERVER = "kafka.Kafka"
+_STORAGE_TOOL = "kafka.tools.StorageTool"
+_CHECKPOINT = "bootstrap.checkpoint"
+_FORMAT_TIMEOUT_S = 120
+_ARCHIVE_TIMEOUT_S = 120
+
+_log = logging.getLogger("spark_kafka_sink.local_kafka")
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A JVM, Kafka's jars, and the class archive that fits both (or None)."""
+
+    java: Java
+    distribution: Distribution
+    class_archive: Path | None
+
+    def server_command(self, properties: Path, jvm_options: Sequence[str]) -> list[str]:
+        """The command line of a broker whose configuration file is ``properties``."""
+        return self._command(_SERVER, jvm_options, [str(properties)])
+
+    def format_storage(
+        self, properties: Path, cluster_id: str, options: Sequence[str] = ()
+    ) -> None:
+        """Write meta.properties and the bootstrap metadata into the log.dirs of ``properties``.
+
+        ``options`` are further arguments of Kafka's ``kafka-storage format``, such as
+        ``--feature transaction.version=0``. Raises LocalKafkaError with what the tool said.
+        """
+        arguments = ["format", "-t", cluster_id, "-c", str(properties), *options]
+        answer = subprocess.run(
+            self._command(_STORAGE_TOOL, QUICK_JVM, arguments),
+            capture_output=True,
+            text=True,
+            timeout=_FORMAT_TIMEOUT_S,
+            cwd=properties.parent,
+            check=False,
+        )
+        if answer.returncode != 0:
+            raise LocalKafkaError(
+                f"Kafka's storage tool could not format the log.dirs of {properties}.",
+                hint=(answer.stderr + answer.stdout).strip()[-2000:],
+            )
+
+    def _command(self, main: str, options: Sequence[str], arguments: Sequence[str]) -> list[str]:
+        archive = (
+            [] if self.class_archive is None else [f"-XX:SharedArchiveFile={self.class_archive}"]
+        )
+        return [
+            str(self.java.path),
+            *archive,
+            # Its files in /tmp would outlive a killed broker.
+            "-XX:-UsePerfData",
+            "-Djava.awt.headless=true",
+            f"-Dlog4j2.configurationFile={template_directory() / 'log4j2.properties'}",
+            *options,
+            "-cp",
+            self.distribution.class_path,
+            main,
+            *arguments,
+        ]
+
+
+#: Options for a broker that should be up soon and small: one compiler tier, one collector thread.
+QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+#: Options for a broker that is measured: those of Kafka's own start script.
+FULL_JVM = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+)
+
+
+def prepare() -> Installation:
+    """Everything a node needs, fetched and made on the first call on a machine.
+
+    That call takes half a minute; later ones a tenth of a second. Safe in several processes at
+    once. Raises LocalKafkaError.
+    """
+    java = find_java()
+    with cache_lock() as directory:
+        distribution = resolve(java, directory)
+        archive = distribution.home / f"classes-{java.fingerprint}.jsa"
+        bare = Installation(java, distribution, None)
+        if not archive.exists():
+            _write_archive(bare, archive)
+    return Installation(java, distribution, archive if archive.exists() else None)
+
+
+def _write_archive(installation: Installation, archive: Path) -> None:
+    """Run a broker that leaves ``archive`` at its end. A failure means slower starts, no more."""
+    _log.info("writing the class archive of Kafka %s", installation.distribution.version)
+    brood = Brood()
+    held = [ports.reserve() for _ in range(3)]
+    partial = archive.with_suffix(".partial")
+    try:
+        properties = read_properties(template_directory() / "one-node.properties")
+        properties |= node_properties(
+            1,
+            brood.directory / "data",
+            {"PLAINTEXT": ("PLAINTEXT", held[0].port)},
+            internal_port=held[1].port,
+            voters={1: held[2].port},
+        )
+        path = brood.directory / "server.properties"
+        write_properties(path, properties)
+        installation.format_storage(path, "class-archive-for-speed")
+        options = [f"-XX:ArchiveClassesAtExit={partial}", "-XX:+UseSerialGC", "-Xmx512m"]
+        with (brood.directory / "server.log").open("wb") as log:
+            process = brood.start(installation.server_command(path, options), log, brood.directory)
+        deadline = time.monotonic() + _ARCHIVE_TIMEOUT_S
+        while process.poll() is None and time.monotonic() < deadline:
+            state = probe.cluster_state(ports.HOST, held[0].port)
+            if state is not None and state.brokers:
+                break
+            time.sleep(0.05)
+        process.terminate()
+        process.wait(max(1.0, deadline - time.monotonic()))
+        partial.rename(archive)
+    except (OSError, LocalKafkaError, subprocess.TimeoutExpired) as error:
+        _log.warning("no class archive could be written, brokers will start slower: %s", error)
+    finally:
+        brood.close()
+        partial.unlink(missing_ok=True)
+        for port in held:
+            port.release()

@@ -1,0 +1,82 @@
+"""The JDK that runs the brokers: found, and checked to be new enough.
+
+Owns: where ``java`` is looked for and what version Kafka's server needs. Never: starting anything
+but ``java -version``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_kafka_sink.local_kafka.errors import LocalKafkaError
+
+#: Kafka 4 brokers are compiled for Java 17 (KIP-1013).
+MINIMUM_JAVA = 17
+
+_INSTALL_HINT = (
+    f"install a JDK {MINIMUM_JAVA} or newer (Debian, Ubuntu: apt-get install "
+    f"openjdk-{MINIMUM_JAVA}-jre-headless) and let JAVA_HOME or PATH lead to it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """One ``java`` launcher, its major version, and a name for this very build of it."""
+
+    path: Path
+    major: int
+    #: Class archives fit one build of the JVM only, so their file names carry this.
+    fingerprint: str
+
+
+def find_java() -> Java:
+    """The JVM of ``JAVA_HOME``, else of ``PATH``. Raises LocalKafkaError naming what is missing."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        path = Path(home) / "bin" / "java"
+        if not path.exists():
+            raise LocalKafkaError(
+                f"JAVA_HOME is {home}, but there is no bin/java in it.", hint=_INSTALL_HINT
+            )
+    else:
+        found = shutil.which("java")
+        if found is None:
+            raise LocalKafkaError(
+                "A local Kafka needs Java, and there is no java on PATH and JAVA_HOME is not set.",
+                hint=_INSTALL_HINT,
+            )
+        path = Path(found)
+    try:
+        answer = subprocess.run(
+            [path, "-version"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LocalKafkaError(f"{path} -version did not run: {error}", hint=_INSTALL_HINT) from None
+    major = parse_major_version(answer.stderr)
+    if answer.returncode != 0 or major is None:
+        raise LocalKafkaError(
+            f"{path} -version gave no version (exit status {answer.returncode}).",
+            hint=_INSTALL_HINT,
+        )
+    if major < MINIMUM_JAVA:
+        raise LocalKafkaError(
+            f"Kafka's server needs Java {MINIMUM_JAVA} or newer, but {path} is Java {major}.",
+            hint=_INSTALL_HINT,
+        )
+    build = f"{path.resolve()}\n{answer.stderr}"
+    return Java(path, major, hashlib.sha256(build.encode()).hexdigest()[:16])
+
+
+def parse_major_version(text: str) -> int | None:
+    """The major version in what ``java -version`` prints: 17 for "17.0.2", 8 for "1.8.0_402"."""
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', text)
+    if match is None:
+        return None
+    first, second = match.groups()
+    return int(second) if first == "1" and second is not None else int(first)

@@ -1,0 +1,213 @@
+"""One broker process, and what a test may do to it.
+
+Owns: the process, its ports, its configuration file and its log. Never: the other nodes.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+
+from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.local_kafka import probe
+from spark_kafka_sink.local_kafka.brood import Brood
+from spark_kafka_sink.local_kafka.errors import LocalKafkaError
+from spark_kafka_sink.local_kafka.installation import Installation
+from spark_kafka_sink.local_kafka.ports import HOST, ReservedPort
+from spark_kafka_sink.local_kafka.server_properties import write_properties
+
+#: Log lines shown when a node does not start, or died.
+LOG_TAIL_LINES = 40
+
+DEFAULT_START_TIMEOUT_S = 90.0
+DEFAULT_STOP_TIMEOUT_S = 60.0
+_POLL_S = 0.02
+
+
+class NodeState(Enum):
+    """Whether the process of a node is there and runs."""
+
+    STOPPED = "stopped"
+    RUNNING = "running"
+    FROZEN = "frozen"
+
+
+#: Every allowed verb: (state, verb) -> next state.
+_TRANSITIONS = {
+    (NodeState.STOPPED, "start"): NodeState.RUNNING,
+    (NodeState.RUNNING, "stop"): NodeState.STOPPED,
+    (NodeState.RUNNING, "kill"): NodeState.STOPPED,
+    (NodeState.FROZEN, "kill"): NodeState.STOPPED,
+    (NodeState.RUNNING, "freeze"): NodeState.FROZEN,
+    (NodeState.FROZEN, "thaw"): NodeState.RUNNING,
+}
+
+
+class KafkaNode:
+    """A broker and controller of a :class:`~spark_kafka_sink.local_kafka.cluster.KafkaCluster`.
+
+    ``properties`` is the node's server configuration. It is written out at each start, so what a
+    test changes in it while the node is stopped holds from the next start on. Not thread-safe.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        *,
+        installation: Callable[[], Installation],
+        brood: Brood,
+        properties: dict[str, str],
+        ports: Mapping[str, ReservedPort],
+        jvm_options: Sequence[str],
+    ) -> None:
+        self.node_id = node_id
+        self.properties = properties
+        self.directory = brood.directory / f"node-{node_id}"
+        self._installation = installation
+        self._brood = brood
+        self._ports = ports
+        self._jvm_options = jvm_options
+        self._process: subprocess.Popen[bytes] | None = None
+        self._state = NodeState.STOPPED
+        (self.directory / "tmp").mkdir(parents=True)
+
+    def __repr__(self) -> str:
+        return f"KafkaNode({self.node_id}, {self.address()}, {self.state.value})"
+
+    @property
+    def state(self) -> NodeState:
+        """RUNNING, FROZEN, or STOPPED, also when the process ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            self._state = NodeState.STOPPED
+        return self._state
+
+    @property
+    def pid(self) -> int | None:
+        """The broker's process id while it has one."""
+        return None if self.state is NodeState.STOPPED or not self._process else self._process.pid
+
+    @property
+    def log_path(self) -> Path:
+        """Everything that the broker logged or printed, over all its starts."""
+        return self.directory / "server.log"
+
+    @property
+    def properties_path(self) -> Path:
+        return self.directory / "server.properties"
+
+    def port(self, listener: str = "PLAINTEXT") -> int:
+        """The port of one of the clients' listeners; the same over the node's whole life."""
+        return self._ports[listener].port
+
+    def address(self, listener: str = "PLAINTEXT") -> str:
+        """``host:port`` of one of the clients' listeners."""
+        return f"{HOST}:{self.port(listener)}"
+
+    # --- what a test does to a node --------------------------------------------------------------
+
+    def start(self, *, wait: bool = True, timeout: float = DEFAULT_START_TIMEOUT_S) -> None:
+        """Start the broker; ``wait``: until it serves (``timeout`` in seconds).
+
+        In a cluster of three, a node serves only when two are up: start the first with
+        ``wait=False``. Raises LocalKafkaError with the end of the node's log.
+        """
+        self._move("start")
+        write_properties(self.properties_path, self.properties)
+        options = [
+            *self._jvm_options,
+            f"-Djava.io.tmpdir={self.directory / 'tmp'}",
+            f"-XX:ErrorFile={self.directory / 'hs_err.log'}",
+        ]
+        command = self._installation().server_command(self.properties_path, options)
+        with self.log_path.open("ab") as log:
+            self._process = self._brood.start(command, log, self.directory)
+        if wait:
+            self.wait_until_ready(timeout=timeout)
+
+    def stop(self, *, timeout: float = DEFAULT_STOP_TIMEOUT_S) -> None:
+        """SIGTERM: the broker hands over its leaderships and closes its logs.
+
+        Raises LocalKafkaError when it has not ended after ``timeout`` seconds.
+        """
+        process = self._move("stop")
+        process.terminate()
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self._state = NodeState.RUNNING
+            raise self._error(f"did not stop within {timeout:g} s of SIGTERM.") from None
+
+    def kill(self) -> None:
+        """SIGKILL: gone without a word. What the page cache holds survives, as in a real crash."""
+        process = self._move("kill")
+        process.kill()
+        process.wait()
+
+    def freeze(self) -> None:
+        """SIGSTOP: sockets stay open and connections are accepted, but nothing is answered."""
+        self._move("freeze").send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT: on with where it stood, sessions perhaps expired."""
+        self._move("thaw").send_signal(signal.SIGCONT)
+
+    # --- readiness -------------------------------------------------------------------------------
+
+    def wait_until_ready(
+        self, *, nodes: frozenset[int] | None = None, timeout: float = DEFAULT_START_TIMEOUT_S
+    ) -> None:
+        """Wait until the broker answers ApiVersions, and its metadata lists ``nodes`` as alive.
+
+        ``nodes`` is by default the node itself: a broker is listed once the controllers have
+        unfenced it. Raises LocalKafkaError with the end of the log after ``timeout`` seconds, or
+        as soon as the process has ended.
+        """
+        wanted = frozenset({self.node_id}) if nodes is None else nodes
+        deadline = time.monotonic() + timeout
+        while not self._is_ready(wanted):
+            if self.state is NodeState.STOPPED:
+                raise self._error("ended while it was starting.")
+            if time.monotonic() >= deadline:
+                raise self._error(f"was not ready after {timeout:g} s.")
+            time.sleep(_POLL_S)
+
+    def _is_ready(self, wanted: frozenset[int]) -> bool:
+        host, port = self.probe_address
+        if not probe.answers_api_versions(host, port):
+            return False
+        state = probe.cluster_state(host, port)
+        return state is not None and wanted <= state.brokers
+
+    @property
+    def probe_address(self) -> tuple[str, int]:
+        """Where readiness is asked for: the brokers' own listener, always plaintext."""
+        return HOST, self._ports["INTERNAL"].port
+
+    def log_tail(self, lines: int = LOG_TAIL_LINES) -> str:
+        """The last ``lines`` lines of the log."""
+        try:
+            text = self.log_path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return "(no log)"
+        return "\n".join(text.splitlines()[-lines:]) or "(the log is empty)"
+
+    # --- within ----------------------------------------------------------------------------------
+
+    def _move(self, verb: str) -> subprocess.Popen[bytes]:
+        """Go along ``verb`` in the table of states; an illegal verb raises and changes nothing."""
+        state = self.state
+        target = _TRANSITIONS.get((state, verb))
+        if target is None:
+            raise IllegalStateError(f"Can't {verb} node {self.node_id}, which is {state.value}.")
+        self._state = target
+        return self._process  # type: ignore[return-value]  # None only before the first start
+
+    def _error(self, what: str) -> LocalKafkaError:
+        return LocalKafkaError(
+            f"Kafka node {self.node_id} ({self.address()}) {what}",
+            hint=f"the last lines of its log:\n{self.log_tail()}",
+        )

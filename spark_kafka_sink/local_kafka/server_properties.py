@@ -1,0 +1,76 @@
+"""Kafka server configuration files: the shipped templates, read and written.
+
+Owns: finding ``conf/kafka`` and Java's properties format as far as server files need it. Never:
+what a setting means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from spark_kafka_sink.local_kafka.errors import LocalKafkaError
+from spark_kafka_sink.local_kafka.ports import HOST
+
+_INTERNAL, _CONTROLLER = "INTERNAL", "CONTROLLER"
+
+
+def template_directory() -> Path:
+    """``conf/kafka``: beside this module in a wheel, at the top of the repository in a checkout."""
+    here = Path(__file__).resolve().parent
+    for directory in (here / "conf", here.parents[1] / "conf" / "kafka"):
+        if (directory / "one-node.properties").exists():
+            return directory
+    raise LocalKafkaError(
+        f"The Kafka server templates are neither in {here / 'conf'} nor in the repository.",
+        hint="the installation is incomplete; install spark-kafka-sink again",
+    )
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """The ``name=value`` lines of ``path``, in order; ``#`` begins a comment line."""
+    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def write_properties(path: Path, properties: Mapping[str, str]) -> None:
+    """Write ``properties`` so that Java reads back exactly these names and values."""
+    lines = (f"{_escape(name)}={_escape(value)}\n" for name, value in properties.items())
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def _escape(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    # Kafka reads its files as ISO 8859-1, where other characters are written by number.
+    escaped = "".join(c if ord(c) < 128 else f"\\u{ord(c):04x}" for c in escaped)
+    # Only a leading blank would be lost; the others separate nothing once '=' has been seen.
+    return f"\\{escaped}" if escaped.startswith((" ", "\t", "\f")) else escaped
+
+
+def node_properties(
+    node_id: int,
+    log_directory: Path,
+    client_listeners: Mapping[str, tuple[str, int]],
+    *,
+    internal_port: int,
+    voters: Mapping[int, int],
+) -> dict[str, str]:
+    """What tells one node from another.
+
+    ``client_listeners``: listener name to security protocol and port. Brokers talk to each other
+    through a listener of their own, so that a test may put a proxy before the clients' listener
+    and disturb only clients. ``voters``: node id to port of each controller.
+    """
+    ports = {name: port for name, (_, port) in client_listeners.items()}
+    protocols = {name: protocol for name, (protocol, _) in client_listeners.items()}
+    protocols |= {_INTERNAL: "PLAINTEXT", _CONTROLLER: "PLAINTEXT"}
+    advertised = [f"{name}://{HOST}:{p}" for name, p in {**ports, _INTERNAL: internal_port}.items()]
+    return {
+        "node.id": str(node_id),
+        "log.dirs": str(log_directory),
+        "listeners": ",".join([*advertised, f"{_CONTROLLER}://{HOST}:{voters[node_id]}"]),
+        "advertised.listeners": ",".join(advertised),
+        "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
+        "controller.quorum.voters": ",".join(f"{id_}@{HOST}:{p}" for id_, p in voters.items()),
+    }
