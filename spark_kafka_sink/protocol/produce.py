@@ -40,8 +40,9 @@ _ACKS_AND_TIMEOUT = struct.Struct(">hi")
 _PARTITION_V3 = struct.Struct(">ihqq")
 _PARTITION_V5 = struct.Struct(">ihqqq")
 _LEADER = struct.Struct(">ii")
-# No record errors, no message, no tagged fields: how nearly every flexible partition ends.
-_PLAIN_END = b"\x01\x00\x00"
+# No record errors, no message, no tagged fields: how nearly every partition ends.
+_PLAIN_END_FLEXIBLE = b"\x01\x00\x00"
+_PLAIN_END_CLASSIC = b"\x00\x00\x00\x00\xff\xff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,14 +228,17 @@ class _ResponseDecoder:
     second one, or one that nobody asked for, finds nothing, and what is left was not answered.
     """
 
-    __slots__ = ("_asked", "_layout", "_smallest_partition", "_version")
+    __slots__ = ("_asked", "_layout", "_plain_end", "_smallest_partition", "_version")
 
     def __init__(self, version: int, data: Sequence[PartitionProduceData]) -> None:
         self._version = version
         self._layout = _PARTITION_V3 if version < _LOG_START_OFFSET else _PARTITION_V5
-        # Behind it an array and a string, empty: 6 bytes, or 2 and the tags when flexible.
-        ends = 3 if version >= _FIRST_FLEXIBLE else 6 if version >= _RECORD_ERRORS else 0
-        self._smallest_partition = self._layout.size + ends
+        if version >= _FIRST_FLEXIBLE:
+            self._plain_end = _PLAIN_END_FLEXIBLE
+        else:
+            self._plain_end = _PLAIN_END_CLASSIC if version >= _RECORD_ERRORS else b""
+        # A plain end is also the shortest.
+        self._smallest_partition = self._layout.size + len(self._plain_end)
         self._asked: dict[str, dict[int, TopicPartition]] = {}
         for item in data:
             self._asked.setdefault(item.tp.topic, {})[item.tp.partition] = item.tp
@@ -270,19 +274,15 @@ class _ResponseDecoder:
         if base_offset < -1 or log_append_time_ms < -1 or log_start_offset < -1:
             raise MalformedError("an offset or a timestamp is negative")
         error = error_code(code)
-        if reader.flexible:
-            position = reader.position
-            if reader.data[position : position + 3] == _PLAIN_END:
-                reader.position = position + 3
-                return PartitionProduceResponse(
-                    tp, error, base_offset, log_append_time_ms, log_start_offset
-                )
-        record_errors: tuple[RecordError, ...] = ()
-        message: str | None = None
+        end = reader.position + len(self._plain_end)
+        if reader.data[reader.position : end] == self._plain_end:
+            reader.position = end
+            return PartitionProduceResponse(
+                tp, error, base_offset, log_append_time_ms, log_start_offset
+            )
         leader: tuple[int, int] | None = None
-        if self._version >= _RECORD_ERRORS:
-            record_errors = _record_errors(reader)
-            message = reader.nullable_string()
+        record_errors = _record_errors(reader)
+        message = reader.nullable_string()
         for tag in reader.tagged_fields():
             if tag == 0 and self._version >= _CURRENT_LEADER:
                 leader_id, epoch = reader.unpack(_LEADER)

@@ -1,0 +1,75 @@
+"""Which version we and a broker share."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.errors import ErrorCode, UnsupportedVersionError
+from spark_kafka_sink.protocol.api_versions import NodeApiVersions
+from spark_kafka_sink.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    InitProducerIdRequest,
+    MetadataRequest,
+)
+from spark_kafka_sink.protocol.produce import ProduceRequest
+from spark_kafka_sink.protocol.request import ApiKey, VersionRange
+
+#: What brokers offer of the APIs that a plain producer needs (facts: Kafka's message files).
+BROKERS = {
+    "2.1": {0: (0, 7), 3: (0, 7), 18: (0, 2), 22: (0, 1)},
+    "2.8": {0: (0, 9), 3: (0, 11), 18: (0, 3), 22: (0, 4)},
+    "3.7": {0: (0, 10), 3: (0, 12), 18: (0, 3), 22: (0, 4)},
+    "4.3": {0: (0, 13), 3: (0, 13), 18: (0, 4), 22: (0, 6)},
+}
+SHARED = {"2.1": (7, 7, 2, 1), "2.8": (9, 11, 3, 4), "3.7": (10, 12, 3, 4), "4.3": (12, 13, 4, 5)}
+
+
+def broker(name: str) -> NodeApiVersions:
+    return NodeApiVersions({key: VersionRange(*pair) for key, pair in BROKERS[name].items()})
+
+
+@pytest.mark.parametrize("name", BROKERS)
+def test_the_highest_version_that_both_know_is_used(name: str) -> None:
+    versions = broker(name)
+    requests = (
+        ProduceRequest(-1, 1000, ()),
+        MetadataRequest(()),
+        ApiVersionsRequest("n", "1"),
+        InitProducerIdRequest(None, 1000),
+    )
+    used = tuple(versions.latest_usable(request.api_key, request.versions) for request in requests)
+    assert used == SHARED[name]
+
+
+def test_a_transaction_of_protocol_1_caps_produce_at_11() -> None:
+    request = ProduceRequest(-1, 1000, (), transactional_id="t", max_version=11)
+    assert broker("4.3").latest_usable(ApiKey.PRODUCE, request.versions) == 11
+
+
+def test_a_minimum_of_0_that_4_x_brokers_claim_for_produce_does_not_lower_ours() -> None:
+    # KAFKA-18659: offered 0 to 2 only, nothing is shared, whatever the broker claims.
+    old = NodeApiVersions({0: VersionRange(0, 2)})
+    with pytest.raises(
+        UnsupportedVersionError, match="offers versions 0 to 2, this client 3 to 12"
+    ):
+        old.latest_usable(ApiKey.PRODUCE, ProduceRequest(-1, 1000, ()).versions)
+
+
+def test_an_api_that_a_broker_does_not_have_is_an_unsupported_version() -> None:
+    with pytest.raises(UnsupportedVersionError, match="does not offer LIST_TRANSACTIONS") as caught:
+        broker("2.1").latest_usable(ApiKey.LIST_TRANSACTIONS, VersionRange(0, 2))
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize(
+    ("features", "version"), [({}, 0), ({"transaction.version": 2}, 2), ({"group.version": 1}, 0)]
+)
+def test_the_transaction_protocol_comes_from_the_finalized_features(
+    features: dict[str, int], version: int
+) -> None:
+    response = ApiVersionsResponse(ErrorCode.NONE, {0: VersionRange(0, 12)}, features, 9)
+    versions = NodeApiVersions.of(response)
+    assert versions.transaction_version == version
+    assert versions.finalized_features_epoch == 9
+    assert versions.api_versions == {0: VersionRange(0, 12)}

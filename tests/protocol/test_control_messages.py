@@ -1,0 +1,578 @@
+"""The control plane: requests against kio's reader, answers against kio's writer, and liars."""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+import uuid
+from typing import Any
+
+import pytest
+from hostile import allocated, best_seconds, mutations, parses_or_refuses, refused
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode as KioErrorCode
+from kio_oracle import Module, write
+
+from spark_kafka_sink.errors import (
+    ErrorCode,
+    InvalidTopicError,
+    RemoteProtocolError,
+    UnsupportedVersionError,
+)
+from spark_kafka_sink.protocol.cluster import Node
+from spark_kafka_sink.protocol.messages import (
+    ApiVersionsRequest,
+    CreateTopicsRequest,
+    InitProducerIdRequest,
+    MetadataRequest,
+    NewTopic,
+)
+from spark_kafka_sink.protocol.request import ApiKey, VersionRange
+
+API_VERSIONS = ApiVersionsRequest("spark-kafka-sink", "0.1.0")
+METADATA = MetadataRequest(("orders", "clicks"))
+INIT_PRODUCER_ID = InitProducerIdRequest(None, 60_000)
+CREATE_TOPICS = CreateTopicsRequest(
+    (NewTopic("orders", 3, 1, {"retention.ms": "1000"}), NewTopic("clicks", 1, 1)), 5_000
+)
+
+ALL: list[tuple[Any, int]] = [
+    (request, version)
+    for request in (API_VERSIONS, METADATA, INIT_PRODUCER_ID, CREATE_TOPICS)
+    for version in range(request.versions.min, request.versions.max + 1)
+]
+IDS = [f"{request.api_key.name}-v{version}" for request, version in ALL]
+TOPIC_ID = uuid.UUID(int=0x0123456789ABCDEF)
+
+
+def decode(request: Any, version: int, data: bytes) -> Any:
+    return request.decode(version, memoryview(data))
+
+
+def milliseconds(count: int) -> dt.timedelta:
+    return dt.timedelta(milliseconds=count)
+
+
+# --- answers as kio writes them, with all that a version can say
+
+
+def api_versions(version: int, **fields: Any) -> bytes:
+    kio = Module("api_versions", version, "response")
+    keys = fields.pop("keys", [(0, 0, 12), (3, 0, 13), (18, 0, 4), (71, 0, 0), (9999, 2, 1)])
+    features = fields.pop("features", [("transaction.version", 2), ("metadata.version", 29)])
+    finalized = tuple(
+        kio.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=0)
+        for name, level in features
+        if kio.has("FinalizedFeatureKey")
+    )
+    supported = tuple(
+        kio.SupportedFeatureKey(name="transaction.version", min_version=0, max_version=2)
+        for _ in range(kio.has("SupportedFeatureKey"))
+    )
+    plain = {
+        "error_code": KioErrorCode.none,
+        "api_keys": tuple(
+            kio.ApiVersion(api_key=k, min_version=low, max_version=high) for k, low, high in keys
+        ),
+        "throttle_time": milliseconds(7),
+        "supported_features": supported,
+        "finalized_features_epoch": 41,
+        "finalized_features": finalized,
+        "zk_migration_ready": True,
+    }
+    return write(kio.ApiVersionsResponse(**(plain | fields)))
+
+
+def metadata(version: int, **fields: Any) -> bytes:
+    kio = Module("metadata", version, "response")
+
+    def partition(index: int, **more: Any) -> Any:
+        plain: dict[str, Any] = {
+            "error_code": KioErrorCode.none,
+            "partition_index": index,
+            "leader_id": 1,
+            "leader_epoch": 5 + index,
+            "replica_nodes": (1, 2, 3),
+            "isr_nodes": (1, 2),
+            "offline_replicas": (3,),
+        }
+        return kio.MetadataResponsePartition(**(plain | more))
+
+    def topic(name: str, partitions: tuple[Any, ...], **more: Any) -> Any:
+        plain: dict[str, Any] = {
+            "error_code": KioErrorCode.none,
+            "name": name,
+            "topic_id": TOPIC_ID,
+            "partitions": partitions,
+        }
+        return kio.MetadataResponseTopic(**(plain | more))
+
+    brokers = fields.pop("brokers", [(1, "b1.example", 9092, "r1"), (2, "::1", 65535, None)])
+    topics = fields.pop(
+        "topics",
+        lambda topic, partition: (
+            topic(
+                "orders",
+                (
+                    partition(0),
+                    partition(1, leader_id=-1, error_code=KioErrorCode.leader_not_available),
+                ),
+            ),
+            topic(
+                "nope",
+                (),
+                topic_id=None,
+                error_code=KioErrorCode.unknown_topic_or_partition,
+                is_internal=True,
+            ),
+        ),
+    )
+    plain: dict[str, Any] = {
+        "throttle_time": milliseconds(11),
+        "brokers": tuple(
+            kio.MetadataResponseBroker(node_id=i, host=host, port=port, rack=rack)
+            for i, host, port, rack in brokers
+        ),
+        "cluster_id": "cluster",
+        "controller_id": 2,
+        "topics": topics(topic, partition),
+        "cluster_authorized_operations": 0,
+        "error_code": KioErrorCode.none,
+    }
+    return write(kio.MetadataResponse(**(plain | fields)))
+
+
+def init_producer_id(version: int, **fields: Any) -> bytes:
+    kio = Module("init_producer_id", version, "response")
+    plain: dict[str, Any] = {
+        "throttle_time": milliseconds(3),
+        "error_code": KioErrorCode.none,
+        "producer_id": 4711,
+        "producer_epoch": 2,
+    }
+    return write(kio.InitProducerIdResponse(**(plain | fields)))
+
+
+def create_topics(version: int, names: tuple[str, ...] = ("orders", "clicks")) -> bytes:
+    kio = Module("create_topics", version, "response")
+    results = []
+    for name in names:
+        configs = tuple(
+            kio.CreatableTopicConfigs(
+                name=key, value=value, read_only=False, config_source=5, is_sensitive=False
+            )
+            for key, value in (("a", "b"), ("c", None))
+            if kio.has("CreatableTopicConfigs")
+        )
+        failed = name == "clicks"
+        results.append(
+            kio.CreatableTopicResult(
+                name=name,
+                topic_id=TOPIC_ID,
+                error_code=KioErrorCode.topic_already_exists if failed else KioErrorCode.none,
+                error_message="it is there" if failed else None,
+                topic_config_error_code=29,
+                num_partitions=3,
+                replication_factor=1,
+                configs=configs,
+            )
+        )
+    return write(kio.CreateTopicsResponse(throttle_time=milliseconds(2), topics=tuple(results)))
+
+
+ANSWERS = {
+    ApiKey.API_VERSIONS: api_versions,
+    ApiKey.METADATA: metadata,
+    ApiKey.INIT_PRODUCER_ID: init_producer_id,
+    ApiKey.CREATE_TOPICS: create_topics,
+}
+
+
+def answer(request: Any, version: int) -> bytes:
+    data: bytes = ANSWERS[request.api_key](version)
+    return data
+
+
+# --- requests
+
+
+def read_request(request: Any, version: int) -> Any:
+    api = request.api_key.name.lower()
+    return Module(api, version, "request").read(
+        type(request).__name__, b"".join(request.encode(version))
+    )
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_api_versions_says_who_we_are_from_version_3_on(version: int) -> None:
+    read = read_request(API_VERSIONS, version)
+    if version >= 3:
+        assert (read.client_software_name, read.client_software_version) == (
+            "spark-kafka-sink",
+            "0.1.0",
+        )
+    else:
+        assert API_VERSIONS.encode(version) == [b""]
+
+
+@pytest.mark.parametrize("version", range(4, 14))
+@pytest.mark.parametrize("topics", [None, (), ("orders", "clicks")])
+@pytest.mark.parametrize("create", [True, False])
+def test_metadata_asks_for_all_none_or_some_topics(
+    version: int, topics: tuple[str, ...] | None, create: bool
+) -> None:
+    read = read_request(MetadataRequest(topics, create), version)
+    assert (None if read.topics is None else tuple(t.name for t in read.topics)) == topics
+    assert read.allow_auto_topic_creation is create
+    if version >= 10:
+        assert all(topic.topic_id is None for topic in read.topics or ())
+
+
+@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("transactional_id", [None, "job-7"])
+def test_init_producer_id_carries_an_own_id_from_version_3_on(
+    version: int, transactional_id: str | None
+) -> None:
+    read = read_request(InitProducerIdRequest(transactional_id, 60_000), version)
+    assert read.transactional_id == transactional_id
+    assert read.transaction_timeout == milliseconds(60_000)
+    bump = InitProducerIdRequest(transactional_id, 60_000, 4711, 2)
+    if version >= 3:
+        read = read_request(bump, version)
+        assert (read.producer_id, read.producer_epoch) == (4711, 2)
+    else:
+        with pytest.raises(UnsupportedVersionError, match="can't carry a producer id"):
+            bump.encode(version)
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_create_topics_carries_counts_and_configs(version: int) -> None:
+    read = read_request(CREATE_TOPICS, version)
+    orders, clicks = read.topics
+    assert (orders.name, orders.num_partitions, orders.replication_factor) == ("orders", 3, 1)
+    assert [(c.name, c.value) for c in orders.configs] == [("retention.ms", "1000")]
+    assert clicks.configs == ()
+    assert read.timeout == milliseconds(5_000)
+    assert read.validate_only is False
+
+
+@pytest.mark.parametrize("topic", [NewTopic("t"), NewTopic("t", 1), NewTopic("t", -1, 1)])
+def test_create_topics_has_defaults_from_version_4_on(topic: NewTopic) -> None:
+    request = CreateTopicsRequest((topic,), 1000)
+    with pytest.raises(UnsupportedVersionError, match="has no defaults"):
+        request.encode(3)
+    assert read_request(request, 4).topics[0].name == "t"
+
+
+@pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
+def test_a_version_outside_of_ours_is_refused(request_: Any, version: int) -> None:
+    lowest, highest = request_.versions
+    for wrong in (lowest - 1, highest + 1):
+        with pytest.raises(UnsupportedVersionError):
+            request_.encode(wrong)
+        with pytest.raises(UnsupportedVersionError):
+            request_.decode(wrong, memoryview(b""))
+
+
+def test_a_topic_name_too_long_for_the_wire_is_an_invalid_topic() -> None:
+    with pytest.raises(InvalidTopicError, match="40000 bytes long"):
+        MetadataRequest(("x" * 40_000,)).encode(12)
+
+
+# --- answers
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_api_versions_is_read(version: int) -> None:
+    response = decode(API_VERSIONS, version, api_versions(version))
+    assert response.error is ErrorCode.NONE
+    assert response.api_versions == {
+        0: VersionRange(0, 12),
+        3: VersionRange(0, 13),
+        18: VersionRange(0, 4),
+    }
+    assert response.throttle_ms == (7 if version >= 1 else 0)
+    features = {"transaction.version": 2, "metadata.version": 29} if version >= 3 else {}
+    assert response.finalized_features == features
+    assert response.finalized_features_epoch == (41 if version >= 3 else -1)
+
+
+def test_features_without_an_epoch_say_nothing() -> None:
+    response = decode(API_VERSIONS, 3, api_versions(3, finalized_features_epoch=-1))
+    assert response.finalized_features == {}
+
+
+UNSUPPORTED = b"\x00\x23"
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_an_unknown_version_is_answered_in_version_0_and_read_as_such(version: int) -> None:
+    body = UNSUPPORTED + struct.pack(">ihhh", 1, 18, 0, 3)
+    response = decode(API_VERSIONS, version, body)
+    assert response.error is ErrorCode.UNSUPPORTED_VERSION
+    assert response.api_versions == {18: VersionRange(0, 3)}
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize("rest", [b"", b"\x00", b"\x00" * 4, b"\x01\x00\x12\x00\x00", b"\x7f" * 9])
+def test_only_the_code_of_an_unknown_version_must_be_sound(version: int, rest: bytes) -> None:
+    response = decode(API_VERSIONS, version, UNSUPPORTED + rest)
+    assert response.error is ErrorCode.UNSUPPORTED_VERSION
+    assert response.api_versions == {}
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ([], "no API"),
+        ([(71, 0, 0)], "no API"),
+        ([(0, 5, 4)], "versions 5 to 4"),
+        ([(0, -1, 4)], "versions -1 to 4"),
+        ([(0, 0, 4), (0, 0, 5)], "twice"),
+    ],
+)
+@pytest.mark.parametrize("version", range(5))
+def test_api_versions_that_make_no_sense_are_refused(
+    keys: list[tuple[int, int, int]], why: str, version: int
+) -> None:
+    with pytest.raises(RemoteProtocolError, match=why):
+        decode(API_VERSIONS, version, api_versions(version, keys=keys))
+
+
+@pytest.mark.parametrize("features", [[("a", 1), ("a", 2)], [(str(i), 1) for i in range(300)]])
+def test_features_that_come_twice_or_by_the_hundred_are_refused(
+    features: list[tuple[str, int]],
+) -> None:
+    assert refused(lambda: decode(API_VERSIONS, 4, api_versions(4, features=features)))
+
+
+@pytest.mark.parametrize("version", range(4, 14))
+def test_metadata_is_read(version: int) -> None:
+    response = decode(METADATA, version, metadata(version))
+    assert response.brokers == (Node(1, "b1.example", 9092, "r1"), Node(2, "::1", 65535))
+    assert (response.cluster_id, response.controller) == ("cluster", 2)
+    assert (response.throttle_ms, response.error) == (11, ErrorCode.NONE)
+    orders, nope = response.topics
+    assert (orders.name, orders.internal, orders.error) == ("orders", False, ErrorCode.NONE)
+    assert orders.topic_id == (TOPIC_ID.bytes if version >= 10 else None)
+    zero, one = orders.partitions
+    assert (zero.partition, zero.leader, zero.replicas, zero.in_sync) == (0, 1, (1, 2, 3), (1, 2))
+    assert zero.offline == ((3,) if version >= 5 else ())
+    assert zero.leader_epoch == (5 if version >= 9 else -1)
+    assert (one.error, one.leader) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+    assert (nope.error, nope.internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
+    assert (nope.topic_id, nope.partitions) == (None, ())
+
+
+def test_metadata_13_has_an_error_of_its_own() -> None:
+    data = metadata(13, error_code=KioErrorCode.rebootstrap_required)
+    assert decode(METADATA, 13, data).error is ErrorCode.REBOOTSTRAP_REQUIRED
+
+
+@pytest.mark.parametrize("version", [4, 8, 9, 13])
+@pytest.mark.parametrize(
+    "brokers",
+    [
+        [(1, "a", 0, None)],
+        [(1, "a", 65536, None)],
+        [(1, "a", -1, None)],
+        [(-1, "a", 1, None)],
+        [(1, "", 1, None)],
+        [(1, "a\x00b", 1, None)],
+        [(1, "a\nb", 1, None)],
+        [(1, "a\u202eb", 1, None)],
+        [(1, "a b", 1, None)],
+        [(1, "x" * 256, 1, None)],
+        [(1, "a", 1, None), (1, "b", 2, None)],
+    ],
+)
+def test_brokers_that_make_no_sense_are_refused(version: int, brokers: list[Any]) -> None:
+    assert refused(lambda: decode(METADATA, version, metadata(version, brokers=brokers)))
+
+
+@pytest.mark.parametrize("version", [4, 8, 9, 13])
+@pytest.mark.parametrize(
+    "topics",
+    [
+        lambda topic, partition: (topic("t", (partition(0), partition(0))),),
+        lambda topic, partition: (topic("t", (partition(-1),)),),
+        lambda topic, partition: (topic("t", (partition(0, leader_id=-2),)),),
+        lambda topic, partition: (topic("t", (partition(0, replica_nodes=(1, -1)),)),),
+        lambda topic, partition: (topic("t", (partition(2**31 - 9),)),),
+        lambda topic, partition: (topic("t", ()), topic("t", ())),
+        lambda topic, partition: tuple(topic(str(i), (partition(60),)) for i in range(20)),
+    ],
+    ids=[
+        "partition twice",
+        "partition negative",
+        "leader negative",
+        "replica negative",
+        "partition beyond its count",
+        "topic twice",
+        "many gaps",
+    ],
+)
+def test_topics_that_make_no_sense_are_refused(version: int, topics: Any) -> None:
+    assert refused(lambda: decode(METADATA, version, metadata(version, topics=topics)))
+
+
+def test_a_leader_that_is_no_broker_and_a_gap_are_let_through() -> None:
+    data = metadata(12, topics=lambda t, p: (t("t", (p(0, leader_id=99), p(3))),))
+    partitions = decode(METADATA, 12, data).topics[0].partitions
+    assert [(p.partition, p.leader) for p in partitions] == [(0, 99), (3, 1)]
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_init_producer_id_is_read(version: int) -> None:
+    response = decode(INIT_PRODUCER_ID, version, init_producer_id(version))
+    assert (response.producer_id, response.producer_epoch) == (4711, 2)
+    assert (response.error, response.throttle_ms) == (ErrorCode.NONE, 3)
+    data = init_producer_id(version, error_code=KioErrorCode.coordinator_not_available)
+    response = decode(INIT_PRODUCER_ID, version, data)
+    assert response.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (response.producer_id, response.producer_epoch) == (-1, -1)
+
+
+@pytest.mark.parametrize("fields", [{"producer_id": -1}, {"producer_epoch": -1}])
+def test_success_without_a_producer_id_is_refused(fields: dict[str, int]) -> None:
+    assert refused(lambda: decode(INIT_PRODUCER_ID, 5, init_producer_id(5, **fields)))
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_create_topics_is_read(version: int) -> None:
+    response = decode(CREATE_TOPICS, version, create_topics(version))
+    assert response.errors == {
+        "orders": (ErrorCode.NONE, None),
+        "clicks": (ErrorCode.TOPIC_ALREADY_EXISTS, "it is there"),
+    }
+    assert response.throttle_ms == 2
+
+
+@pytest.mark.parametrize("names", [(), ("orders",), ("orders", "clicks", "more"), ("orders",) * 2])
+def test_create_topics_must_answer_for_what_was_asked(names: tuple[str, ...]) -> None:
+    assert refused(lambda: decode(CREATE_TOPICS, 7, create_topics(7, names)))
+
+
+@pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
+def test_a_negative_throttle_time_is_none(request_: Any, version: int) -> None:
+    if request_.api_key is ApiKey.API_VERSIONS and version == 0:
+        data = answer(request_, version)  # has no throttle time at all
+    elif request_.api_key is ApiKey.API_VERSIONS:
+        data = answer(request_, version).replace(b"\x00\x00\x00\x07", b"\xff\xff\xff\xff", 1)
+    else:
+        data = b"\xff\xff\xff\xff" + answer(request_, version)[4:]
+    assert decode(request_, version, data).throttle_ms == 0
+
+
+# --- liars
+
+
+@pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
+def test_an_answer_cut_anywhere_or_too_long_is_refused(request_: Any, version: int) -> None:
+    data = answer(request_, version)
+    assert not refused(lambda: decode(request_, version, data))
+    for size in range(len(data)):
+        assert refused(lambda size=size: decode(request_, version, data[:size]))  # type: ignore[misc]
+    with pytest.raises(RemoteProtocolError, match="left over") as caught:
+        decode(request_, version, data + b"\x00")
+    assert caught.value.message.startswith(f"{request_.api_key.name} v{version}: ")
+
+
+@pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
+def test_a_bomb_at_any_byte_parses_or_is_refused(request_: Any, version: int) -> None:
+    data = answer(request_, version)
+    for at in range(len(data)):
+        for bomb in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff" * 10, b"\x80"):
+            broken = data[:at] + bomb + data[at + len(bomb) :]
+            parses_or_refuses(lambda broken=broken: decode(request_, version, broken))  # type: ignore[misc]
+
+
+@given(case=mutations([answer(*pair) for pair in ALL]))
+@settings(max_examples=1000, deadline=None)
+def test_a_mutated_answer_parses_or_is_refused(case: tuple[int, bytes]) -> None:
+    index, data = case
+    request_, version = ALL[index]
+    parses_or_refuses(lambda: decode(request_, version, data))
+
+
+@given(pair=st.sampled_from(ALL), data=st.binary(max_size=120))
+@settings(max_examples=500, deadline=None)
+def test_random_bytes_parse_or_are_refused(pair: tuple[Any, int], data: bytes) -> None:
+    parses_or_refuses(lambda: decode(*pair, data))
+
+
+@pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
+def test_an_answer_in_another_version_parses_or_is_refused(request_: Any, version: int) -> None:
+    lowest, highest = request_.versions
+    for other in range(lowest, highest + 1):
+        parses_or_refuses(lambda other=other: decode(request_, version, answer(request_, other)))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "data"),
+    [
+        (API_VERSIONS, 0, b"\x00\x00" + b"\x7f\xff\xff\xff"),
+        (API_VERSIONS, 4, b"\x00\x00" + b"\xff\xff\xff\xff\x07"),
+        (METADATA, 4, bytes(4) + b"\x7f\xff\xff\xff"),
+        (METADATA, 12, bytes(4) + b"\xff\xff\xff\xff\x07"),
+        (CREATE_TOPICS, 2, bytes(4) + b"\x7f\xff\xff\xff"),
+        (CREATE_TOPICS, 7, bytes(4) + b"\xff\xff\xff\xff\x07"),
+        (INIT_PRODUCER_ID, 5, bytes(16) + b"\xff\xff\xff\xff\x0f"),  # tagged fields
+    ],
+)
+def test_a_claimed_count_allocates_nothing(request_: Any, version: int, data: bytes) -> None:
+    decoding = lambda: decode(request_, version, data + b"0123456789")  # noqa: E731
+    assert refused(decoding)
+    assert allocated(decoding) < 64 * 1024
+
+
+def thousand_partitions(version: int, count: int = 1000) -> bytes:
+    return metadata(version, topics=lambda t, p: (t("orders", tuple(p(i) for i in range(count))),))
+
+
+def test_metadata_of_a_thousand_partitions_takes_milliseconds_and_little_memory() -> None:
+    data = thousand_partitions(12)
+    # About 3 ms here; the bound only catches an accident.
+    assert best_seconds(lambda: decode(METADATA, 12, data)) < 0.05
+    assert allocated(lambda: decode(METADATA, 12, data)) <= 8 * len(data) + 64 * 1024
+
+
+def test_metadata_takes_linear_time() -> None:
+    short, long = thousand_partitions(12), thousand_partitions(12, 16_000)
+    once = best_seconds(lambda: decode(METADATA, 12, short))
+    assert best_seconds(lambda: decode(METADATA, 12, long), rounds=3) < 16 * once * 3
+
+
+@pytest.mark.parametrize(
+    ("what", "unit"),
+    [
+        ("brokers", struct.pack(">i", 0) + b"\x02a" + struct.pack(">i", 1) + b"\x00\x00"),
+        ("partitions", bytes(14) + b"\x01\x01\x01\x00"),
+        ("topics", b"\x00\x00" + b"\x01" + bytes(17) + b"\x01" + bytes(4) + b"\x00"),
+    ],
+)
+def test_the_smallest_items_a_liar_can_send_stay_bounded(what: str, unit: bytes) -> None:
+    """Values of our own weigh more than their bytes; this measures how much more at the worst."""
+    count = 5000
+    items = []
+    for i in range(count):
+        number = struct.pack(">i", i)
+        if what == "brokers":
+            items.append(number + unit[4:])
+        elif what == "partitions":
+            items.append(unit[:2] + number + unit[6:])
+        else:  # names of two bytes, all different
+            items.append(unit[:2] + b"\x04" + b"%03x" % (i % 4096) + unit[3:] if i < 4096 else b"")
+    count = sum(map(bool, items))
+    claim = bytes([(count + 1) & 0x7F | 0x80, (count + 1) >> 7 & 0x7F | 0x80, (count + 1) >> 14])
+    body = b"".join(items)
+    if what == "brokers":
+        data = bytes(4) + claim + body + b"\x00" + bytes(4) + b"\x01\x00"
+    elif what == "partitions":
+        topic = b"\x00\x00\x02t" + bytes(17) + claim + body + bytes(4) + b"\x00"
+        data = bytes(4) + b"\x01\x00" + bytes(4) + b"\x02" + topic + b"\x00"
+    else:
+        data = bytes(4) + b"\x01\x00" + bytes(4) + claim + body + b"\x00"
+    assert not refused(lambda: decode(METADATA, 12, data))
+    assert allocated(lambda: decode(METADATA, 12, data)) <= 24 * len(data) + 64 * 1024
