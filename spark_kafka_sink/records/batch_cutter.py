@@ -52,9 +52,9 @@ def cut(
     timestamps: Int64s | None,
     now_ms: int,
 ) -> Cuts:
-    """Cut groups ``bounds`` of rows, whose records hold ``content`` bytes besides length, attributes
-    and deltas.
+    """Cut the groups ``bounds`` of rows where batches are full.
 
+    ``content`` is each record's size without length, attributes and deltas, in bytes.
     A batch is cut by an upper bound of its records' sizes (exact but for deltas that turn out a
     byte shorter), so it never passes its limit, unless its first record does. Rows, and
     ``timestamps`` (None: all ``now_ms``), are in the order of writing.

@@ -12,6 +12,7 @@ that cast since version 20 or so; before, the pieces are put into one pool and `
 
 from __future__ import annotations
 
+import threading
 from typing import Protocol
 
 import numpy as np
@@ -27,7 +28,10 @@ _INT32_MAX = 2**31 - 1
 _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
 #: A view holds this many bytes itself.
-_INLINE = 12
+_INLINE = np.uint64(12)
+#: Views that a thread's memory is kept for (4 MiB): a chunk of 65 536 rows with key and value.
+_KEPT_VIEWS = 1 << 18
+_LEARNED_BYTES = 8 << 20
 
 
 def offsets_of(array: pa.Array) -> Indices:
@@ -96,14 +100,41 @@ class Gather(Protocol):
         """Entry ``rows[i]`` of a binary column for slot i (None: entry i); nulls are empty."""
         ...
 
-    def join(self) -> pa.Buffer: ...
+    def join(self, size: int) -> pa.Buffer:
+        """All pieces in one buffer; ``size`` is the sum of their sizes."""
+        ...
+
+
+class _Scratch(threading.local):
+    """Memory for views, kept by each thread: fresh pages cost more than what is written to them."""
+
+    def __init__(self) -> None:
+        self._views = np.empty(0, np.complex128)
+        # Never written, so it costs nothing; but glibc learns from the first large block that is
+        # freed, and keeps memory up to that size at hand instead of giving it back each time.
+        np.empty(_LEARNED_BYTES, np.uint8)
+
+    def views(self, count: int) -> npt.NDArray[np.complex128]:
+        if count > _KEPT_VIEWS:
+            return np.empty(count, np.complex128)
+        if len(self._views) < count:
+            self._views = np.empty(count, np.complex128)
+        return self._views[:count]
+
+
+_scratch = _Scratch()
 
 
 class ViewGather:
-    """Gather by Arrow's binary views: nothing is copied but by the last cast."""
+    """Gather by Arrow's binary views: nothing is copied but by the last cast.
+
+    One at a time for each thread: the views' memory is used again by the next.
+    """
 
     def __init__(self, slots: int) -> None:
-        self._views = np.empty((slots, 2), np.uint64)
+        # A view is 16 bytes; numpy's only number of that size moves them whole.
+        self._views = _scratch.views(slots)
+        self._words = self._views.view(np.uint64).reshape(-1, 2)
         self._data: list[pa.Buffer] = []
 
     def put_packed(self, slots: Slots, parts: Packed) -> None:
@@ -118,37 +149,32 @@ class ViewGather:
     ) -> None:
         word = np.uint64(low) if isinstance(low, int) else low
         length = np.uint64(size) if isinstance(size, int) else size
-        self._views[slots, 0] = word << _32 | length
-        self._views[slots, 1] = word >> _32 if high is None else word >> _32 | high << _32
+        self._words[slots, 0] = word << _32 | length
+        self._words[slots, 1] = word >> _32 if high is None else word >> _32 | high << _32
 
     def put_column(self, slots: Slots, array: pa.Array, rows: Indices | None) -> None:
         as_views = array.cast(pa.binary_view())
         buffers = as_views.buffers()
-        # One view is 16 bytes; numpy's only 16-byte number moves them whole.
         views = np.frombuffer(buffers[1], np.complex128, len(array), as_views.offset * 16)
         valid = valid_of(array)
         if rows is not None:
             views = views.take(rows)
             valid = None if valid is None else valid.take(rows)
-        pairs = views.view(np.uint64).reshape(-1, 2)
-        if valid is not None:
-            pairs = pairs * valid[:, None]
         if self._data and len(buffers) > 2:
-            outside = (pairs[:, 0] & _LOW) > np.uint64(_INLINE)
-            pairs = np.stack(
-                (pairs[:, 0], pairs[:, 1] + outside * np.uint64(len(self._data))), axis=1
-            )
+            if rows is None:
+                views = views.copy()
+            words = views.view(np.uint64).reshape(-1, 2)
+            added = np.uint64(len(self._data))
+            outside = (words[:, 0] & _LOW) > _INLINE
+            words[:, 1] += added if outside.all() else outside * added
         self._data.extend(buffers[2:])
-        self._views[slots] = pairs
+        self._views[slots] = views if valid is None else np.where(valid, views, 0)
 
-    def join(self) -> pa.Buffer:
+    def join(self, size: int) -> pa.Buffer:
         views = pa.Array.from_buffers(
-            pa.binary_view(),
-            len(self._views),
-            [None, pa.py_buffer(self._views), *self._data],
+            pa.binary_view(), len(self._views), [None, pa.py_buffer(self._views), *self._data]
         )
-        total = int((self._views[:, 0] & _LOW).sum())
-        joined = views.cast(pa.binary() if total <= _INT32_MAX else pa.large_binary())
+        joined = views.cast(pa.binary() if size <= _INT32_MAX else pa.large_binary())
         return joined.buffers()[2] or pa.py_buffer(b"")
 
 
@@ -203,11 +229,10 @@ class TakeGather:
         self._elements += len(offsets)
         self._size += len(data)
 
-    def join(self) -> pa.Buffer:
+    def join(self, size: int) -> pa.Buffer:
         offsets = np.concatenate([*self._offsets, np.array([self._size])])
         data = np.concatenate(self._bytes) if self._bytes else np.empty(0, np.uint8)
-        lengths = offsets[self._index + 1] - offsets[self._index]
-        small = self._size <= _INT32_MAX and int(lengths.sum()) <= _INT32_MAX
+        small = max(self._size, size) <= _INT32_MAX
         pool = pa.Array.from_buffers(
             pa.binary() if small else pa.large_binary(),
             len(offsets) - 1,

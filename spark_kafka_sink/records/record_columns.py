@@ -22,8 +22,9 @@ from spark_kafka_sink.records.record_headers import check_headers, encode_header
 
 #: Input bytes of one chunk (design.md rule 5.5).
 MAX_CHUNK_BYTES = 4 * 1024 * 1024
-#: Rows of one chunk: empty rows have no input bytes, but cost memory all the same.
-MAX_CHUNK_ROWS = 65536
+#: Rows of one chunk: short rows cost memory beyond their bytes, and the arrays of more rows than
+#: these fall out of the cache (measured: 10-byte values, 65 536 rows are encoded at half the rate).
+MAX_CHUNK_ROWS = 32768
 
 _NULL_TOPIC = (
     "The Kafka message data sent to the producer contains a null topic."

@@ -99,16 +99,6 @@ def _stable_order(codes: npt.NDArray[np.integer], low: int, high: int) -> Int64s
     return order
 
 
-@dataclass(frozen=True, slots=True)
-class _Sizes:
-    """Per row, in the order of writing: bytes of key and value, validity, and ``fixed``, the bytes
-    of the record without its length and its two deltas."""
-
-    key: Int64s
-    value: Int64s
-    fixed: Int64s
-
-
 def content_sizes(columns: RecordColumns) -> Int64s:
     """Bytes of each row's record without its length, attributes and the two deltas.
 
@@ -307,7 +297,7 @@ def _encode(
             gather.put_column(slots, piece, order)
     if closing:
         gather.put_packed(slice(rows * width, rows * width + 1), _NO_HEADERS)
-    return gather.join(), ends
+    return gather.join(int(ends[-1]) + closing), ends
 
 
 def _deltas(deltas: Int64s | int) -> tuple[list[Packed], Int64s | int]:

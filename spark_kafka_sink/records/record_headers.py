@@ -46,7 +46,6 @@ def encode_headers(column: pa.Array, key: pa.Array, value: pa.Array) -> pa.Array
     gather.put_column(slots + 1, key, child)
     gather.put_packed(slots + 2, _one(pack(written_lengths)))
     gather.put_column(slots + 3, value, child)
-    data = gather.join()
 
     sizes = _sizes(key_lengths) + key_lengths + _sizes(written_lengths) + value_lengths
     header_end = np.zeros(total + 1, np.int64)
@@ -54,6 +53,7 @@ def encode_headers(column: pa.Array, key: pa.Array, value: pa.Array) -> pa.Array
     offsets = np.zeros(len(column) + 1, np.int64)
     np.cumsum(_sizes(counts), out=offsets[1:])
     offsets += header_end.take(before)
+    data = gather.join(int(offsets[-1]))
     return pa.Array.from_buffers(
         pa.large_binary(), len(column), [None, pa.py_buffer(offsets), data]
     )

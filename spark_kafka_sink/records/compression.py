@@ -1,0 +1,246 @@
+"""Compression of a batch's records section, as Kafka's Java client reads and writes it.
+
+Owns: :class:`Codec` (type and level; one stream for a whole section), bounded decompression for the
+split of a batch, and :class:`CompressionRatioEstimator` (Java's class of that name). Never: batches.
+
+Every codec releases the interpreter lock while it works.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import lz4.frame
+import pyarrow as pa
+
+from spark_kafka_sink.errors import CorruptRecordError, ErrorCode
+from spark_kafka_sink.protocol.request import Buffer
+
+#: xerial's snappy-java stream: magic, version, lowest compatible version; then blocks, each with
+#: its length. Java's reader wants this form, and writes blocks of 32 KiB.
+_XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK = 32 * 1024
+_INT32 = struct.Struct(">i")
+#: zlib's window bits with a gzip header.
+_GZIP = 16 + zlib.MAX_WBITS
+#: The level of compression.lz4.level that means Java's fast compressor.
+_LZ4_FAST_IN_JAVA = 9
+_LZ4_FIRST_HIGH, _LZ4_LAST_HIGH = 3, 16
+
+
+class CompressionType(IntEnum):
+    """Bits 0-2 of a batch's attributes; the names are compression.type's."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """A compression type and its level (None: the type's default).
+
+    Levels are those of the Java client's options: gzip -1 or 1..9, zstd -131072..22, lz4 1..17.
+    **lz4**: Java uses the fast compressor for 9 (its default), the high one for all others; so here
+    9 is lz4's level 0, 1 and 2 are the lowest high level (3), and 17 is the library's highest (16).
+    """
+
+    type: CompressionType = CompressionType.NONE
+    level: int | None = None
+
+    @classmethod
+    def parse(
+        cls, name: str, *, gzip_level: int = -1, lz4_level: int = 9, zstd_level: int = 3
+    ) -> Codec:
+        """From compression.type (any case) and the three level options."""
+        kind = CompressionType[name.upper()]
+        levels = {
+            CompressionType.GZIP: gzip_level,
+            CompressionType.LZ4: lz4_level,
+            CompressionType.ZSTD: zstd_level,
+        }
+        return cls(kind, levels.get(kind))
+
+    @property
+    def name(self) -> str:
+        return self.type.name.lower()
+
+    def compress(self, buffers: Sequence[Buffer]) -> bytes:
+        """All of ``buffers`` as one stream. NONE joins them."""
+        if self.type is CompressionType.GZIP:
+            stream = zlib.compressobj(-1 if self.level is None else self.level, wbits=_GZIP)
+            return b"".join([*(stream.compress(b) for b in buffers), stream.flush()])
+        data = buffers[0] if len(buffers) == 1 else b"".join(buffers)
+        if self.type is CompressionType.SNAPPY:
+            return _xerial(memoryview(data))
+        if self.type is CompressionType.LZ4:
+            # Java refuses linked blocks; size and checksums are optional and left out, as in Java.
+            packed: bytes = lz4.frame.compress(
+                data,
+                compression_level=_lz4_level(self.level),
+                block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+                block_linked=False,
+                store_size=False,
+            )
+            return packed
+        if self.type is CompressionType.ZSTD:
+            codec = pa.Codec("zstd", compression_level=3 if self.level is None else self.level)
+            zipped: bytes = codec.compress(data, asbytes=True)
+            return zipped
+        return bytes(data)
+
+    def decompress(self, data: Buffer, max_size: int) -> bytes:
+        """What :meth:`compress` was given (or Java wrote).
+
+        Raises CorruptRecordError when the stream is damaged, ends early or holds more than
+        ``max_size`` bytes; never allocates much more than that.
+        """
+        try:
+            out = _DECOMPRESS[self.type](data, max_size)
+        except (zlib.error, RuntimeError, EOFError, OSError, pa.ArrowException, ValueError) as e:
+            raise _corrupt(f"a {self.name} stream of {len(data)} bytes can't be read") from e
+        if len(out) > max_size:
+            raise _corrupt(f"a {self.name} stream of {len(data)} bytes holds over {max_size} bytes")
+        return out
+
+
+def _lz4_level(level: int | None) -> int:
+    if level is None or level == _LZ4_FAST_IN_JAVA:
+        return 0
+    return min(max(level, _LZ4_FIRST_HIGH), _LZ4_LAST_HIGH)
+
+
+def _corrupt(message: str) -> CorruptRecordError:
+    return CorruptRecordError(message, code=ErrorCode.CORRUPT_MESSAGE)
+
+
+def _xerial(data: memoryview) -> bytes:
+    snappy = pa.Codec("snappy")
+    parts = [_XERIAL_HEADER]
+    for first in range(0, len(data), _XERIAL_BLOCK):
+        block = snappy.compress(data[first : first + _XERIAL_BLOCK], asbytes=True)
+        parts += (_INT32.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _stored(data: Buffer, max_size: int) -> bytes:
+    return bytes(data[: max_size + 1])
+
+
+def _gunzip(data: Buffer, max_size: int) -> bytes:
+    stream = zlib.decompressobj(_GZIP)
+    out = stream.decompress(data, max_size + 1)
+    if not stream.eof and len(out) <= max_size:
+        raise EOFError
+    return out
+
+
+def _unxerial(data: Buffer, max_size: int) -> bytes:
+    """xerial's framing, or one raw block, as Java's and librdkafka's readers take both."""
+    view = memoryview(data)
+    if bytes(view[:8]) != _XERIAL_HEADER[:8]:
+        return _unsnappy(view, max_size)
+    out = bytearray()
+    at = len(_XERIAL_HEADER)
+    while at < len(view) and len(out) <= max_size:
+        if at + 4 > len(view):
+            raise EOFError
+        size = _INT32.unpack_from(view, at)[0]
+        at += 4
+        if not 0 < size <= len(view) - at:
+            raise EOFError
+        out += _unsnappy(view[at : at + size], max_size - len(out))
+        at += size
+    return bytes(out)
+
+
+def _unsnappy(block: memoryview, max_size: int) -> bytes:
+    size, shift, at = 0, 0, 0
+    while True:
+        if at >= len(block) or shift > 28:
+            raise EOFError
+        size |= (block[at] & 0x7F) << shift
+        at += 1
+        shift += 7
+        if block[at - 1] < 0x80:
+            break
+    if size > max_size:
+        raise _corrupt(f"a snappy block claims {size} bytes, over {max_size}")
+    out: bytes = pa.Codec("snappy").decompress(block, decompressed_size=size, asbytes=True)
+    return out
+
+
+def _unlz4(data: Buffer, max_size: int) -> bytes:
+    stream = lz4.frame.LZ4FrameDecompressor()
+    out: bytes = stream.decompress(data, max_length=max_size + 1)
+    if not stream.eof and len(out) <= max_size:
+        raise EOFError
+    return out
+
+
+def _unzstd(data: Buffer, max_size: int) -> bytes:
+    with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), "zstd") as stream:
+        out: bytes = stream.read(max_size + 1)
+    return out
+
+
+_DECOMPRESS = {
+    CompressionType.NONE: _stored,
+    CompressionType.GZIP: _gunzip,
+    CompressionType.SNAPPY: _unxerial,
+    CompressionType.LZ4: _unlz4,
+    CompressionType.ZSTD: _unzstd,
+}
+
+_BATCH_HEADER = 61
+_SAFETY = 1.05
+_RISE, _FALL = 0.05, 0.005
+
+
+class CompressionRatioEstimator:
+    """How small each topic's records become, learned from batch to batch; starts at 1.
+
+    Two threads may close batches. An update that overwrites another's is one batch's knowledge
+    lost, so there is no lock.
+    """
+
+    __slots__ = ("_ratios",)
+
+    def __init__(self) -> None:
+        self._ratios: dict[tuple[str, CompressionType], float] = {}
+
+    def estimation(self, topic: str, codec: Codec) -> float:
+        """Compressed over raw size to expect; 1 for NONE."""
+        return self._ratios.get((topic, codec.type), 1.0)
+
+    def update(self, topic: str, codec: Codec, observed: float) -> float:
+        """Learn a batch's ratio: up at once (by 0.05 at least), down by 0.005 at most."""
+        if codec.type is CompressionType.NONE:
+            return 1.0
+        current = self.estimation(topic, codec)
+        step = current + _RISE if observed > current else current - _FALL
+        ratio = self._ratios[topic, codec.type] = max(step, observed)
+        return ratio
+
+    def set_estimation(self, topic: str, codec: Codec, ratio: float) -> None:
+        """After a split: what was seen of the batch that was too large (Java: max(1, ratio))."""
+        self._ratios[topic, codec.type] = ratio
+
+    def estimated_size(self, topic: str, codec: Codec, raw_bytes: int) -> int:
+        """Size of a batch of ``raw_bytes`` record bytes, header included."""
+        if codec.type is CompressionType.NONE:
+            return _BATCH_HEADER + raw_bytes
+        return _BATCH_HEADER + int(raw_bytes * self.estimation(topic, codec) * _SAFETY)
+
+    def raw_limit(self, topic: str, codec: Codec, batch_size: int) -> int:
+        """How many raw record bytes a batch takes whose estimated size may be ``batch_size``."""
+        room = max(batch_size - _BATCH_HEADER, 1)
+        if codec.type is CompressionType.NONE:
+            return room
+        return max(int(room / (self.estimation(topic, codec) * _SAFETY)), 1)
