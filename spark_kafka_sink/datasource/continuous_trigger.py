@@ -88,12 +88,19 @@ def _check(writer: object, source: object) -> None:
 
 
 def _provider(writer: object, table: str) -> str | None:
-    """The provider of a table that exists, else None. One catalog look-up, only for continuous."""
+    """The provider of a table that exists, else None. Two catalog look-ups, only for continuous.
+
+    DESCRIBE EXTENDED and SHOW CREATE TABLE leave the provider of a Python source out (seen on 4.2).
+    """
     spark = getattr(writer, "_spark", None) or getattr(writer, "_session", None)
     if spark is None:
         return None
     try:
-        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
+        found = spark.catalog.getTable(table)
+        within = ".".join(f"`{part}`" for part in (found.catalog, *(found.namespace or ())) if part)
+        name = found.name.replace("'", "")
+        rows = spark.sql(f"SHOW TABLE EXTENDED IN {within} LIKE '{name}'").collect()
     except Exception:  # noqa: BLE001 - no such table: toTable creates it, or says what is wrong
         return None
-    return next((str(row[1]) for row in rows if row[0] == "Provider"), None)
+    lines = (line for row in rows for line in str(row["information"]).splitlines())
+    return next((x.removeprefix("Provider: ") for x in lines if x.startswith("Provider: ")), None)
