@@ -76,10 +76,10 @@ def _parse(item: str, protocol: str, prefix: str) -> tuple[str, int]:
 
 
 def _hint(item: str) -> str:
-    if item.count(":") > 1 and "[" not in item and "/" not in item:
-        return "an IPv6 address stands in brackets, as in [::1]:9092"
     if " " in item:
         return "addresses are separated by commas"
+    if item.count(":") > 1 and "[" not in item and "/" not in item:
+        return "an IPv6 address stands in brackets, as in [::1]:9092"
     if ":" not in item:
         return f"the port is missing: {safe_text(item)}:9092?"
     return "an address is host:port"

@@ -176,7 +176,7 @@ class SinkConfig:
                 own[option.name] = option.read(value, option.name)
             elif key not in SPARK_KEYS:
                 raise unknown_sink_option(key, spelled)
-        asked = own.get("deliveryGuarantee")
+        asked = _text(own.get("deliveryGuarantee"))
         if asked == "exactly-once":
             raise ConfigError(
                 "deliveryGuarantee=exactly-once is not supported by this version yet",
@@ -185,7 +185,7 @@ class SinkConfig:
         if "bootstrap.servers" not in draft.given:
             raise ConfigError(MISSING_BOOTSTRAP, hint="set option kafka.bootstrap.servers")
         guarantee = _guarantee(draft, None if asked is None else DeliveryGuarantee(asked))
-        preflight = own.get("preflight")
+        preflight = _text(own.get("preflight"))
         producer = draft.config()
         return cls(
             producer=producer,

@@ -24,20 +24,19 @@ def _names(text: str) -> list[str]:
     return text.split()
 
 
-#: Keys that Spark adds to the options of every write by itself, and one that its own Kafka sink
-#: lists but never reads: taken without a word.
-SPARK_KEYS: dict[str, str] = {
+#: What Spark adds to the options of every write by itself, and one that its own Kafka sink lists
+#: but never reads: taken without a word.
+SPARK_OPTIONS: dict[str, str] = {
     "path": "Spark passes the argument of save() and start(); a Kafka sink has no path",
-    "checkpointlocation": "Spark's own: where a query keeps its progress",
-    "queryname": "Spark's own: the name of a query",
-    "includeheaders": "Spark's Kafka sink takes it and never reads it: a headers column is written"
+    "checkpointLocation": "Spark's own: where a query keeps its progress",
+    "queryName": "Spark's own: the name of a query",
+    "includeHeaders": "Spark's Kafka sink takes it and never reads it: a headers column is written"
     " whenever there is one",
 }
 
-#: Options of Spark's Kafka source, by lower-cased name.
-SOURCE_KEYS: frozenset[str] = frozenset(
-    name.lower()
-    for name in _names("""
+#: Options of Spark's Kafka source.
+SOURCE_OPTIONS: tuple[str, ...] = tuple(
+    _names("""
         assign subscribe subscribePattern startingTimestamp startingOffsetsByTimestamp
         startingOffsets startingOffsetsByTimestampStrategy endingTimestamp
         endingOffsetsByTimestamp endingOffsets failOnDataLoss kafkaConsumer.pollTimeoutMs
@@ -45,6 +44,10 @@ SOURCE_KEYS: frozenset[str] = frozenset(
         minOffsetsPerTrigger maxTriggerDelay minPartitions maxRecordsPerPartition groupIdPrefix
         """)
 )
+
+#: The same names as they arrive: folded.
+SPARK_KEYS = frozenset(name.lower() for name in SPARK_OPTIONS)
+SOURCE_KEYS = frozenset(name.lower() for name in SOURCE_OPTIONS)
 
 #: Kafka's consumer settings that no producer has (``ConsumerConfig`` less ``ProducerConfig``).
 CONSUMER_KEYS: frozenset[str] = frozenset(

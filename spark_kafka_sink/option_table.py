@@ -302,8 +302,8 @@ _SINK = (
            " `off`. Unset: `required` for a batch write, `warn` for a stream.",
            OneOfAnyCase(("required", "warn", "off"))),
     Option("reportPath", _T.STRING, None, _LOW,
-           "A file that gets the write report as JSON after each commit. When it can't be written,"
-           " that is a warning: the rows are in Kafka.", NonEmpty()),
+           "A file on the driver to which each commit appends its write report, one line of JSON."
+           " When it can't be written, that is a warning: the rows are in Kafka.", NonEmpty()),
     *(Option(name, _T.STRING, None, _LOW, doc, None, Status.LATER_REFUSED, _EXACTLY_ONCE)
       for name, doc in (
           ("transactionalIdPrefix", "First part of every task's transactional id."),

@@ -1,0 +1,229 @@
+"""What several options of the producer mean together, in Java's words."""
+
+import pickle
+
+import pytest
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import ConfigError
+
+SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}
+IN_FLIGHT = "max.in.flight.requests.per.connection"
+
+
+def parse(options):
+    return ProducerConfig.parse(SERVERS | options)
+
+
+def refused(options):
+    with pytest.raises(ConfigError) as caught:
+        parse(options)
+    return caught.value
+
+
+def test_a_delivery_timeout_that_is_too_short_is_an_error_with_all_three_values():
+    error = refused({"delivery.timeout.ms": "1"})
+    assert error.message == (
+        "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms"
+    )
+    assert error.hint == (
+        "delivery.timeout.ms is 1, linger.ms is 5 and request.timeout.ms is 30000"
+    )
+
+
+def test_a_default_delivery_timeout_is_raised_with_a_warning():
+    config = parse({"request.timeout.ms": "200000", "linger.ms": "100"})
+    assert config.delivery_timeout_ms == 200_100
+    assert config.warnings == (
+        (
+            "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms."
+            " Setting it to 200100."
+        ),
+    )
+
+
+def test_linger_and_request_timeout_do_not_overflow():
+    config = parse({"request.timeout.ms": "2147483647"})
+    assert config.delivery_timeout_ms == 2**31 - 1
+
+
+def test_the_wait_for_room_follows_delivery_timeout_until_max_block_is_set():
+    assert parse({"delivery.timeout.ms": "90000"}).buffer_wait_ms == 90_000
+    assert parse({"request.timeout.ms": "200000"}).buffer_wait_ms == 200_005
+    assert parse({"max.block.ms": "60000"}).buffer_wait_ms == 60_000
+    assert parse({"max.block.ms": "0"}).buffer_wait_ms == 0
+
+
+def test_idempotence_that_was_asked_for_forbids_what_breaks_it():
+    asked = {"enable.idempotence": "true"}
+    assert refused(asked | {"retries": "0"}).message == (
+        "Must set retries to non-zero when using the idempotent producer."
+    )
+    assert refused(asked | {"acks": "1"}).message == (
+        "Must set acks to all in order to use the idempotent producer. Otherwise we cannot"
+        " guarantee idempotence."
+    )
+
+
+@pytest.mark.parametrize("options", [{"acks": "0"}, {"acks": "1"}, {"retries": "0"}])
+def test_idempotence_by_default_gives_way_with_a_warning(options):
+    config = parse(options)
+    assert config.enable_idempotence is False
+    (warning,) = config.warnings
+    assert warning.startswith("Idempotence will be disabled because ")
+    assert next(iter(options)) in warning
+
+
+def test_idempotence_switched_off_needs_no_warning():
+    config = parse({"enable.idempotence": "false", "acks": "1"})
+    assert config.enable_idempotence is False
+    assert config.warnings == ()
+
+
+@pytest.mark.parametrize("options", [{}, {"enable.idempotence": "true"}, {"acks": "1"}])
+def test_more_than_five_in_flight_is_always_an_error_with_idempotence(options):
+    assert refused(options | {IN_FLIGHT: "6"}).message == (
+        "To use the idempotent producer, max.in.flight.requests.per.connection must be set to at"
+        " most 5. Current value is 6."
+    )
+
+
+def test_more_than_five_in_flight_is_fine_without_idempotence():
+    config = parse({IN_FLIGHT: "6", "enable.idempotence": "false"})
+    assert config.max_in_flight_requests_per_connection == 6
+
+
+@pytest.mark.parametrize("options", [{"enable.idempotence": "false"}, {"acks": "1"}])
+def test_a_transactional_id_needs_idempotence(options):
+    assert refused(options | {"transactional.id": "x"}).message == (
+        "Cannot set a transactional.id without also enabling idempotence."
+    )
+
+
+def test_transactions_are_refused_by_this_version_rather_than_left_out():
+    error = refused({"transactional.id": "x"})
+    assert error.message == "transactional.id=x is not supported by this version"
+    error = refused({"transaction.two.phase.commit.enable": "true"})
+    assert "not supported by this version" in error.message
+    assert parse({"transaction.two.phase.commit.enable": "false"}).transactional_id is None
+
+
+def test_two_phase_commit_forbids_a_timeout():
+    both = {"transaction.two.phase.commit.enable": "true", "transaction.timeout.ms": "5"}
+    assert refused(both).message == (
+        "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set to"
+        " true. Transactions will not expire with two-phase commit enabled."
+    )
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "sasl_ssl", "SASL_PLAINTEXT"])
+def test_another_protocol_is_an_error_and_never_plaintext(protocol):
+    error = refused({"security.protocol": protocol})
+    assert error.message == (
+        f"security.protocol={protocol.upper()} is not supported by this version"
+    )
+
+
+def test_sasl_without_a_mechanism_is_javas_error():
+    error = refused({"security.protocol": "sasl_plaintext", "sasl.mechanism": ""})
+    assert error.message == (
+        "Invalid value null for configuration sasl.mechanism: When the security.protocol"
+        " configuration enables SASL, mechanism must be non-null and non-empty string."
+    )
+
+
+def test_security_options_with_plaintext_are_one_warning_that_names_the_pair():
+    config = parse({"sasl.mechanism": "PLAIN", "ssl.truststore.location": "/x"})
+    (warning,) = config.warnings
+    for part in ("sasl.mechanism", "ssl.truststore.location", "security.protocol", "PLAINTEXT"):
+        assert part in warning
+
+
+def test_a_reconnect_backoff_alone_is_constant():
+    config = parse({"reconnect.backoff.ms": "200"})
+    assert config.reconnect_backoff_max_ms == 200
+    assert config.warnings == (
+        (
+            "Disabling exponential reconnect backoff because reconnect.backoff.ms is set, but"
+            " reconnect.backoff.max.ms is not."
+        ),
+    )
+    both = parse({"reconnect.backoff.ms": "200", "reconnect.backoff.max.ms": "400"})
+    assert (both.reconnect_backoff_max_ms, both.warnings) == (400, ())
+
+
+def test_a_retry_backoff_above_its_maximum_is_javas_warning():
+    (warning,) = parse({"retry.backoff.ms": "5000"}).warnings
+    assert warning == (
+        "Configuration 'retry.backoff.ms' with value '5000' is greater than configuration"
+        " 'retry.backoff.max.ms' with value '1000'. A static backoff with value '1000' will be"
+        " applied."
+    )
+    (warning,) = parse({"socket.connection.setup.timeout.ms": "40000"}).warnings
+    assert "A static connection setup timeout with value '30000' will be applied." in warning
+
+
+def test_a_batch_size_of_zero_means_one():
+    assert parse({"batch.size": "0"}).batch_size == 1
+
+
+def test_a_batch_is_never_larger_than_the_pool():
+    config = parse({"buffer.memory": "16384"})
+    assert (config.batch_size, config.warnings) == (16384, ())
+    config = parse({"buffer.memory": "16384", "batch.size": "32768"})
+    assert config.batch_size == 16384
+    assert "larger than buffer.memory" in config.warnings[0]
+
+
+def test_javas_names_of_the_built_in_partitioner_are_understood():
+    java = "org.apache.kafka.clients.producer."
+    config = parse({"partitioner.class": f"{java}internals.DefaultPartitioner"})
+    assert (config.partitioner_class, config.partitioner_ignore_keys) == (None, False)
+    config = parse({"partitioner.class": f"{java}UniformStickyPartitioner"})
+    assert (config.partitioner_class, config.partitioner_ignore_keys) == (None, True)
+
+
+@pytest.mark.parametrize(
+    "name", ["com.example.Mine", "org.apache.kafka.clients.producer.RoundRobinPartitioner", ""]
+)
+def test_another_partitioner_is_an_error_because_rows_would_go_elsewhere(name):
+    error = refused({"partitioner.class": name})
+    assert error.message.startswith(f"Invalid value {name} for configuration partitioner.class: ")
+
+
+def test_equal_configurations_are_one_key_whatever_was_warned():
+    one = parse({"acks": "1"})
+    other = parse({"acks": "1", "enable.idempotence": "false"})
+    assert one.warnings
+    assert not other.warnings
+    assert one == other
+    assert {one: 1}[other] == 1
+    assert parse({"batch.size": "5"}) != parse({"batch.size": "6"})
+    assert parse({"sasl.password": "a"}) != parse({"sasl.password": "b"})
+
+
+def test_a_configuration_travels_by_pickle():
+    config = parse({"sasl.password": "canary", "acks": "1"})
+    copy = pickle.loads(pickle.dumps(config))
+    assert copy == config
+    assert copy.warnings == config.warnings
+    assert copy.security[0][1].value == "canary"
+
+
+def test_no_secret_is_shown():
+    secrets = dict.fromkeys(
+        ("sasl.jaas.config", "sasl.password", "ssl.keystore.key", "ssl.key.password"), "canary-7f3a"
+    )
+    config = parse(secrets)
+    assert "canary" not in repr(config)
+    assert "canary" not in str(config)
+    assert "canary" not in f"{config}{config.warnings}"
+    with pytest.raises(AttributeError):
+        config.acks = 0  # frozen
+    for options in (
+        secrets | {"security.protocol": "SSL"},
+        {"sasl.passwrod": "canary-7f3a"},
+        {"sasl.jaas.config": None},
+    ):
+        error = refused(options)
+        assert "canary" not in str(error) + repr(error)

@@ -1,0 +1,302 @@
+"""The option map of a Spark write: whose name is it, and what is promised."""
+
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_kafka_sink.config import DeliveryGuarantee, Preflight, ProducerConfig, SinkConfig
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.foreign_options import CONSUMER_KEYS, LIBRDKAFKA_KEYS, SOURCE_OPTIONS
+from spark_kafka_sink.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.options import Status
+
+SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+
+
+def parse(options=None):
+    return SinkConfig.parse(SERVERS | (options or {}))
+
+
+def refused(options):
+    with pytest.raises(ConfigError) as caught:
+        parse(options)
+    return caught.value
+
+
+def config_or_error(read, options):
+    try:
+        return read(options)
+    except ConfigError as error:
+        return error
+
+
+def test_the_defaults():
+    config = parse()
+    assert config.producer == ProducerConfig.parse({"bootstrap.servers": "127.0.0.1:9092"})
+    assert config.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE
+    assert (config.topic, config.preflight, config.report_path) == (None, None, None)
+    assert config.warnings == ()
+
+
+def test_options_arrive_lower_cased_by_spark():
+    config = parse(
+        {
+            "topic": " flights ",
+            "deliveryguarantee": "NONE",
+            "preflight": "Off",
+            "reportpath": "/tmp/r.json",
+            "kafka.batch.size": "1000",
+        }
+    )
+    assert config.topic == "flights"
+    assert config.delivery_guarantee is DeliveryGuarantee.NONE
+    assert config.preflight is Preflight.OFF
+    assert config.report_path == "/tmp/r.json"
+    assert config.producer.batch_size == 1000
+
+
+def test_options_are_read_in_any_case():
+    config = SinkConfig.parse({"KAFKA.Bootstrap.Servers": "a:1", "Topic": "t"})
+    assert config.producer.bootstrap_servers == (("a", 1),)
+    assert config.topic == "t"
+
+
+def test_two_spellings_of_one_option_are_refused():
+    error = refused({"kafka.acks": "all", "Kafka.Acks": "1"})
+    assert "'kafka.acks' and 'Kafka.Acks' are the same option" in error.message
+    with pytest.raises(ConfigError, match="same option"):
+        ProducerConfig.parse({"bootstrap.servers": "a:1", "Bootstrap.servers": "b:2"})
+
+
+def test_the_preflight_depends_on_the_mode_until_it_is_set():
+    assert parse().preflight_for(streaming=False) is Preflight.REQUIRED
+    assert parse().preflight_for(streaming=True) is Preflight.WARN
+    assert parse({"preflight": "off"}).preflight_for(streaming=False) is Preflight.OFF
+
+
+# --- names -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("kafka.bach.size", "did you mean kafka.batch.size?"),
+        ("kafka.lingr.ms", "did you mean kafka.linger.ms?"),
+        ("kafka.bootstrap.server", "did you mean kafka.bootstrap.servers?"),
+        ("topics", "did you mean topic?"),
+        ("deliveryguarante", "did you mean deliveryGuarantee?"),
+        ("report_path", "did you mean reportPath?"),
+        ("bootstrap.servers", "@kafka.bootstrap.servers"),
+        ("compression.codec", "@kafka.compression.type"),
+        ("zzzzzz", "docs/options.md lists every option"),
+        ("kafka.", "docs/options.md lists every option"),
+    ],
+)  # fmt: skip
+def test_an_unknown_name_gets_the_nearest_one(name, nearest):
+    error = refused({name: "1"})
+    assert error.message == f"Unknown option '{name}'"
+    prefix = "options of Kafka's producer take the prefix: "
+    assert error.hint == nearest.replace("@", prefix)
+
+
+def test_the_public_producer_takes_no_prefix_and_says_so():
+    with pytest.raises(ConfigError) as caught:
+        ProducerConfig.parse({"kafka.bootstrap.servers": "a:1"})
+    assert caught.value.hint == "write bootstrap.servers: no prefix in this place"
+
+
+def test_a_value_of_an_unknown_option_is_not_shown():
+    assert "canary" not in str(refused({"kafka.sasl.pasword": "canary"}))
+
+
+@pytest.mark.parametrize("name", sorted(SOURCE_OPTIONS))
+def test_an_option_of_a_source_is_said_to_be_one(name):
+    assert "belongs to a Kafka source" in refused({name: "1"}).message
+
+
+@pytest.mark.parametrize("name", sorted(CONSUMER_KEYS))
+def test_an_option_of_a_consumer_is_said_to_be_one(name):
+    assert "belongs to a Kafka consumer" in refused({f"kafka.{name}": "1"}).message
+
+
+@pytest.mark.parametrize("name", sorted(LIBRDKAFKA_KEYS))
+def test_a_name_of_librdkafka_gets_javas(name):
+    error = refused({f"kafka.{name}": "1"})
+    assert "librdkafka" in error.message
+    java = LIBRDKAFKA_KEYS[name]
+    if java is None:
+        assert "remove it" in error.hint
+    else:
+        assert error.hint == f"use kafka.{java}"
+        assert any(part in PRODUCER_OPTIONS for part in java.replace(",", "").split())
+
+
+def test_a_name_has_one_owner():
+    ours = set(PRODUCER_OPTIONS)
+    assert not ours & CONSUMER_KEYS
+    assert not ours & set(LIBRDKAFKA_KEYS)
+    assert not CONSUMER_KEYS & set(LIBRDKAFKA_KEYS)
+    assert all(name == name.lower() for name in ours)
+
+
+def test_sparks_own_options_pass_in_silence():
+    config = parse({"path": "/x", "checkpointlocation": "/c", "queryname": "q"})
+    assert config == parse()
+    assert parse({"includeHeaders": "true"}).warnings == ()
+
+
+def test_serializers_are_refused_in_sparks_words():
+    assert refused({"kafka.key.serializer": "x"}).message == (
+        "Kafka option 'key.serializer' is not supported as keys are serialized with"
+        " ByteArraySerializer."
+    )
+    assert refused({"kafka.value.serializer": "x"}).message == (
+        "Kafka option 'value.serializer' is not supported as value are serialized with"
+        " ByteArraySerializer."
+    )
+
+
+def test_a_transactional_id_is_refused_with_the_reason():
+    assert "share one id" in refused({"kafka.transactional.id": "x"}).message
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, o in PRODUCER_OPTIONS.items() if o.status is Status.REMOVED]
+)
+def test_what_java_once_had_is_one_warning(name):
+    (warning,) = parse({f"kafka.{name}": "true"}).warnings
+    assert warning.startswith(f"Option 'kafka.{name}' has no effect: Last known to Kafka ")
+
+
+def test_what_has_no_meaning_here_is_one_warning_each():
+    config = parse({"kafka.metrics.num.samples": "3", "kafka.metrics.context.x": "y"})
+    assert [w.split("'")[1] for w in config.warnings] == [
+        "kafka.metrics.context.x",
+        "kafka.metrics.num.samples",
+    ]
+    assert config == parse()
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, o in SINK_OPTIONS.items() if o.status is Status.LATER_REFUSED]
+)
+def test_what_comes_later_is_an_error_and_not_left_out(name):
+    assert refused({name: "x"}).message == f"{name} is not supported by this version"
+
+
+def test_a_protocol_that_comes_later_is_named_as_it_is_written():
+    error = refused({"kafka.security.protocol": "SASL_SSL"})
+    assert error.message == "kafka.security.protocol=SASL_SSL is not supported by this version"
+
+
+@pytest.mark.parametrize("topic", ["", " ", ".", "..", "a b", "a/b", "\u00e4", "x" * 250])
+def test_an_illegal_topic_is_refused_on_the_driver(topic):
+    message = refused({"topic": topic}).message
+    assert "for configuration topic: Topic name is invalid" in message
+
+
+# --- guarantees --------------------------------------------------------------------------------
+
+
+def test_exactly_once_says_that_it_is_not_there_yet():
+    error = refused({"deliveryGuarantee": "Exactly-Once"})
+    assert error.message == ("deliveryGuarantee=exactly-once is not supported by this version yet")
+
+
+def test_an_unknown_guarantee_lists_the_known_ones():
+    message = refused({"deliveryGuarantee": "twice"}).message
+    assert "at-least-once, none, exactly-once" in message
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kafka.acks": "0"},
+        {"kafka.acks": "1"},
+        {"kafka.retries": "0"},
+        {"kafka.enable.idempotence": "false"},
+    ],
+)
+def test_what_breaks_idempotence_means_none_with_one_warning(options):
+    config = parse(options)
+    assert config.delivery_guarantee is DeliveryGuarantee.NONE
+    assert config.producer.enable_idempotence is False
+    (warning,) = config.warnings
+    assert warning.startswith("deliveryGuarantee is none because ")
+    assert next(iter(options)) in warning
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kafka.acks": "0"},
+        {"kafka.acks": "1"},
+        {"kafka.retries": "0"},
+        {"kafka.enable.idempotence": "false"},
+    ],
+)
+def test_what_breaks_idempotence_contradicts_a_guarantee_that_was_asked_for(options):
+    error = refused(options | {"deliveryGuarantee": "at-least-once"})
+    assert error.message.startswith("deliveryGuarantee=at-least-once needs an idempotent producer")
+    assert next(iter(options)) in error.message
+
+
+def test_none_switches_idempotence_off_and_leaves_acks():
+    config = parse({"deliveryGuarantee": "none"})
+    assert (config.producer.enable_idempotence, config.producer.acks) == (False, -1)
+    assert parse({"deliveryGuarantee": "none", "kafka.acks": "0"}).producer.acks == 0
+    assert config.warnings == ()
+
+
+def test_none_allows_six_requests_in_flight():
+    config = parse(
+        {"deliveryGuarantee": "none", "kafka.max.in.flight.requests.per.connection": "6"}
+    )
+    assert config.producer.max_in_flight_requests_per_connection == 6
+
+
+def test_none_and_idempotence_contradict_each_other():
+    error = refused({"deliveryGuarantee": "none", "kafka.enable.idempotence": "true"})
+    assert "contradict" in error.message
+
+
+def test_hints_name_options_with_their_prefix():
+    assert refused({"kafka.batch.size": "x"}).hint.startswith("kafka.batch.size takes int")
+    error = refused({"kafka.delivery.timeout.ms": "1"})
+    assert error.hint.startswith("kafka.delivery.timeout.ms is 1, kafka.linger.ms is 5")
+
+
+def test_a_sink_configuration_travels_by_pickle():
+    config = parse({"topic": "t", "kafka.sasl.password": "canary"})
+    copy = pickle.loads(pickle.dumps(config))
+    assert copy == config
+    assert "canary" not in repr(copy)
+
+
+_KNOWN = [*SINK_OPTIONS, *(f"kafka.{name}" for name in PRODUCER_OPTIONS)]
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.dictionaries(
+        st.one_of(st.sampled_from(_KNOWN), st.text(), st.text().map("kafka.{}".format)),
+        st.one_of(
+            st.text(),
+            st.none(),
+            st.integers().map(str),
+            st.sampled_from(["true", "false", "all", "none", "0", "at-least-once", "off", "t"]),
+        ),
+        max_size=6,
+    ),
+    st.booleans(),
+)
+def test_parsing_raises_config_error_and_nothing_else(options, with_servers):
+    config = config_or_error(SinkConfig.parse, (SERVERS if with_servers else {}) | options)
+    if isinstance(config, ConfigError):
+        assert "\n" not in config.message
+        return
+    idempotent = config.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE
+    assert config.producer.enable_idempotence is idempotent
+    assert hash(config) == hash(pickle.loads(pickle.dumps(config)))

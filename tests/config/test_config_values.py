@@ -1,0 +1,272 @@
+"""One option at a time: Java's types, bounds and sentences."""
+
+from dataclasses import fields
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.option_table import PRODUCER_OPTIONS, SECURITY_NOTE
+from spark_kafka_sink.options import INT_MAX, LONG_MAX, OptionType, Status
+from spark_kafka_sink.secrets import Password
+
+SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}
+
+
+def parse(**options):
+    """The configuration of ``options``, written with ``__`` for the dots of Java's names."""
+    return ProducerConfig.parse(SERVERS | {k.replace("__", "."): v for k, v in options.items()})
+
+
+def refused(name, value):
+    with pytest.raises(ConfigError) as caught:
+        ProducerConfig.parse(SERVERS | {name: value})
+    return caught.value.message
+
+
+# Every row was seen on kafka-clients 4.3.1.
+JAVA_SENTENCES = [
+    ("batch.size", "-1", "Value must be at least 0"),
+    ("batch.size", "abc", "Not a number of type INT"),
+    ("batch.size", "3000000000", "Not a number of type INT"),
+    ("batch.size", "1.5", "Not a number of type INT"),
+    ("batch.size", "1_0", "Not a number of type INT"),
+    ("batch.size", "", "Not a number of type INT"),
+    ("linger.ms", "abc", "Not a number of type LONG"),
+    ("linger.ms", "-1", "Value must be at least 0"),
+    ("linger.ms", "99999999999999999999", "Not a number of type LONG"),
+    ("request.timeout.ms", "2147483648", "Not a number of type INT"),
+    ("delivery.timeout.ms", "2147483648", "Not a number of type INT"),
+    ("retries", "-1", "Value must be at least 0"),
+    ("acks", "2", "String must be one of: all, -1, 0, 1"),
+    ("acks", "ALL", "String must be one of: all, -1, 0, 1"),
+    ("acks", "", "String must be one of: all, -1, 0, 1"),
+    ("enable.idempotence", "yes", "Expected value to be either true or false"),
+    ("enable.idempotence", "", "Expected value to be either true or false"),
+    ("compression.type", "zip", "String must be one of: none, gzip, snappy, lz4, zstd"),
+    ("compression.type", "GZIP", "String must be one of: none, gzip, snappy, lz4, zstd"),
+    ("compression.gzip.level", "0", "Value must be between 1 and 9 or equal to -1"),
+    ("compression.gzip.level", "10", "Value must be between 1 and 9 or equal to -1"),
+    ("compression.lz4.level", "0", "Value must be at least 1"),
+    ("compression.lz4.level", "18", "Value must be no more than 17"),
+    ("compression.zstd.level", "23", "Value must be no more than 22"),
+    ("compression.zstd.level", "-131073", "Value must be at least -131072"),
+    ("metadata.max.idle.ms", "4999", "Value must be at least 5000"),
+    ("max.in.flight.requests.per.connection", "0", "Value must be at least 1"),
+    ("transactional.id", "", "String must be non-empty"),
+    (
+        "security.protocol",
+        "foo",
+        "String must be one of (case insensitive): SASL_SSL, PLAINTEXT, SSL, SASL_PLAINTEXT",
+    ),
+    (
+        "client.dns.lookup",
+        "default",
+        "String must be one of: use_all_dns_ips, resolve_canonical_bootstrap_servers_only",
+    ),
+    (
+        "metadata.recovery.strategy",
+        "x",
+        "String must be one of (case insensitive): REBOOTSTRAP, NONE",
+    ),
+    ("metrics.recording.level", "info", "String must be one of: INFO, DEBUG, TRACE"),
+    ("send.buffer.bytes", "-2", "Value must be at least -1"),
+    ("receive.buffer.bytes", "-2", "Value must be at least -1"),
+    ("buffer.memory", "-1", "Value must be at least 0"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "rule"), JAVA_SENTENCES)
+def test_a_wrong_value_gets_javas_sentence(name, value, rule):
+    assert refused(name, value) == f"Invalid value {value} for configuration {name}: {rule}"
+
+
+def test_the_hint_names_the_option_as_it_is_written_and_what_it_takes():
+    with pytest.raises(ConfigError) as caught:
+        parse(batch__size="x")
+    assert caught.value.hint == "batch.size takes int, at least 0; the default is 262144"
+
+
+def test_a_negative_connection_setup_timeout_is_refused_where_java_would_never_connect():
+    assert "Value must be at least 0" in refused("socket.connection.setup.timeout.ms", "-5")
+
+
+def test_values_are_trimmed_as_java_trims_them():
+    assert parse(batch__size=" 7 ").batch_size == 7
+    assert parse(batch__size="\x007\t").batch_size == 7
+    assert parse(acks=" all ").acks == -1
+    # A no-break space is not a blank to Java's trim.
+    assert "Not a number" in refused("batch.size", "\u00a07")
+
+
+def test_a_sign_is_allowed_and_foreign_digits_are_not():
+    assert parse(batch__size="+7").batch_size == 7
+    assert "Not a number" in refused("batch.size", "\u0667")
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("TRUE", True), (" False ", False)])
+def test_booleans_are_read_in_any_case(text, value):
+    assert parse(partitioner__ignore__keys=text).partitioner_ignore_keys is value
+
+
+def test_what_already_has_its_type_is_taken():
+    config = parse(batch__size=7, enable__idempotence=False)
+    assert (config.batch_size, config.enable_idempotence) == (7, False)
+    listed = ProducerConfig.parse({"bootstrap.servers": ["a:1", "b:2"]})
+    assert listed.bootstrap_servers == (("a", 1), ("b", 2))
+
+
+def test_none_is_not_a_value():
+    assert refused("acks", None) == (
+        "Invalid value null for configuration acks: Value must be non-null"
+    )
+
+
+@pytest.mark.parametrize(("text", "acks"), [("all", -1), ("-1", -1), ("0", 0), ("1", 1)])
+def test_acks_is_a_number(text, acks):
+    assert parse(acks=text).acks == acks
+
+
+def test_names_are_read_in_any_case():
+    assert ProducerConfig.parse({"Bootstrap.Servers": "a:1", "BATCH.SIZE": "5"}).batch_size == 5
+
+
+def test_choices_in_any_case_come_out_in_one():
+    config = parse(metadata__recovery__strategy="None", security__protocol="plaintext")
+    assert config.metadata_recovery_strategy == "none"
+    assert config.security_protocol == "PLAINTEXT"
+    assert parse().metadata_recovery_strategy == "rebootstrap"
+
+
+def test_the_defaults_are_javas_but_for_the_named_ones():
+    config = parse()
+    java = {
+        "acks": -1, "enable_idempotence": True, "retries": INT_MAX, "linger_ms": 5,
+        "buffer_memory": 33554432, "max_block_ms": 60000, "max_request_size": 1048576,
+        "max_in_flight_requests_per_connection": 5, "delivery_timeout_ms": 120000,
+        "request_timeout_ms": 30000, "retry_backoff_ms": 100, "retry_backoff_max_ms": 1000,
+        "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000,
+        "metadata_max_age_ms": 300000, "metadata_max_idle_ms": 300000,
+        "metadata_recovery_strategy": "rebootstrap",
+        "metadata_recovery_rebootstrap_trigger_ms": 300000, "connections_max_idle_ms": 540000,
+        "socket_connection_setup_timeout_ms": 10000,
+        "socket_connection_setup_timeout_max_ms": 30000, "send_buffer_bytes": 131072,
+        "receive_buffer_bytes": 32768, "client_dns_lookup": "use_all_dns_ips", "client_id": "",
+        "client_rack": "", "compression_type": "none", "compression_gzip_level": -1,
+        "compression_lz4_level": 9, "compression_zstd_level": 3, "partitioner_class": None,
+        "partitioner_ignore_keys": False, "partitioner_adaptive_partitioning_enable": True,
+        "partitioner_availability_timeout_ms": 0, "transactional_id": None,
+        "transaction_timeout_ms": 60000, "security_protocol": "PLAINTEXT",
+    }  # fmt: skip
+    ours = {"batch_size": 262144, "buffer_wait_ms": 120000}
+    rest = {"bootstrap_servers": (("127.0.0.1", 9092),), "security": (), "warnings": ()}
+    assert {f.name: getattr(config, f.name) for f in fields(config)} == java | ours | rest
+
+
+def test_every_honoured_option_has_its_field_and_a_sentence_of_documentation():
+    names = {f.name for f in fields(ProducerConfig)}
+    for option in PRODUCER_OPTIONS.values():
+        if option.status is Status.HONOURED:
+            assert option.attribute in names, option.name
+        if option.note != SECURITY_NOTE:
+            assert option.doc.endswith("."), option.name
+        if option.status is not Status.HONOURED:
+            assert option.note, option.name
+        assert (option.java_default is None) == (option.why == ""), option.name
+
+
+def test_every_default_obeys_its_own_rule():
+    for option in PRODUCER_OPTIONS.values():
+        if option.rule is not None and option.default is not None:
+            assert option.rule.broken(option.default) is None, option.name
+
+
+def test_options_with_a_secret_are_typed_password():
+    secret = {name for name, option in PRODUCER_OPTIONS.items() if option.secret}
+    assert secret >= {
+        "sasl.jaas.config",
+        "sasl.password",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "ssl.key.password",
+        "ssl.keystore.key",
+        "ssl.keystore.password",
+        "ssl.truststore.password",
+    }
+    assert isinstance(parse(ssl__key__password="x").security[0][1], Password)
+
+
+def test_a_wrong_security_value_is_found_although_it_has_no_effect():
+    assert refused("sasl.login.connect.timeout.ms", "x").endswith("Not a number of type INT")
+    assert refused("sasl.login.refresh.window.factor", "x").endswith("Not a number of type DOUBLE")
+    assert refused("sasl.login.refresh.buffer.seconds", "40000").endswith("of type SHORT")
+    config = parse(sasl__login__refresh__window__factor="0.8", ssl__cipher__suites="A , B")
+    assert dict(config.security) == {
+        "sasl.login.refresh.window.factor": 0.8,
+        "ssl.cipher.suites": ("A", "B"),
+    }
+
+
+def test_a_value_in_a_message_is_one_short_line():
+    message = refused("batch.size", "x\ny" * 5000)
+    assert "\n" not in message
+    assert len(message) < 600
+
+
+def test_a_negative_idle_time_means_never():
+    assert parse(connections__max__idle__ms="-1").connections_max_idle_ms == LONG_MAX
+
+
+def test_linger_is_capped_as_in_java():
+    config = parse(linger__ms="99999999999")
+    assert config.linger_ms == INT_MAX
+    assert config.delivery_timeout_ms == INT_MAX
+
+
+_TYPED = [o for o in PRODUCER_OPTIONS.values() if o.status is not Status.REFUSED]
+_SCALARS = st.one_of(
+    st.text(), st.integers(), st.booleans(), st.none(), st.floats(), st.lists(st.text(), max_size=3)
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.dictionaries(
+        st.one_of(st.sampled_from([o.name for o in _TYPED]), st.text()),
+        st.one_of(_SCALARS, st.integers().map(str), st.sampled_from(["true", "all", "0", "a:1"])),
+        max_size=6,
+    ),
+    st.booleans(),
+)
+def test_parsing_raises_config_error_and_nothing_else(options, with_servers):
+    options = (SERVERS if with_servers else {}) | options
+    config = value_or_error(lambda: ProducerConfig.parse(options))
+    if isinstance(config, ConfigError):
+        assert "\n" not in config.message
+        return
+    assert config == ProducerConfig.parse(options)
+    assert config.batch_size >= 1
+    assert config.delivery_timeout_ms >= min(config.linger_ms + config.request_timeout_ms, INT_MAX)
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from([o for o in _TYPED if o.type is OptionType.INT]),
+    st.integers(min_value=-(2**40), max_value=2**40),
+)
+def test_an_int_is_read_back_or_refused_by_a_java_rule(option, number):
+    value = value_or_error(lambda: option.read(str(number), option.name))
+    if isinstance(value, ConfigError):
+        start = f"Invalid value {number} for configuration {option.name}: "
+        assert value.message.startswith(start)
+        return
+    assert value == number
+    assert -(2**31) <= number < 2**31
+
+
+def value_or_error(read):
+    try:
+        return read()
+    except ConfigError as error:
+        return error

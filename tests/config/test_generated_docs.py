@@ -1,0 +1,50 @@
+"""The pages that are made from the code are as the code is."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink import errors
+from spark_kafka_sink.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def generator():
+    return runpy.run_path(str(ROOT / "tools" / "generate_docs.py"))
+
+
+def test_the_pages_in_the_repository_are_fresh(generator, capsys):
+    code = generator["main"](["--check"])
+    assert code == 0, capsys.readouterr().out
+
+
+def test_a_stale_page_is_shown_with_what_differs(generator, tmp_path, capsys):
+    assert generator["main"](["--root", str(tmp_path)]) == 0
+    assert generator["main"](["--check", "--root", str(tmp_path)]) == 0
+    page = tmp_path / "docs" / "options.md"
+    page.write_text(page.read_text().replace("`kafka.acks`", "`kafka.ack`"))
+    capsys.readouterr()
+    assert generator["main"](["--check", "--root", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "docs/options.md is stale; run: python tools/generate_docs.py" in out
+    assert "+| `kafka.acks` |" in out
+
+
+def test_every_option_is_on_the_page(generator):
+    page = generator["options_page"]()
+    for name in PRODUCER_OPTIONS:
+        assert f"`kafka.{name}`" in page, name
+    for name in SINK_OPTIONS:
+        assert f"`{name}`" in page, name
+
+
+def test_every_exception_and_code_is_on_the_page(generator):
+    page = generator["errors_page"]()
+    for code in errors.ErrorCode:
+        assert f"| {int(code)} | `{code.name}` |" in page
+    for name, value in vars(errors).items():
+        if isinstance(value, type) and issubclass(value, errors.KafkaError):
+            assert f"- `{name}`: " in page
