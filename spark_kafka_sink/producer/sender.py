@@ -12,7 +12,7 @@ Unlike Java's (design.md section 5): bytes are never changed, so a retry is the 
 an idempotent producer's batch fails for good, the producer fails with it: nothing more is sent,
 the loop ends, connections are closed (no Produce stays unanswered behind a failed attempt), and
 every batch and waiter gets the error. An unexpected exception ends it the same way. And a round
-that drained nothing never polls with no wait: what holds a batch back ends with an answer.
+that drained nothing does not spin: what holds a batch back ends with an answer, which wakes it.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ _log = logging.getLogger(__name__)
 _ZSTD_MIN_VERSION = 7
 _MIN_VERSION = 3
 _MAX_VERSION = 12
+_LOOK_AGAIN_MS = 1
 
 
 class SenderRecorder(Protocol):
@@ -289,7 +290,9 @@ class Sender:
             return 0  # more of the same partitions may be ready
         expiry = min(self._accumulator.next_expiry_time_ms(), self._next_expiry_ms)
         delay = NEVER if expiry >= NEVER else max(0, expiry - now)
-        return max(0, min(result.next_ready_check_delay_ms, not_ready_timeout, delay))
+        timeout = min(result.next_ready_check_delay_ms, not_ready_timeout, delay)
+        # Ready, yet nothing came: what made it ready (a waiter for memory) has just gone. Look again.
+        return min(timeout, _LOOK_AGAIN_MS) if sendable else timeout
 
     def _sendable(self, cluster: Cluster, ready: Iterable[int], now: int) -> tuple[list[int], int]:
         """Which of the ready nodes can take a request now, and when to look at the others."""
@@ -476,6 +479,7 @@ class Sender:
     ) -> None:
         for earlier in verdict.proven:
             self._report.batch_duplicate(earlier)
+            self._accumulator.discard(earlier)
             earlier.complete(-1, -1)
             if earlier not in self._in_flight:
                 self._release(earlier)
