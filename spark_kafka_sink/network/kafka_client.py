@@ -9,7 +9,7 @@ All calls but :meth:`KafkaClient.wakeup` belong to the one thread that runs the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from spark_kafka_sink.errors import AuthenticationError, KafkaError
@@ -75,6 +75,10 @@ class KafkaClient(Protocol):
         ...
 
     def connection_failed(self, node: Node) -> bool: ...
+
+    def connection_failures(self) -> Mapping[str, str]:
+        """Address to why it could not be reached or stopped answering. Any thread."""
+        ...
 
     def authentication_error(self, node: Node) -> AuthenticationError | None: ...
 

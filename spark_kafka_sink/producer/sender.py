@@ -62,7 +62,7 @@ class SenderRecorder(Protocol):
 
     def request_sent(self, node_id: int, batches: int, size: int) -> None: ...
     def request_answered(self, node_id: int, latency_ms: int, throttle_ms: int) -> None: ...
-    def batch_retried(self, batch: ProducerBatch) -> None: ...
+    def batch_retried(self, batch: ProducerBatch, error: KafkaError | None = None) -> None: ...
     def batch_split(self, batch: ProducerBatch) -> None: ...
     def batch_duplicate(self, batch: ProducerBatch) -> None: ...
 
@@ -127,6 +127,7 @@ class Sender:
         self._identity_asked = False
         self._identity_retry_ms = 0
         self._identity_attempts = 0
+        metadata.attach(self.wakeup, client.connection_failures)
 
     # -- phases -----------------------------------------------------------------------------------
 
@@ -291,7 +292,7 @@ class Sender:
         expiry = min(self._accumulator.next_expiry_time_ms(), self._next_expiry_ms)
         delay = NEVER if expiry >= NEVER else max(0, expiry - now)
         timeout = min(result.next_ready_check_delay_ms, not_ready_timeout, delay)
-        # Ready, yet nothing came: what made it ready (a waiter for memory) has just gone. Look again.
+        # Ready, yet nothing came: what made it so (a waiter for memory) has just gone. Look again.
         return min(timeout, _LOOK_AGAIN_MS) if sendable else timeout
 
     def _sendable(self, cluster: Cluster, ready: Iterable[int], now: int) -> tuple[list[int], int]:
@@ -461,7 +462,7 @@ class Sender:
             self._fail_batch(batch, self._error(batch, answer, response, "no retries are left"))
         else:
             _log.debug("%s is sent again after %s", batch.tp, code.name)
-            self._report.batch_retried(batch)
+            self._report.batch_retried(batch, self._error(batch, answer, response, None))
             self._accumulator.reenqueue(batch, now)
 
     def _judge(

@@ -438,12 +438,16 @@ class World:
 
 
 #: Each word as often as it shall happen, about.
-WORDS = (
-    "send send send send send send send send resend resend resend resend process process process "
-    "process process process process process deliver deliver deliver deliver deliver deliver "
-    "unclear unclear refuse cut cut haunt haunt restart lead nobody"
-).split()
-
+WORDS = [
+    *["send"] * 8,
+    *["resend"] * 4,
+    *["process"] * 8,
+    *["deliver"] * 6,
+    *["unclear"] * 2,
+    *["cut"] * 2,
+    *["haunt"] * 2,
+    *["refuse", "restart", "lead", "nobody"],
+]
 FAIR = ("send", "send", "resend", "process", "deliver")
 
 scripts = st.lists(st.tuples(st.sampled_from(WORDS), st.integers(0, 7)), max_size=100)
