@@ -19,8 +19,11 @@ from spark_kafka_sink.records.varint import varint_size
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-#: The smallest record: length, attributes, two deltas, no key, no value, no headers.
-_MIN_RECORD = 7
+#: Length, attributes and two deltas, a byte each.
+_MIN_OVERHEAD = 4
+#: A batch that is this near to its limit (a 16th), or that another record of its records' mean size
+#: would overfill, is sent. A sticky piece ends there, and nothing would come for this batch soon.
+_FULL = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class Cuts:
     """Slices of a chunk, in the order of its rows. One entry for each slice, but for the deltas.
 
     ``groups`` is the group's number, ``starts`` the first row and ``counts`` how many. ``opens``
-    tells a new batch. ``last``: cut here because the batch is full. The deltas are one for each
+    tells a new batch. ``last``: the batch is full after this slice. The deltas are one for each
     row (in the order of writing), or one number for all.
     """
 
@@ -67,22 +70,20 @@ def cut(
     rooms = np.array([p.room for p in positions], np.int64)
     limits = np.broadcast_to(np.asarray(raw_limits, np.int64), (count,))
 
-    ends = np.zeros(len(content) + 1, np.int64)
     spread = _largest_delta(timestamps, now_ms, bases[is_open])
-    # No batch has more records than its bytes allow: that keeps the bound of the offset's size low.
-    longest = int(np.max(bounds[1:] - bounds[:-1]))
-    by_bytes = int(limits.max(initial=0)) // _MIN_RECORD
-    deltas = varint_size(int(record_counts.max()) + min(longest, by_bytes)) + varint_size(spread)
-    body = content + (1 + deltas)
-    np.cumsum(body + _length_sizes(body), out=ends[1:])
+    most = int(record_counts.max()) + int(np.max(bounds[1:] - bounds[:-1]))
+    ends = np.zeros(len(content) + 1, np.int64)
+    np.cumsum(size_bounds(content, most, int(limits.max()), spread), out=ends[1:])
 
     starts, slice_groups, opens = _walk(ends, bounds, is_open, rooms, limits)
     order = np.argsort(starts, kind="stable")
     starts, slice_groups, opens = starts[order], slice_groups[order], opens[order]
     counts = np.diff(starts, append=len(content))
+    sizes = ends[starts + counts] - ends[starts]
+    left = np.where(opens, limits[slice_groups], rooms[slice_groups]) - sizes
+    last = left < np.maximum(sizes // counts, limits[slice_groups] // _FULL)
     # The next slice of the same group exists only because this batch had no room for its row.
-    last = np.zeros(len(starts), np.bool_)
-    last[:-1] = slice_groups[1:] == slice_groups[:-1]
+    last[:-1] |= slice_groups[1:] == slice_groups[:-1]
 
     first_offsets = np.where(opens, 0, record_counts[slice_groups])
     offset_deltas = np.arange(len(content)) - np.repeat(starts - first_offsets, counts)
@@ -107,6 +108,18 @@ def cut(
         offset_deltas=offset_deltas,
         timestamp_deltas=timestamp_deltas,
     )
+
+
+def size_bounds(content: Int64s, rows: int, limit: int, spread: int) -> Int64s:
+    """The most bytes that each record may have in its batch, wherever that begins.
+
+    ``content`` is its size without length, attributes and deltas. ``rows`` bounds the records that
+    a batch may get, and so does ``limit``, its raw bytes; ``spread`` bounds the timestamp deltas.
+    """
+    smallest = int(content.min()) + _MIN_OVERHEAD
+    deltas = varint_size(min(rows, limit // smallest + 1)) + varint_size(spread)
+    body = content + (1 + deltas)
+    return body + _length_sizes(body)
 
 
 def _walk(

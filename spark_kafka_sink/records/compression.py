@@ -1,7 +1,7 @@
 """Compression of a batch's records section, as Kafka's Java client reads and writes it.
 
-Owns: :class:`Codec` (type and level; one stream for a whole section), bounded decompression for the
-split of a batch, and :class:`CompressionRatioEstimator` (Java's class of that name). Never: batches.
+Owns: :class:`Codec` (type and level; one stream for a whole section), bounded decompression for
+the split of a batch, and :class:`CompressionRatioEstimator` (Java's class). Never: batches.
 
 Every codec releases the interpreter lock while it works.
 """
@@ -17,6 +17,7 @@ from enum import IntEnum
 import lz4.frame
 import pyarrow as pa
 
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import CorruptRecordError, ErrorCode
 from spark_kafka_sink.protocol.request import Buffer
 
@@ -25,6 +26,8 @@ from spark_kafka_sink.protocol.request import Buffer
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
 _INT32 = struct.Struct(">i")
+#: No batch of ours holds more: max.request.size bounds a record, the accumulator a batch.
+MAX_DECOMPRESSED = 2**31 - 1
 #: zlib's window bits with a gzip header.
 _GZIP = 16 + zlib.MAX_WBITS
 #: The level of compression.lz4.level that means Java's fast compressor.
@@ -67,9 +70,23 @@ class Codec:
         }
         return cls(kind, levels.get(kind))
 
+    @classmethod
+    def of(cls, config: ProducerConfig) -> Codec:
+        """The codec that a producer's options ask for."""
+        return cls.parse(
+            config.compression_type,
+            gzip_level=config.compression_gzip_level,
+            lz4_level=config.compression_lz4_level,
+            zstd_level=config.compression_zstd_level,
+        )
+
     @property
     def name(self) -> str:
         return self.type.name.lower()
+
+    @property
+    def is_none(self) -> bool:
+        return self.type is CompressionType.NONE
 
     def compress(self, buffers: Sequence[Buffer]) -> bytes:
         """All of ``buffers`` as one stream. NONE joins them."""
@@ -95,7 +112,7 @@ class Codec:
             return zipped
         return bytes(data)
 
-    def decompress(self, data: Buffer, max_size: int) -> bytes:
+    def decompress(self, data: Buffer, max_size: int = MAX_DECOMPRESSED) -> bytes:
         """What :meth:`compress` was given (or Java wrote).
 
         Raises CorruptRecordError when the stream is damaged, ends early or holds more than
@@ -142,7 +159,7 @@ def _gunzip(data: Buffer, max_size: int) -> bytes:
 
 
 def _unxerial(data: Buffer, max_size: int) -> bytes:
-    """xerial's framing, or one raw block, as Java's and librdkafka's readers take both."""
+    """Snappy in xerial's framing or as one raw block: Java's and librdkafka's readers take both."""
     view = memoryview(data)
     if bytes(view[:8]) != _XERIAL_HEADER[:8]:
         return _unsnappy(view, max_size)
@@ -221,7 +238,7 @@ class CompressionRatioEstimator:
 
     def update(self, topic: str, codec: Codec, observed: float) -> float:
         """Learn a batch's ratio: up at once (by 0.05 at least), down by 0.005 at most."""
-        if codec.type is CompressionType.NONE:
+        if codec.is_none:
             return 1.0
         current = self.estimation(topic, codec)
         step = current + _RISE if observed > current else current - _FALL
@@ -234,13 +251,6 @@ class CompressionRatioEstimator:
 
     def estimated_size(self, topic: str, codec: Codec, raw_bytes: int) -> int:
         """Size of a batch of ``raw_bytes`` record bytes, header included."""
-        if codec.type is CompressionType.NONE:
+        if codec.is_none:
             return _BATCH_HEADER + raw_bytes
         return _BATCH_HEADER + int(raw_bytes * self.estimation(topic, codec) * _SAFETY)
-
-    def raw_limit(self, topic: str, codec: Codec, batch_size: int) -> int:
-        """How many raw record bytes a batch takes whose estimated size may be ``batch_size``."""
-        room = max(batch_size - _BATCH_HEADER, 1)
-        if codec.type is CompressionType.NONE:
-            return room
-        return max(int(room / (self.estimation(topic, codec) * _SAFETY)), 1)

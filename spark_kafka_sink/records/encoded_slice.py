@@ -30,7 +30,7 @@ class EncodedSlice:
     ``data`` views a chunk's encode buffer; whoever keeps it must copy it (design.md rule 5.5).
     ``generation`` is the open batch that it continues, 0 to open a new one: the offset deltas in
     ``data`` run from ``first_offset_delta`` and the timestamp deltas count from
-    ``base_timestamp``. ``last`` is set when the planner cut here because the batch is full.
+    ``base_timestamp``. ``last`` is set when the batch is full after this slice.
     ``first_row`` is where its rows begin in the order of the chunk's groups, for encoding again.
     """
 

@@ -2,22 +2,41 @@
 
 Owns: :class:`Partitioner` and the built-in ones, by Java's names (:func:`partitioner`). Never:
 metadata (a :class:`TopicView` is handed in), accumulator state (asked through ``open_room``).
+
+The rule, row by row: an explicit partition beats; else a key decides by murmur2 over *all*
+partitions; else the row is sticky (KIP-794): rows go on to one partition until it has got enough,
+then to another. By columns, sticky rows are cut by their cumulative size, and KIP-794's condition
+for a switch is evaluated once for each piece.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from spark_kafka_sink.errors import ConfigError, DataError
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
+from spark_kafka_sink.records.batch_cutter import size_bounds
+from spark_kafka_sink.records.murmur2 import murmur2
+from spark_kafka_sink.records.ragged import valid_of
 from spark_kafka_sink.records.record_columns import RecordColumns
+from spark_kafka_sink.records.record_encoder import content_sizes
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 #: Raw bytes that the open batch of a partition still takes, or None when no batch is open.
 OpenRoom = Callable[[TopicPartition], int | None]
+
+#: Timestamp deltas of rows without a timestamp: how long an open batch may have waited, in ms.
+_SPREAD_MS = 8191
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +55,7 @@ class TopicView:
     def of(cls, cluster: Cluster, topic: str, raw_limit: int) -> TopicView:
         """The view of ``topic`` in ``cluster``, which must know it."""
         partitions = cluster.topics[topic]
-        available = tuple(p.tp.partition for p in partitions if p.leader >= 0)
+        available = tuple([p.tp.partition for p in partitions if p.leader >= 0])
         return cls(len(partitions), available, raw_limit)
 
 
@@ -45,7 +64,7 @@ class Partitioner(Protocol):
 
     def assign(
         self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: OpenRoom
-    ) -> npt.NDArray[np.int32]:
+    ) -> Int32s:
         """The partition of every row, each within [0, count) of its topic.
 
         A row's explicit partition beats; one that its topic lacks raises DataError.
@@ -53,6 +72,249 @@ class Partitioner(Protocol):
         ...
 
 
+#: How much each of ``available`` wants of the next sticky piece; None: all the same. This is where
+#: KIP-794's adaptive weights (queue sizes of the accumulator) come in.
+Weights = Callable[[str, Sequence[int]], Sequence[int] | None]
+
+
+def no_weights(topic: str, available: Sequence[int]) -> None:
+    """Every partition with a leader is as likely as any other."""
+    del topic, available
+
+
+@dataclass(slots=True)
+class _Sticky:
+    """The partition that a topic's rows without a key go to, and the raw bytes it got so far."""
+
+    partition: int
+    produced: int = 0
+
+
+class BuiltInPartitioner:
+    """Java's default (``BuiltInPartitioner``, KIP-794): murmur2 of keys, sticky without one."""
+
+    def __init__(
+        self,
+        *,
+        ignore_keys: bool = False,
+        weights: Weights = no_weights,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._ignore_keys = ignore_keys
+        self._weights = weights
+        # A task's start must not be every other task's start, or they gang up on one partition.
+        self._random = random.Random() if rng is None else rng  # noqa: S311 - spreads load
+        self._sticky: dict[str, _Sticky] = {}
+
+    def assign(
+        self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: OpenRoom
+    ) -> Int32s:
+        """See :class:`Partitioner`."""
+        given = _explicit(columns, views)
+        if given is not None and (given >= 0).all():
+            return given
+        by_key = None if self._ignore_keys or columns.key is None else columns.key
+        if by_key is None:
+            out = np.empty(columns.rows, np.int32)
+            sticky: Bools | None = None
+        else:
+            positive = (murmur2(by_key) & np.uint32(0x7FFFFFFF)).view(np.int32)
+            out = positive % _counts(columns, views)
+            keyed = valid_of(by_key)
+            sticky = None if keyed is None else ~keyed
+        if given is not None:
+            chosen = given >= 0
+            out[chosen] = given[chosen]
+            if by_key is None or sticky is not None:
+                sticky = ~chosen if sticky is None else sticky & ~chosen
+        if by_key is None or sticky is not None:
+            self._assign_sticky(columns, views, open_room, sticky, out)
+        return out
+
+    def _assign_sticky(
+        self,
+        columns: RecordColumns,
+        views: Mapping[str, TopicView],
+        open_room: OpenRoom,
+        sticky: Bools | None,
+        out: Int32s,
+    ) -> None:
+        if sticky is not None and not sticky.any():
+            return
+        content = content_sizes(columns)
+        spread = _SPREAD_MS if columns.timestamp is None else int(np.ptp(columns.timestamp))
+        for topic, rows in _rows_by_topic(columns, sticky):
+            view = views[topic]
+            part = content if rows is None else content.take(rows)
+            sizes = size_bounds(part, len(part), view.raw_limit, spread)
+            out[slice(None) if rows is None else rows] = self._pieces(topic, view, sizes, open_room)
+
+    def _pieces(self, topic: str, view: TopicView, sizes: Int64s, open_room: OpenRoom) -> Int32s:
+        """The partitions of ``sizes`` rows of one topic, in pieces of about a batch each."""
+        ends = np.cumsum(sizes)
+        partitions: list[int] = []
+        lengths: list[int] = []
+        state = self._sticky.get(topic)
+        row = taken = 0
+        while row < len(sizes):
+            if state is None or state.partition >= view.count or self._is_lost(state, view):
+                state = self._sticky[topic] = _Sticky(self._next(topic, view))
+            room = open_room(TopicPartition(topic, state.partition))
+            left = _until_switch(state.produced, room, view.raw_limit)
+            if left <= 0:
+                state = None
+                continue
+            # The row that would pass the limit opens the next piece: here it would open a new batch
+            # just before the switch. A first row that is too large has a batch of its own.
+            end = int(np.searchsorted(ends, taken + left, side="right"))
+            end = min(max(end, row + 1), len(sizes))
+            partitions.append(state.partition)
+            lengths.append(end - row)
+            state.produced += int(ends[end - 1]) - taken
+            row, taken = end, int(ends[end - 1])
+            if row < len(sizes):
+                # This piece took what its batch takes: the next one goes elsewhere. Asking for
+                # its room again would answer from before the piece, which is not appended yet.
+                state = None
+        return np.repeat(np.array(partitions, np.int32), lengths)
+
+    def _is_lost(self, state: _Sticky, view: TopicView) -> bool:
+        return bool(view.available) and state.partition not in view.available
+
+    def _next(self, topic: str, view: TopicView) -> int:
+        """The next sticky partition: random among those with a leader, by their weights."""
+        available = view.available or range(view.count)
+        weights = self._weights(topic, available)
+        if weights is None:
+            return self._random.choice(available)
+        return self._random.choices(available, weights)[0]
+
+
+def _until_switch(produced: int, room: int | None, limit: int) -> int:
+    """Raw bytes that a sticky partition still gets (KIP-794, ``updatePartitionInfo``).
+
+    Java switches once ``produced`` reached batch.size *and* the last batch is full (or none is
+    open), at the latest at twice batch.size. The open batch is full after ``room`` more bytes, the
+    ones that follow it each after ``limit``; so the first such moment is known beforehand.
+    """
+    if room is None:
+        if produced >= limit:
+            return 0
+        room = limit
+    full = produced + max(room, 0)
+    while full < limit:
+        full += limit
+    return min(full, 2 * limit) - produced
+
+
+class UniformStickyPartitioner(BuiltInPartitioner):
+    """Java's class of that name: sticky for every row, whatever its key."""
+
+    def __init__(self, *, ignore_keys: bool = True) -> None:
+        del ignore_keys  # it always does
+        super().__init__(ignore_keys=True)
+
+
+class RoundRobinPartitioner:
+    """Java's class of that name: rows go to the partitions with a leader in turn, keys or not.
+
+    It starts anywhere, because tasks that all start at 0 would fill partition 0 first.
+    """
+
+    def __init__(self, *, ignore_keys: bool = True, rng: random.Random | None = None) -> None:
+        del ignore_keys  # it always does
+        self._random = random.Random() if rng is None else rng  # noqa: S311 - spreads load
+        self._next: dict[str, int] = {}
+
+    def assign(
+        self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: OpenRoom
+    ) -> Int32s:
+        """See :class:`Partitioner`."""
+        del open_room
+        given = _explicit(columns, views)
+        out = np.empty(columns.rows, np.int32) if given is None else given.copy()
+        for topic, rows in _rows_by_topic(columns, None if given is None else given < 0):
+            view = views[topic]
+            turn = np.array(view.available or range(view.count), np.int32)
+            count = columns.rows if rows is None else len(rows)
+            first = self._next.get(topic)
+            if first is None:
+                first = self._random.randrange(len(turn))
+            self._next[topic] = first + count
+            out[slice(None) if rows is None else rows] = turn.take(
+                np.arange(first, first + count) % len(turn)
+            )
+        return out
+
+
+def _explicit(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s | None:
+    """The partition column, checked against each row's topic."""
+    given = columns.partition
+    if given is None:
+        return None
+    beyond = given >= _counts(columns, views)
+    if beyond.any():
+        row = int(np.argmax(beyond))
+        topic = columns.topic if isinstance(columns.topic, str) else columns.topic[row].as_py()
+        raise DataError(
+            f"Partition {int(given[row])} of topic {topic} with partition count "
+            f"{views[topic].count} is not present in metadata (row {columns.first_row + row} of "
+            "the Arrow batch).",
+            hint="the partition column must be below the topic's partition count, or null",
+        )
+    return given
+
+
+def _counts(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s | np.int32:
+    """The partition count of each row's topic, or the one count of all."""
+    topic = columns.topic
+    if isinstance(topic, str):
+        return np.int32(views[topic].count)
+    # A dictionary may hold topics that none of these rows uses; their count is never read.
+    names = topic.dictionary.to_pylist()
+    counts = [views[name].count if name in views else 1 for name in names]
+    return np.array(counts, np.int32).take(_codes(topic))
+
+
+def _codes(topic: pa.DictionaryArray) -> npt.NDArray[np.integer]:
+    codes: npt.NDArray[np.integer] = topic.indices.to_numpy()
+    return codes
+
+
+def _rows_by_topic(
+    columns: RecordColumns, wanted: Bools | None
+) -> Iterator[tuple[str, Int64s | None]]:
+    """Each topic with its ``wanted`` rows (None: all); rows None means all of the columns."""
+    topic = columns.topic
+    if isinstance(topic, str):
+        yield topic, None if wanted is None else np.flatnonzero(wanted)
+        return
+    codes = _codes(topic)
+    names = topic.dictionary.to_pylist()
+    for code in np.unique(codes if wanted is None else codes[wanted]).tolist():
+        of_topic = codes == code
+        yield names[code], np.flatnonzero(of_topic if wanted is None else of_topic & wanted)
+
+
+_JAVA_PACKAGE = "org.apache.kafka.clients.producer."
+_BUILT_IN: dict[str, Callable[..., Partitioner]] = {
+    "RoundRobinPartitioner": RoundRobinPartitioner,
+    "UniformStickyPartitioner": UniformStickyPartitioner,
+    # Removed from Java in 4.0; what replaced it is what it meant.
+    "internals.DefaultPartitioner": BuiltInPartitioner,
+}
+
+
 def partitioner(name: str | None, *, ignore_keys: bool = False) -> Partitioner:
-    """A new partitioner by Java class name, short or full (None: the built-in one)."""
-    raise NotImplementedError
+    """A new partitioner by Java class name, short or full (None: the built-in one).
+
+    Raises ConfigError for a name that is not known.
+    """
+    if name is None or not name.strip():
+        return BuiltInPartitioner(ignore_keys=ignore_keys)
+    short = name.strip().removeprefix(_JAVA_PACKAGE)
+    make = _BUILT_IN.get(short) or _BUILT_IN.get(f"internals.{short}")
+    if make is None:
+        known = ", ".join(sorted(n.removeprefix("internals.") for n in _BUILT_IN))
+        raise ConfigError(f"partitioner.class: {name} is not known; known are {known}")
+    return make(ignore_keys=ignore_keys)

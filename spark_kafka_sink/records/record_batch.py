@@ -1,7 +1,7 @@
 """The batch around records: format v2 (Java's ``DefaultRecordBatch``).
 
 Owns: the 61-byte header, written when a batch is drained; the reader of a whole batch, for the
-split and the tests; sequence arithmetic. Never: how records are encoded by columns
+split and the tests. Never: how records are encoded by columns
 (``record_encoder``). Reading walks records one by one: it is not on a record's way.
 """
 
@@ -42,82 +42,65 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_PARTITION_LEADER_EPOCH = -1
 NO_TIMESTAMP = -1
-_SEQUENCE_SPACE = 2**31
-
-
-def increment_sequence(sequence: int, by: int) -> int:
-    """Sequences have 31 bits and go on from 0 after the last."""
-    return (sequence + by) % _SEQUENCE_SPACE
-
-
-def decrement_sequence(sequence: int, by: int) -> int:
-    return (sequence - by) % _SEQUENCE_SPACE
 
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """The header's fields, without length and CRC, which follow from the records."""
+    """A header as read. Length, magic and CRC have been checked and are left out."""
 
-    record_count: int
+    base_offset: int
+    partition_leader_epoch: int
+    codec: CompressionType
+    log_append_time: bool
+    transactional: bool
+    control: bool
+    last_offset_delta: int
     base_timestamp: int
     max_timestamp: int
-    codec: CompressionType = CompressionType.NONE
-    producer_id: int = NO_PRODUCER_ID
-    producer_epoch: int = NO_PRODUCER_EPOCH
-    base_sequence: int = NO_SEQUENCE
-    transactional: bool = False
-    control: bool = False
-    log_append_time: bool = False
-    base_offset: int = 0
-    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH
-    last_offset_delta: int | None = None
-
-    @property
-    def attributes(self) -> int:
-        bits = int(self.codec)
-        bits |= _LOG_APPEND_TIME if self.log_append_time else 0
-        bits |= _TRANSACTIONAL if self.transactional else 0
-        return bits | (_CONTROL if self.control else 0)
-
-    @property
-    def last_sequence(self) -> int:
-        if self.base_sequence == NO_SEQUENCE:
-            return NO_SEQUENCE
-        return increment_sequence(self.base_sequence, self.record_count - 1)
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
 
 
-def write_header(header: BatchHeader, records: Sequence[Buffer]) -> bytes:
+def write_header(
+    records: Sequence[Buffer],
+    *,
+    codec: Codec,
+    record_count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+) -> bytes:
     """The 61 bytes before ``records``, the (compressed) records section as it lies.
 
-    Raises IllegalStateError for producer fields that contradict each other, as Java does.
+    The CRC covers both. Raises IllegalStateError for producer fields that contradict each other,
+    as Java does.
     """
-    if header.transactional and header.producer_id == NO_PRODUCER_ID:
+    if transactional and producer_id == NO_PRODUCER_ID:
         raise IllegalStateError("a transactional batch needs a valid producer id")
-    if header.producer_id != NO_PRODUCER_ID:
-        if header.producer_epoch < 0:
+    if producer_id != NO_PRODUCER_ID:
+        if producer_epoch < 0:
             raise IllegalStateError("a batch with a producer id needs a valid epoch")
-        if header.base_sequence < 0:
+        if base_sequence < 0:
             raise IllegalStateError("a batch with a producer id needs a valid sequence")
-    last = header.last_offset_delta
     covered = _COVERED.pack(
-        header.attributes,
-        header.record_count - 1 if last is None else last,
-        header.base_timestamp,
-        header.max_timestamp,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        header.record_count,
+        int(codec.type) | (_TRANSACTIONAL if transactional else 0),
+        record_count - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
     )
     size = HEADER_SIZE + sum(len(b) for b in records)
-    prefix = _PREFIX.pack(
-        header.base_offset,
-        size - _LOG_OVERHEAD,
-        header.partition_leader_epoch,
-        MAGIC,
-        crc32c(records, crc32c((covered,))),
-    )
-    return prefix + covered
+    checksum = crc32c(records, crc32c((covered,)))
+    return _PREFIX.pack(0, size - _LOG_OVERHEAD, partition_leader_epoch, MAGIC, checksum) + covered
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +131,7 @@ def parse_header(data: Buffer) -> BatchHeader:
     if length != len(view) - _LOG_OVERHEAD:
         raise _corrupt(f"a batch says {length} bytes and has {len(view) - _LOG_OVERHEAD}")
     if magic != MAGIC:
-        raise _corrupt(f"a batch has magic {magic}")
+        raise _corrupt(f"a batch has magic {magic}, not {MAGIC}")
     if crc32c((view[_PREFIX.size :],)) != crc:
         raise _corrupt("a batch's checksum does not match its bytes")
     attributes, last, base, latest, producer, epoch, sequence, count = _COVERED.unpack_from(
@@ -259,20 +242,23 @@ class RecordSection:
 
 
 def split_records(
-    section: Buffer, record_count: int, at: int, base_timestamp: int
+    section: Buffer, record_count: int, base_timestamp: int, at: int | None = None
 ) -> tuple[RecordSection, RecordSection]:
     """Records [0, at) and [at, record_count) of an uncompressed section as two.
 
-    The offset deltas of the second restart at 0, its base timestamp is its first record's; keys,
-    values and headers are copied as they lie. 0 < at < record_count. Raises InvalidRecordError.
+    Without ``at``, cut as near to half of the bytes as whole records allow. The offset deltas of
+    the second restart at 0, its base timestamp is its first record's; keys, values and headers are
+    copied as they lie. Raises InvalidRecordError for a section that is not whole, IllegalStateError
+    when a half would be empty.
     """
-    if not 0 < at < record_count:
+    if record_count < 2 or not (at is None or 0 < at < record_count):
         raise IllegalStateError(f"a batch of {record_count} records can't be split at {at}")
+    half = len(section) / 2
     parts: list[tuple[int, bytes]] = []
-    position = middle = 0
+    starts: list[int] = []
+    position = 0
     for index in range(record_count):
-        if index == at:
-            middle = position
+        starts.append(position)
         size, body = read_varint(section, position)
         time_delta, rest = read_varint(section, body + 1, MAX_VARLONG_BYTES)
         _, rest = read_varint(section, rest)
@@ -282,6 +268,9 @@ def split_records(
         parts.append((base_timestamp + time_delta, bytes(section[rest:position])))
     if position != len(section):
         raise _invalid(f"{len(section) - position} bytes follow the records of a batch to split")
+    if at is None:
+        at = min(range(1, record_count), key=lambda i: abs(starts[i] - half))
+    middle = starts[at]
     second_base = parts[at][0]
     out = bytearray()
     for index, (timestamp, content) in enumerate(parts[at:]):
