@@ -6,24 +6,29 @@ lock (the accumulator's covers every change of state up to DONE), a queue, a clo
 retry.
 
 Bytes are frozen when a batch is closed (design.md rule 5.1): chunks are immutable ``bytes``, the
-header is written once for each (producer id, epoch, sequence), and a retry hands out the very same
+header is written once, with producer id, epoch and sequence, and a retry hands out the very same
 objects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol
 
 from spark_kafka_sink.errors import IllegalStateError, KafkaError
+from spark_kafka_sink.producer.partition_sequences import increment_sequence
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.produce import RecordError
 from spark_kafka_sink.records.compression import Codec
-
-NO_SEQUENCE = -1
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
+from spark_kafka_sink.records.record_batch import (
+    HEADER_SIZE,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    split_records,
+    write_header,
+)
 
 
 class BatchState(Enum):
@@ -34,6 +39,19 @@ class BatchState(Enum):
     READY = "ready"
     IN_FLIGHT = "in flight"
     DONE = "done"
+
+
+_S = BatchState
+
+#: Every move that is allowed. OPEN -> CLOSING is a claim: exactly one thread compresses.
+#: CLOSING -> OPEN is a claim given back by a thread that was interrupted. Any batch may fail.
+TRANSITIONS: dict[BatchState, frozenset[BatchState]] = {
+    _S.OPEN: frozenset({_S.CLOSING, _S.DONE}),
+    _S.CLOSING: frozenset({_S.READY, _S.OPEN, _S.DONE}),
+    _S.READY: frozenset({_S.IN_FLIGHT, _S.DONE}),
+    _S.IN_FLIGHT: frozenset({_S.READY, _S.DONE}),
+    _S.DONE: frozenset(),
+}
 
 
 class BatchListener(Protocol):
@@ -50,99 +68,234 @@ class BatchListener(Protocol):
 class ProducerBatch:
     """Records of one topic partition that travel together (Java's ProducerBatch).
 
-    Counts are records, sizes bytes, times monotonic milliseconds. ``generation`` is unique for
-    every batch that was ever opened; ``lineage`` is the generation of the batch that this one was
-    split from, else its own.
+    Counts are records, sizes bytes, times monotonic milliseconds, timestamps milliseconds since the
+    epoch. ``generation`` is unique for every batch that was ever opened; ``lineage`` is the
+    generation of the batch that this one was split from, else its own. ``pool_size`` is what the
+    BufferPool counts for it. ``attempts`` is how often it was put back after a failed send.
     """
 
-    tp: TopicPartition
-    created_ms: int
-    generation: int
-    lineage: int
-    state: BatchState
-    record_count: int
-    base_timestamp: int
-    max_timestamp: int
-    #: Bytes counted in the BufferPool for this batch; changed under the accumulator's lock.
-    pool_size: int
-    #: How often it was given back to the queue after a failed send.
-    attempts: int
-    last_attempt_ms: int
-    drained_ms: int
-    in_retry: bool
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    base_offset: int
-    log_append_time_ms: int
-    error: KafkaError | None
-    record_errors: Mapping[int, str | None]
+    __slots__ = (
+        "_chunks",
+        "_codec",
+        "_header",
+        "_leader_epoch",
+        "_leader_epoch_attempts",
+        "_listener",
+        "_payload_size",
+        "_state",
+        "attempts",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "created_ms",
+        "drained_ms",
+        "error",
+        "generation",
+        "last_attempt_ms",
+        "lineage",
+        "log_append_time_ms",
+        "max_timestamp",
+        "pool_size",
+        "producer_epoch",
+        "producer_id",
+        "raw_size",
+        "record_count",
+        "record_errors",
+        "retry_at_ms",
+        "tp",
+        "transactional",
+    )
 
-    # -- filling and closing --
+    def __init__(
+        self,
+        tp: TopicPartition,
+        created_ms: int,
+        generation: int,
+        base_timestamp: int,
+        listener: BatchListener,
+        lineage: int | None = None,
+    ) -> None:
+        self.tp = tp
+        self.created_ms = created_ms
+        self.generation = generation
+        self.lineage = generation if lineage is None else lineage
+        self.base_timestamp = base_timestamp
+        self.max_timestamp = base_timestamp
+        self.record_count = 0
+        self.raw_size = 0
+        self.pool_size = 0
+        self.attempts = 0
+        self.last_attempt_ms = created_ms
+        self.retry_at_ms = created_ms
+        self.drained_ms = 0
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.base_sequence = NO_SEQUENCE
+        self.transactional = False
+        self.base_offset = -1
+        self.log_append_time_ms = -1
+        self.error: KafkaError | None = None
+        self.record_errors: Sequence[RecordError] = ()
+        self._listener = listener
+        self._state = BatchState.OPEN
+        self._chunks: list[bytes] = []
+        self._codec: Codec | None = None
+        self._payload_size = 0
+        self._header: bytes | None = None
+        self._leader_epoch = -1
+        self._leader_epoch_attempts = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"ProducerBatch({self.tp}, generation {self.generation}, {self._state.value}, "
+            f"{self.record_count} records, sequence {self.base_sequence})"
+        )
+
+    @property
+    def state(self) -> BatchState:
+        return self._state
+
+    def _move(self, to: BatchState) -> None:
+        if to not in TRANSITIONS[self._state]:
+            raise IllegalStateError(
+                f"{self.tp}: a batch can't go from '{self._state.value}' to '{to.value}'"
+            )
+        self._state = to
+
+    def _require(self, *states: BatchState) -> None:
+        if self._state not in states:
+            raise IllegalStateError(f"{self.tp}: not possible for a batch '{self._state.value}'")
+
+    # ---- filling and closing -----------------------------------------------------------------
 
     def append(self, chunk: bytes, record_count: int, max_timestamp: int) -> None:
         """Add finished records; IllegalStateError unless OPEN."""
-        raise NotImplementedError
+        self._require(BatchState.OPEN)
+        self._chunks.append(chunk)
+        self.raw_size += len(chunk)
+        self.record_count += record_count
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+
+    def claim(self) -> None:
+        """OPEN -> CLOSING: nothing is appended any more; the caller compresses."""
+        self._move(BatchState.CLOSING)
+
+    def give_up_claim(self) -> None:
+        """CLOSING -> OPEN, unless it has ended meanwhile: the closer was interrupted."""
+        if self._state is BatchState.CLOSING:
+            self._move(BatchState.OPEN)
+
+    def compress(self, codec: Codec) -> bytes | None:
+        """The record section as it is sent, or None when the chunks are that. Changes nothing.
+
+        Runs without a lock: from the claim on, nobody else touches the chunks (an abort drops
+        them, so they are taken at once).
+        """
+        chunks = self._chunks
+        return None if codec.is_none else codec.compress(chunks)
+
+    def finish_close(self, compressed: bytes | None, codec: Codec) -> None:
+        """CLOSING -> READY: the bytes are frozen."""
+        self._move(BatchState.READY)
+        self._codec = codec
+        if compressed is not None:
+            self._chunks = [compressed]
+        self._payload_size = self.raw_size if compressed is None else len(compressed)
 
     def close(self, codec: Codec) -> None:
         """OPEN -> READY in one go, for one thread (the accumulator takes the steps apart)."""
-        raise NotImplementedError
-
-    @property
-    def estimated_size(self) -> int:
-        """Header and raw record bytes; once closed, :attr:`size_in_bytes`."""
-        raise NotImplementedError
+        self.claim()
+        self.finish_close(self.compress(codec), codec)
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes on the wire; IllegalStateError before it is closed."""
-        raise NotImplementedError
+        """Bytes on the wire; before it is closed, the same uncompressed."""
+        return HEADER_SIZE + (self.raw_size if self._codec is None else self._payload_size)
 
-    # -- sending --
+    # ---- sending -----------------------------------------------------------------------------
 
     @property
     def has_sequence(self) -> bool:
         return self.base_sequence != NO_SEQUENCE
 
     @property
+    def has_header(self) -> bool:
+        return self._header is not None
+
+    @property
+    def in_retry(self) -> bool:
+        return self.attempts > 0
+
+    @property
     def last_sequence(self) -> int:
         """Sequence of the last record, wrapped at 2^31; NO_SEQUENCE when there is none."""
-        raise NotImplementedError
+        if not self.has_sequence:
+            return NO_SEQUENCE
+        return increment_sequence(self.base_sequence, self.record_count - 1)
 
     def set_producer_state(
         self, producer_id: int, epoch: int, base_sequence: int, *, transactional: bool
     ) -> None:
-        """Write the header for this producer and sequence. READY only, and only once."""
-        raise NotImplementedError
+        """Write the header (with its checksum) for this producer and sequence; only once."""
+        self._require(BatchState.READY, BatchState.IN_FLIGHT)
+        if self._header is not None:
+            raise IllegalStateError(f"{self.tp}: the header of a batch is written only once")
+        self.producer_id = producer_id
+        self.producer_epoch = epoch
+        self.base_sequence = base_sequence
+        self.transactional = transactional
+        codec = self._codec
+        assert codec is not None
+        self._header = write_header(
+            self._chunks,
+            codec=codec,
+            record_count=self.record_count,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=base_sequence,
+            transactional=transactional,
+        )
 
     def drained(self, now: int) -> None:
         """READY -> IN_FLIGHT."""
-        raise NotImplementedError
+        self._move(BatchState.IN_FLIGHT)
+        self.drained_ms = now
 
     def buffers(self) -> Sequence[bytes]:
         """``[header, *chunks]`` exactly as sent; the same objects for every retry."""
-        raise NotImplementedError
+        if self._header is None:
+            raise IllegalStateError(f"{self.tp}: a batch has no header before it is drained")
+        return [self._header, *self._chunks]
 
-    def reenqueued(self, now: int) -> None:
-        """IN_FLIGHT -> READY: one attempt more, counted from ``now`` for backoff."""
-        raise NotImplementedError
+    def reenqueued(self, now: int, retry_at_ms: int) -> None:
+        """IN_FLIGHT -> READY: one attempt more; not to be drained before ``retry_at_ms``."""
+        self._move(BatchState.READY)
+        self.attempts += 1
+        self.last_attempt_ms = now
+        self.retry_at_ms = retry_at_ms
 
     def has_reached_delivery_timeout(self, delivery_timeout_ms: int, now: int) -> bool:
         return delivery_timeout_ms <= now - self.created_ms
 
     def maybe_update_leader_epoch(self, epoch: int) -> None:
         """Remember the partition's leader epoch (-1: unknown), and the attempt that saw it rise."""
-        raise NotImplementedError
+        if epoch > self._leader_epoch:
+            self._leader_epoch = epoch
+            self._leader_epoch_attempts = self.attempts
 
     @property
     def has_leader_changed_for_the_ongoing_retry(self) -> bool:
-        raise NotImplementedError
+        """The leader epoch rose since the attempt before: no reason to wait for the backoff."""
+        return self.attempts >= 1 and self.attempts == self._leader_epoch_attempts
 
-    # -- the end --
+    # ---- the end -----------------------------------------------------------------------------
 
     @property
     def is_done(self) -> bool:
-        return self.state is BatchState.DONE
+        return self._state is BatchState.DONE
 
     def complete(self, base_offset: int, log_append_time_ms: int) -> bool:
         """Acknowledged. False when it had failed before (aborted, expired): the answer is late.
@@ -150,7 +303,13 @@ class ProducerBatch:
         ``base_offset`` is -1 when it is not known (acks=0, a duplicate). Raises IllegalStateError
         when it was acknowledged already.
         """
-        raise NotImplementedError
+        if self._ended():
+            return False
+        self.base_offset = base_offset
+        self.log_append_time_ms = log_append_time_ms
+        self._end()
+        self.report_done()
+        return True
 
     def complete_exceptionally(
         self, error: KafkaError, record_errors: Sequence[RecordError] = ()
@@ -159,15 +318,86 @@ class ProducerBatch:
 
         Raises IllegalStateError when it was acknowledged already.
         """
-        raise NotImplementedError
+        if not self.abort(error, record_errors):
+            return False
+        self.report_done()
+        return True
 
-    def split(self, next_generation: int) -> list[ProducerBatch]:
+    def abort(self, error: KafkaError, record_errors: Sequence[RecordError] = ()) -> bool:
+        """As :meth:`complete_exceptionally`, but the caller calls :meth:`report_done`, later."""
+        if self._ended():
+            return False
+        self.error = error
+        self.record_errors = record_errors
+        self._end()
+        return True
+
+    def report_done(self) -> None:
+        """Tell the listener; no lock may be held."""
+        self._listener.batch_done(self)
+
+    def _ended(self) -> bool:
+        if self._state is not BatchState.DONE:
+            return False
+        if self.error is None:
+            raise IllegalStateError(f"{self.tp}: a batch that was acknowledged can't end again")
+        return True
+
+    def _end(self) -> None:
+        self._move(BatchState.DONE)
+        # A send in progress holds the buffers that it needs; nobody asks us for them again.
+        self._chunks = []
+
+    def split(self, first_generation: int) -> list[ProducerBatch]:
         """Two READY batches with this one's records in order; this one is DONE, unreported.
 
-        They keep creation time, attempts, and the sequence ranges [s, s+k) and [s+k, s+n)
-        (design.md rule 5.7). IllegalStateError for a single record.
+        Cut as near to half of the raw bytes as records allow; the generations are
+        ``first_generation`` and the next. They keep creation time, attempts, and the sequence
+        ranges [s, s+k) and [s+k, s+n) (design.md rule 5.7); a large batch that is refused again
+        and again ends in batches of a single record, which can't be split (IllegalStateError).
         """
-        raise NotImplementedError
+        self._require(BatchState.IN_FLIGHT, BatchState.READY)
+        if self.record_count < 2:
+            raise IllegalStateError(f"{self.tp}: a batch of a single record can't be split")
+        codec = self._codec
+        assert codec is not None
+        section = b"".join(self._chunks)
+        raw = section
+        if not codec.is_none:
+            raw = codec.decompress(section, self.raw_size)
+        pieces: list[ProducerBatch] = []
+        sequence = self.base_sequence
+        for half in split_records(raw, self.record_count, self.base_timestamp):
+            generation = first_generation + len(pieces)
+            piece = ProducerBatch(
+                self.tp,
+                self.created_ms,
+                generation,
+                half.base_timestamp,
+                self._listener,
+                self.lineage,
+            )
+            piece.append(half.data, half.record_count, half.max_timestamp)
+            piece.close(codec)
+            piece.attempts = self.attempts
+            piece.last_attempt_ms = self.last_attempt_ms
+            piece.retry_at_ms = self.created_ms  # the broker is not at fault: no backoff
+            piece._leader_epoch = self._leader_epoch
+            piece._leader_epoch_attempts = self._leader_epoch_attempts
+            if self.has_sequence:
+                piece.set_producer_state(
+                    self.producer_id,
+                    self.producer_epoch,
+                    sequence,
+                    transactional=self.transactional,
+                )
+                sequence = increment_sequence(sequence, half.record_count)
+            pieces.append(piece)
+        self.error = None
+        self._end()
+        return pieces
 
 
-_ = IllegalStateError
+def sequence_before(one: int, other: int) -> bool:
+    """Order of two sequences that are in flight together: 0 follows 2^31 - 1."""
+    return one != other and (other - one) % 2**31 < 2**30

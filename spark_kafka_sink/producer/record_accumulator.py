@@ -1,23 +1,69 @@
 """Where encoded slices wait until they are sent: a queue of batches for every topic partition.
 
 Owns: the queues, the open batch of each partition, who closes it, which nodes have data that must
-go, what is drained for them, backoff, muting, expiry, flush. Never: encoding, sockets, sequences
-(asked of a :class:`DrainControl`), a clock below its two waits.
+go, what is drained for them, backoff, muting, expiry, flush. Stands between the writer's encoder
+and the sender (step 3 of a record's way). Never: encoding, sockets, sequences (asked of a
+:class:`DrainControl`); no clock is read here, only the wait for a flush goes through one.
+
+**Who closes an open batch.** Encoding needs the open batch's record count and base timestamp, and
+compressing takes long, so neither happens under the lock:
+
+1. The writer asks :meth:`RecordAccumulator.positions` and encodes for generation g, count n.
+2. Meanwhile the sender finds that g must go (linger, flush, waiters in the pool, age, close): it
+   *claims* g under the lock (OPEN -> CLOSING; from here nothing is appended to g), compresses it
+   without the lock and marks it READY.
+3. The writer's :meth:`~RecordAccumulator.append` finds no open batch g any more: it refuses the
+   slice, and every later slice of that partition with it, so that order is kept. The writer asks
+   for positions again and encodes those rows anew.
+
+The writer claims in the same way when a batch is full. Whoever claims, closes: the other thread
+leaves a CLOSING batch alone, and a CLOSING head of a queue is skipped by :meth:`drain` until its
+closer marks it READY and wakes the sender. A closer that is interrupted (KeyboardInterrupt) gives
+its claim back; such a batch is not open to appends again, it only waits for the sender to close it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import random as _random
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.backoff import ExponentialBackoff
+from spark_kafka_sink.clock import NEVER, Clock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.errors import IllegalStateError, KafkaError
 from spark_kafka_sink.producer.buffer_pool import BufferPool
-from spark_kafka_sink.producer.producer_batch import BatchListener, ProducerBatch
+from spark_kafka_sink.producer.producer_batch import (
+    BatchListener,
+    BatchState,
+    ProducerBatch,
+    sequence_before,
+)
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
+from spark_kafka_sink.records.compression import Codec, CompressionRatioEstimator
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition
+from spark_kafka_sink.records.record_batch import (
+    HEADER_SIZE,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+)
+
+#: An open batch older than this (or than linger.ms, if that is longer) goes out although the
+#: writer never waited linger.ms: rows that trickle in a little faster than linger.ms would else
+#: keep it open until delivery.timeout.ms, which counts from its creation, is over.
+MAX_OPEN_MS = 1_000
+
+#: Raw bytes of one batch are at most this many times batch.size, however well they compress,
+#: because raw bytes are what lies in memory until the batch is closed.
+MAX_RAW_BATCHES = 8
+
+
+#: Java's COMPRESSION_RATE_ESTIMATION_FACTOR: a batch may compress a little worse than expected.
+COMPRESSION_SAFETY = 1.05
 
 
 class DrainControl(Protocol):
@@ -41,12 +87,14 @@ class DrainControl(Protocol):
 
     def can_drain(self, tp: TopicPartition) -> bool:
         """May a batch *without* sequence be drained for ``tp`` now (rule 5.3; transactional: the
-        partition is part of the transaction; nothing unresolved; at most five in flight)?"""
+        partition is part of the transaction; nothing unresolved; at most five in flight)?
+        """
         ...
 
     def first_in_flight_sequence(self, tp: TopicPartition) -> int:
         """Base sequence of the first batch in flight (tracked until it is completed or failed for
-        good, so a batch that waits for its retry counts); NO_SEQUENCE when none is."""
+        good, so a batch that waits for its retry counts); NO_SEQUENCE when none is.
+        """
         ...
 
     def take_sequence(self, tp: TopicPartition, record_count: int) -> int:
@@ -71,16 +119,61 @@ class ReadyCheckResult:
     unknown_leader_topics: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """``refused`` slices must be encoded again; ``taken`` bytes of the pool are batches' now."""
+
+    refused: tuple[EncodedSlice, ...]
+    taken: int
+
+
+class Flush:
+    """One call of flush: counts down the batches that existed when it began, and their pieces."""
+
+    __slots__ = ("remaining", "upto")
+
+    def __init__(self, upto: int, remaining: int) -> None:
+        self.upto = upto
+        self.remaining = remaining
+
+
+class _Queue:
+    """The batches of one partition. ``open`` is the one that takes appends: the last, or None."""
+
+    __slots__ = ("batches", "leader", "leader_epoch", "muted", "open", "tp")
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        self.batches: deque[ProducerBatch] = deque()
+        self.open: ProducerBatch | None = None
+        self.muted = False
+        self.leader = -1
+        self.leader_epoch = -1
+
+
+class _NodeLatency:
+    """When a node had data ready, and when it could last be sent to (KIP-794)."""
+
+    __slots__ = ("drain_ms", "ready_ms")
+
+    def __init__(self, now: int) -> None:
+        self.drain_ms = now
+        self.ready_ms = now
+
+
 class RecordAccumulator:
     """Queues of ProducerBatch by topic partition (Java's RecordAccumulator).
 
-    One lock (``_lock``) guards every queue, the open batches, the incomplete ones, the flushes and
-    all batches' states before DONE. The pool has its own lock; neither is taken under the other's
-    wait. Listeners are called without locks. ``wakeup`` (the sender's) is called without locks
-    whenever a batch became ready or the first batch was opened.
+    One lock (``_lock``) guards every queue and all the fields below it, the flushes, and all
+    moves of a batch between OPEN, CLOSING, READY and IN_FLIGHT. The pool has its own lock; it may
+    be taken under ours for a moment, never waited on, and never the other way round. The listener
+    is called without locks. ``wakeup`` (the sender's) is called without locks whenever a batch
+    became ready or the only open batch was opened.
 
-    Called by the writer: :meth:`positions`, :meth:`append`, flush, ``writer_waiting_since``.
-    Called by the sender: everything else.
+    Called by the writer: :meth:`positions`, :meth:`append`, :meth:`set_writer_waiting_since`,
+    flush. Called by the sender: everything else.
+
+    ``pool`` memory is allocated by the writer before :meth:`append` and handed over there.
     """
 
     def __init__(
@@ -90,78 +183,703 @@ class RecordAccumulator:
         transaction_manager: DrainControl | None,
         listener: BatchListener,
         wakeup: Callable[[], None],
+        *,
+        random: Callable[[], float] = _random.random,
     ) -> None:
-        raise NotImplementedError
+        self.pool = BufferPool(config.buffer_memory, clock)
+        self._clock = clock
+        self._transaction_manager = transaction_manager
+        self._listener = listener
+        self._wakeup = wakeup
+        self._codec = Codec.of(config)
+        self._estimator = CompressionRatioEstimator()
+        self._linger_ms = config.linger_ms
+        self._max_open_ms = max(config.linger_ms, MAX_OPEN_MS)
+        self._delivery_timeout_ms = config.delivery_timeout_ms
+        self._batch_limit = max(1, min(config.batch_size, config.max_request_size))
+        self._raw_cap = max(1, MAX_RAW_BATCHES * config.batch_size)
+        self._backoff = ExponentialBackoff(
+            config.retry_backoff_ms, config.retry_backoff_max_ms, random=random
+        )
 
-    pool: BufferPool
+        self._lock = threading.Lock()
+        self._flushed = threading.Condition(self._lock)
+        self._queues: dict[TopicPartition, _Queue] = {}
+        # A pass of the sender must not cost 1000 partitions, so two indexes are kept:
+        # queues whose head takes no more appends, and open batches in the order of their opening.
+        self._closed_heads: dict[_Queue, None] = {}
+        self._open: dict[int, _Queue] = {}
+        self._incomplete: dict[int, ProducerBatch] = {}
+        self._generation = 0
+        self._flushes: list[Flush] = []
+        self._topic_limits: dict[str, int] = {}
+        self._writer_waiting_since: int | None = None
+        self._closed = False
+        self._failure: KafkaError | None = None
+        self._next_expiry_ms = NEVER
+        # Which queues each node leads, for the cluster view that was seen last.
+        self._cluster: Cluster | None = None
+        self._node_queues: dict[int, list[_Queue]] = {}
+        self._leaderless: list[_Queue] = []
+        self._drain_index: dict[int, int] = {}
+        self._node_latency: dict[int, _NodeLatency] = {}
 
-    # -- the writer --
+    # ---- the writer ------------------------------------------------------------------------
 
-    def positions(self, tps: Sequence[TopicPartition]) -> list[OpenPosition]: ...
-    def open_room(self, tp: TopicPartition) -> int | None: ...
-    def raw_limit(self, topic: str) -> int: ...
-    def append(self, slices: Sequence[EncodedSlice], now: int) -> list[EncodedSlice]:
-        """Returns the refused slices; what follows a refused one in its partition is refused."""
-        raise NotImplementedError
+    def positions(self, tps: Sequence[TopicPartition]) -> list[OpenPosition]:
+        """Where the open batch of each of ``tps`` stands now."""
+        limits = {topic: self.raw_limit(topic) for topic in {tp.topic for tp in tps}}
+        with self._lock:
+            return [self._position(tp, limits[tp.topic]) for tp in tps]
 
-    # -- the sender --
+    def _position(self, tp: TopicPartition, raw_limit: int) -> OpenPosition:
+        queue = self._queues.get(tp)
+        if queue is None or queue.open is None:
+            return OpenPosition(generation=0, record_count=0, base_timestamp=0, room=raw_limit)
+        batch = queue.open
+        return OpenPosition(
+            generation=batch.generation,
+            record_count=batch.record_count,
+            base_timestamp=batch.base_timestamp,
+            room=raw_limit - batch.raw_size,
+        )
+
+    def open_room(self, tp: TopicPartition) -> int | None:
+        """Raw bytes that the open batch of ``tp`` still takes; None when none is open."""
+        with self._lock:
+            queue = self._queues.get(tp)
+            if queue is None or queue.open is None:
+                return None
+            return self.raw_limit(tp.topic) - queue.open.raw_size
+
+    def raw_limit(self, topic: str) -> int:
+        """Raw record bytes after which a batch of ``topic`` counts as full.
+
+        batch.size, max.request.size and what a broker refused as too large bound the *compressed*
+        batch; the topic's estimated ratio (with Java's margin of 1.05) says what that is in raw
+        bytes.
+        """
+        limit = min(self._batch_limit, self._topic_limits.get(topic, self._batch_limit))
+        room = max(1, limit - HEADER_SIZE)
+        if self._codec.is_none:
+            return room
+        ratio = self._estimator.estimation(topic, self._codec) * COMPRESSION_SAFETY
+        return max(1, min(int(room / ratio), self._raw_cap))
+
+    def append(self, slices: Sequence[EncodedSlice], now: int) -> AppendResult:
+        """Copy ``slices`` into their batches; see the module docstring for why some are refused.
+
+        The memory of their bytes, and of a header for each slice that opens a batch, has been
+        allocated in the pool by the caller; ``taken`` tells how much of it is in batches now.
+        Batches that are full are closed (compressed) here, on the caller's thread.
+
+        Raises IllegalStateError when the accumulator is closed, or the error that failed it.
+        """
+        # A slice is a view of a whole chunk's buffer: the copy lets the chunk go (rule 5.5).
+        chunks = [bytes(piece.data) for piece in slices]
+        refused: list[EncodedSlice] = []
+        refused_tps: set[TopicPartition] = set()
+        claimed: list[ProducerBatch] = []
+        taken = 0
+        with self._lock:
+            self._check_open()
+            was_idle = not self._open
+            ready = False
+            for piece, chunk in zip(slices, chunks, strict=True):
+                queue = self._queue(piece.tp)
+                batch = queue.open
+                if piece.generation == 0:
+                    if piece.tp in refused_tps:
+                        refused.append(piece)
+                        continue
+                    if batch is not None:
+                        # The planner saw it and found no room for the next record.
+                        ready |= self._claim(queue, claimed)
+                    batch = self._open_batch(queue, piece.base_timestamp, now)
+                    taken += HEADER_SIZE
+                    batch.pool_size += HEADER_SIZE
+                elif (
+                    batch is None
+                    or piece.tp in refused_tps
+                    or batch.generation != piece.generation
+                    or batch.record_count != piece.first_offset_delta
+                ):
+                    refused.append(piece)
+                    refused_tps.add(piece.tp)
+                    continue
+                batch.append(chunk, piece.record_count, piece.max_timestamp)
+                batch.pool_size += len(chunk)
+                taken += len(chunk)
+                if piece.last:
+                    ready |= self._claim(queue, claimed)
+            wake = ready or (was_idle and bool(self._open))
+        if wake:
+            self._wakeup()
+        self._close_claimed(claimed)
+        return AppendResult(tuple(refused), taken)
+
+    def set_writer_waiting_since(self, since_ms: int | None) -> bool:
+        """The writer waits for its input since then, or (None) works. True: a batch is open."""
+        self._writer_waiting_since = since_ms
+        return bool(self._open)
+
+    def begin_flush(self) -> Flush:
+        """From now on everything queued must go, until :meth:`end_flush`. Wake the sender after."""
+        with self._lock:
+            flush = Flush(self._generation, len(self._incomplete))
+            self._flushes.append(flush)
+            return flush
+
+    def await_flush_completion(self, flush: Flush, deadline_ms: int) -> bool:
+        """Wait until the batches of ``flush`` and all pieces split from them are done with.
+
+        Returns False at the deadline. Returns True at once when the accumulator has failed.
+        """
+        with self._lock:
+            while flush.remaining > 0 and self._failure is None:
+                if not self._clock.wait(self._flushed, deadline_ms) and flush.remaining > 0:
+                    return False
+            return True
+
+    def end_flush(self, flush: Flush) -> None:
+        with self._lock:
+            self._flushes.remove(flush)
+
+    # ---- opening and closing batches ---------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closed:
+            raise IllegalStateError("the producer is closed; nothing can be sent with it")
+
+    def _queue(self, tp: TopicPartition) -> _Queue:
+        queue = self._queues.get(tp)
+        if queue is None:
+            queue = self._queues[tp] = _Queue(tp)
+            self._cluster = None  # the layout by node lacks this one
+        return queue
+
+    def _open_batch(self, queue: _Queue, base_timestamp: int, now: int) -> ProducerBatch:
+        self._generation += 1
+        batch = ProducerBatch(queue.tp, now, self._generation, base_timestamp, self._listener)
+        queue.batches.append(batch)
+        queue.open = batch
+        self._open[batch.generation] = queue
+        self._incomplete[batch.generation] = batch
+        self._next_expiry_ms = min(self._next_expiry_ms, now + self._delivery_timeout_ms)
+        return batch
+
+    def _claim(self, queue: _Queue, claimed: list[ProducerBatch]) -> bool:
+        """The open batch takes nothing more. True: it is READY; False: it is in ``claimed`` now,
+        and whoever called must close it without the lock.
+        """
+        batch = queue.open
+        assert batch is not None
+        queue.open = None
+        del self._open[batch.generation]
+        batch.claim()
+        self._classify(queue)
+        if self._codec.is_none:
+            batch.finish_close(None, self._codec)  # nothing to compress: no reason to let go
+            return True
+        claimed.append(batch)
+        return False
+
+    def _close_claimed(self, claimed: list[ProducerBatch]) -> None:
+        """Compress without the lock what this thread has claimed; each is ready at once."""
+        done = 0
+        try:
+            for batch in claimed:
+                self._finish_closing(batch)
+                done += 1
+                self._wakeup()
+        finally:
+            if done < len(claimed):
+                # Interrupted in the middle: the sender closes the rest, see ``_must_go``.
+                with self._lock:
+                    for batch in claimed[done:]:
+                        batch.give_up_claim()
+                self._wakeup()
+
+    def _finish_closing(self, batch: ProducerBatch) -> None:
+        compressed = batch.compress(self._codec)
+        with self._lock:
+            if batch.state is not BatchState.CLOSING:
+                return  # aborted meanwhile: its memory is given back already
+            raw_size, before = batch.raw_size, batch.pool_size
+            batch.finish_close(compressed, self._codec)
+            batch.pool_size = batch.size_in_bytes
+            after = batch.pool_size
+            self._estimator.update(
+                batch.tp.topic, self._codec, (batch.size_in_bytes - HEADER_SIZE) / raw_size
+            )
+        self.pool.adjust(before, after)
+
+    def _classify(self, queue: _Queue) -> None:
+        """Keep ``_closed_heads`` true after a change of ``queue``."""
+        if queue.batches and queue.batches[0] is not queue.open:
+            self._closed_heads[queue] = None
+        else:
+            self._closed_heads.pop(queue, None)
+
+    # ---- what must go ------------------------------------------------------------------------
+
+    def _everything_must_go(self, now: int) -> bool:
+        """Why open batches are sent unfilled, all of them."""
+        return (
+            bool(self._flushes)
+            or self._closed
+            # The pool's waiter may be waiting for memory that sits in open batches alone: only
+            # sending these can end its wait.
+            or self.pool.waiters > 0
+            or self._linger_left(now) <= 0
+            or (self._transaction_manager is not None and self._transaction_manager.is_completing)
+        )
+
+    def _linger_left(self, now: int) -> int:
+        """Milliseconds until the writer has waited linger.ms for its input (design.md section 8).
+
+        ``send()``, which counts linger from a batch's creation as Java does, will ask here per
+        batch.
+        """
+        since = self._writer_waiting_since
+        return NEVER if since is None else self._linger_ms - (now - since)
+
+    def _open_left(self, batch: ProducerBatch, now: int) -> int:
+        """Milliseconds until ``batch`` has been open for too long."""
+        return self._max_open_ms - (now - batch.created_ms)
+
+    def _backoff_left(self, queue: _Queue, batch: ProducerBatch, now: int) -> int:
+        """Milliseconds of backoff left; none when the leader changed since the last attempt."""
+        batch.maybe_update_leader_epoch(queue.leader_epoch)
+        if batch.attempts == 0 or batch.has_leader_changed_for_the_ongoing_retry:
+            return 0
+        return max(0, batch.retry_at_ms - now)
+
+    def _stopped_by_sequences(self, batch: ProducerBatch) -> bool:
+        """Java's shouldStopDrainBatchesForPartition: sequences must reach the broker in order."""
+        manager = self._transaction_manager
+        if manager is None:
+            return False
+        if not manager.has_producer_id:
+            return True
+        if not batch.has_sequence:
+            return not manager.can_drain(batch.tp)
+        # A batch that has its sequence is a retry. Retries go one by one: the next goes when the
+        # one before it is settled, so that they can't overtake each other.
+        first = manager.first_in_flight_sequence(batch.tp)
+        return first not in (NO_SEQUENCE, batch.base_sequence)
+
+    # ---- the sender: ready, drain ------------------------------------------------------------
 
     def ready(self, cluster: Cluster, now: int) -> ReadyCheckResult:
-        raise NotImplementedError
+        """Nodes that lead a partition with a batch that must go now; and when to look again.
+
+        Unlike Java's, a node is not ready for a partition whose sequences hold it back (the first
+        batch of a producer on it is in flight): the answer wakes the sender anyway, and a ready
+        node that nothing can be drained for would make it spin until then.
+        """
+        nodes: set[int] = set()
+        delay = NEVER
+        with self._lock:
+            self._lay_out(cluster)
+            unknown = {queue.tp.topic for queue in self._leaderless if queue.batches}
+            for queue in self._closed_heads:
+                if queue.leader < 0 or queue.muted or queue.leader in nodes:
+                    continue
+                head = queue.batches[0]
+                if head.state is BatchState.CLOSING or self._stopped_by_sequences(head):
+                    continue  # the closer, or the answer, wakes the sender
+                left = self._backoff_left(queue, head, now)
+                if left > 0:
+                    delay = min(delay, left)
+                else:
+                    nodes.add(queue.leader)
+            if self._open:
+                delay = min(delay, self._open_ready(nodes, now))
+        return ReadyCheckResult(frozenset(nodes), delay, frozenset(unknown))
+
+    def _open_ready(self, nodes: set[int], now: int) -> int:
+        """Add the leaders of open batches that must go; the delay until the next may have to."""
+        everything = self._everything_must_go(now)
+        delay = max(self._linger_left(now), 0) if not everything else NEVER
+        for queue in self._open.values():
+            batch = queue.batches[-1]
+            left = 0 if everything else self._open_left(batch, now)
+            if left > 0:
+                # In the order of their opening: all that follow are younger.
+                return min(delay, left)
+            if queue.batches[0] is not batch or queue.muted or queue.leader < 0:
+                continue  # it is not its turn
+            if queue.leader not in nodes and not self._stopped_by_sequences(batch):
+                nodes.add(queue.leader)
+                if len(nodes) == len(self._node_queues):
+                    return delay
+        return delay
+
+    def _lay_out(self, cluster: Cluster) -> None:
+        """Sort the queues by leader, once for each new view of the cluster."""
+        if cluster is self._cluster:
+            return
+        for partitions in cluster.topics.values():
+            for info in partitions:
+                if info.tp not in self._queues:
+                    self._queues[info.tp] = _Queue(info.tp)
+        self._node_queues = {}
+        self._leaderless = []
+        for tp in sorted(self._queues):
+            queue = self._queues[tp]
+            found = cluster.partition(tp)
+            if found is None or found.leader not in cluster.nodes:
+                queue.leader = queue.leader_epoch = -1
+                self._leaderless.append(queue)
+            else:
+                queue.leader, queue.leader_epoch = found.leader, found.leader_epoch
+                self._node_queues.setdefault(found.leader, []).append(queue)
+        self._cluster = cluster
 
     def drain(
         self, cluster: Cluster, nodes: Collection[int], max_size: int, now: int
     ) -> dict[int, list[ProducerBatch]]:
-        """Batches by node id, IN_FLIGHT, headers written; nodes with nothing are left out."""
-        raise NotImplementedError
+        """Batches by node id, IN_FLIGHT, headers written; nodes with nothing are left out.
+
+        At most one batch of a partition, at most ``max_size`` bytes for a node unless one batch
+        alone is larger. Each call starts at the partition after the one that was drained last, so
+        that a node with many partitions starves none.
+        """
+        with self._lock:
+            self._lay_out(cluster)
+        drained: dict[int, list[ProducerBatch]] = {}
+        for node in nodes:
+            batches = self._drain_node(node, max_size, now)
+            if batches:
+                drained[node] = batches
+        return drained
+
+    def _drain_node(self, node: int, max_size: int, now: int) -> list[ProducerBatch]:
+        queues = self._node_queues.get(node)
+        if not queues:
+            return []
+        start = self._drain_index.get(node, 0) % len(queues)
+        taken: list[ProducerBatch] = []
+        size = 0
+        for index in range(start, start + len(queues)):
+            queue = queues[index % len(queues)]
+            if not queue.batches:  # read without the lock: an append to come wakes us
+                continue
+            batch = self._closed_head(queue, now)
+            if batch is None:
+                continue
+            if taken and size + batch.size_in_bytes > max_size:
+                self._drain_index[node] = index % len(queues)
+                break
+            if not self._take(queue, batch, now):
+                continue
+            self._drain_index[node] = (index + 1) % len(queues)
+            size += batch.size_in_bytes
+            taken.append(batch)
+        return taken
+
+    def _closed_head(self, queue: _Queue, now: int) -> ProducerBatch | None:
+        """The head of ``queue`` when it may be sent now; an open one is closed for that."""
+        claimed: list[ProducerBatch] = []
+        with self._lock:
+            if queue.muted or not queue.batches:
+                return None
+            batch = queue.batches[0]
+            if batch.state is BatchState.CLOSING or self._stopped_by_sequences(batch):
+                return None
+            if batch.state is BatchState.READY:
+                return batch if self._backoff_left(queue, batch, now) == 0 else None
+            if batch is queue.open:
+                if not self._everything_must_go(now) and self._open_left(batch, now) > 0:
+                    return None
+                self._claim(queue, claimed)
+            else:
+                batch.claim()  # its closer was interrupted and gave it back
+                claimed.append(batch)
+        for batch_to_close in claimed:
+            self._finish_closing(batch_to_close)
+        # Only this thread takes heads away; an abort by another one leaves it DONE.
+        return None if batch.is_done else batch
+
+    def _take(self, queue: _Queue, batch: ProducerBatch, now: int) -> bool:
+        """READY -> IN_FLIGHT, with its sequence and header. False: aborted a moment ago."""
+        manager = self._transaction_manager
+        with self._lock:
+            if not queue.batches or queue.batches[0] is not batch:
+                return False
+            queue.batches.popleft()
+            self._classify(queue)
+            batch.drained(now)
+        # Not in a queue any more: only this thread knows it, so header and checksum need no lock.
+        if manager is None:
+            if not batch.has_header:
+                batch.set_producer_state(
+                    NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, transactional=False
+                )
+        elif not batch.has_sequence:
+            producer_id, epoch = manager.producer_id_and_epoch
+            sequence = manager.take_sequence(batch.tp, batch.record_count)
+            batch.set_producer_state(
+                producer_id, epoch, sequence, transactional=manager.is_transactional
+            )
+            manager.add_in_flight_batch(batch)
+        return True
+
+    def update_node_latency_stats(self, node_id: int, now: int, *, can_drain: bool) -> None:
+        """A node has data ready, and (``can_drain``) its connection took some (KIP-794)."""
+        stats = self._node_latency.get(node_id)
+        if stats is None:
+            stats = self._node_latency[node_id] = _NodeLatency(now)
+        if can_drain:
+            stats.drain_ms = now
+        stats.ready_ms = now
+
+    def node_delay_ms(self, node_id: int) -> int:
+        """How long a node with ready data could not be sent to (partitioner.availability)."""
+        stats = self._node_latency.get(node_id)
+        return 0 if stats is None else stats.ready_ms - stats.drain_ms
+
+    def queue_size(self, tp: TopicPartition) -> int:
+        """Batches queued for ``tp``: the adaptive partitioner's weight (KIP-794)."""
+        queue = self._queues.get(tp)
+        return 0 if queue is None else len(queue.batches)
+
+    def mute_partition(self, tp: TopicPartition) -> None:
+        """Hold ``tp`` back (max.in.flight.requests.per.connection is 1 and one is in flight)."""
+        with self._lock:
+            self._queue(tp).muted = True
+
+    def unmute_partition(self, tp: TopicPartition) -> None:
+        with self._lock:
+            self._queue(tp).muted = False
+
+    # ---- the sender: back into the queue -------------------------------------------------------
 
     def reenqueue(self, batch: ProducerBatch, now: int) -> None:
-        """Back to the head of its queue; with sequences, behind earlier retries."""
-        raise NotImplementedError
+        """Back to the head of its queue; with sequences, behind earlier retries.
 
-    def split_and_reenqueue(self, batch: ProducerBatch, now: int) -> int:
-        """Split a refused batch, track and queue the pieces, give its memory back; how many."""
-        raise NotImplementedError
+        Raises IllegalStateError under idempotence for a batch that has no sequence, or that the
+        transaction manager does not track as in flight.
+        """
+        with self._lock:
+            self._check_tracked(batch)
+            batch.reenqueued(now, now + self._backoff.backoff(batch.attempts))
+            self._insert(batch)
+
+    def _check_tracked(self, batch: ProducerBatch) -> None:
+        manager = self._transaction_manager
+        if manager is None:
+            return
+        if not batch.has_sequence:
+            raise IllegalStateError(
+                f"{batch.tp}: a batch without sequence was put back although the producer is "
+                "idempotent"
+            )
+        if manager.first_in_flight_sequence(batch.tp) == NO_SEQUENCE:
+            raise IllegalStateError(
+                f"{batch.tp}: the batch with sequence {batch.base_sequence} was put back, but it "
+                "is not tracked as in flight"
+            )
+
+    def _insert(self, batch: ProducerBatch) -> None:
+        queue = self._queue(batch.tp)
+        behind = 0
+        if batch.has_sequence:
+            # Two batches in flight on one connection may come back in any order: the earlier
+            # sequence must leave first again.
+            for other in queue.batches:
+                if not other.has_sequence or not sequence_before(
+                    other.base_sequence, batch.base_sequence
+                ):
+                    break
+                behind += 1
+        queue.batches.insert(behind, batch)
+        self._classify(queue)
+        expiry = batch.created_ms + self._delivery_timeout_ms
+        self._next_expiry_ms = min(self._next_expiry_ms, expiry)
+
+    def split_and_reenqueue(self, batch: ProducerBatch, now: int) -> int:  # noqa: ARG002 - as Java
+        """Split a batch that a broker refused as too large; returns how many pieces.
+
+        The pieces go to the head, in order, without backoff; with sequences they are tracked in
+        flight in the place of ``batch``, whose memory is theirs now. Batches of this topic are
+        limited to half of the refused size from here on (design.md rule 5.7).
+        """
+        limit = max(1, batch.size_in_bytes // 2)
+        with self._lock:
+            self._check_tracked(batch)
+            first = self._generation + 1
+            self._generation += 2
+        pieces = batch.split(first)
+        with self._lock:
+            topic = batch.tp.topic
+            self._topic_limits[topic] = min(limit, self._topic_limits.get(topic, limit))
+            for flush in self._flushes:
+                if batch.lineage <= flush.upto and batch.generation in self._incomplete:
+                    flush.remaining += len(pieces)
+            for piece in pieces:
+                piece.pool_size = piece.size_in_bytes
+                self._incomplete[piece.generation] = piece
+            before, batch.pool_size = batch.pool_size, 0
+            after = sum(piece.pool_size for piece in pieces)
+            self._forget(batch)
+            manager = self._transaction_manager
+            if manager is not None:
+                manager.remove_in_flight_batch(batch)
+                for piece in pieces:
+                    manager.add_in_flight_batch(piece)
+            for piece in reversed(pieces):
+                self._insert(piece)
+        self.pool.adjust(before, after)
+        return len(pieces)
+
+    # ---- the sender: the end of batches --------------------------------------------------------
 
     def expired_batches(self, now: int) -> list[ProducerBatch]:
         """Take queued batches past delivery.timeout.ms out of their queues, oldest first.
 
         The caller fails them (``complete_exceptionally``) and calls :meth:`deallocate`.
         """
-        raise NotImplementedError
+        if now < self._next_expiry_ms:
+            return []  # nothing queued is older than what the last look found
+        expired: list[ProducerBatch] = []
+        with self._lock:
+            self._next_expiry_ms = NEVER
+            for queue in self._queues.values():
+                while queue.batches:
+                    batch = queue.batches[0]
+                    if (
+                        not batch.has_reached_delivery_timeout(self._delivery_timeout_ms, now)
+                        # Its closer is at work on it; it expires when it is READY, a moment later.
+                        or batch.state is BatchState.CLOSING
+                    ):
+                        expiry = max(batch.created_ms + self._delivery_timeout_ms, now + 1)
+                        self._next_expiry_ms = min(self._next_expiry_ms, expiry)
+                        break
+                    self._remove(queue, batch)
+                    expired.append(batch)
+        expired.sort(key=lambda batch: (batch.created_ms, batch.generation))
+        return expired
+
+    def _remove(self, queue: _Queue, batch: ProducerBatch) -> None:
+        """Take ``batch`` out of the middle of things; it is the caller's to fail."""
+        queue.batches.remove(batch)
+        if queue.open is batch:
+            queue.open = None
+            del self._open[batch.generation]
+        self._classify(queue)
+
+    def discard(self, batch: ProducerBatch) -> None:
+        """Take ``batch`` out of its queue, if it is there: a later answer proved that a resend of
+        it is not needed.
+        """
+        with self._lock:
+            queue = self._queue(batch.tp)
+            if batch in queue.batches:
+                self._remove(queue, batch)
 
     def next_expiry_time_ms(self) -> int:
-        """When the oldest queued batch expires (as of the last :meth:`expired_batches`)."""
-        raise NotImplementedError
+        """Nothing queued expires before this time (monotonic ms); NEVER when nothing is queued."""
+        return self._next_expiry_ms
 
     def deallocate(self, batch: ProducerBatch) -> None:
-        """The batch is done with: no longer incomplete, its memory back. Harmless when repeated."""
-        raise NotImplementedError
+        """The batch is done with: no longer incomplete, its memory back. Harmless when repeated.
 
-    def mute_partition(self, tp: TopicPartition) -> None: ...
-    def unmute_partition(self, tp: TopicPartition) -> None: ...
-    def update_node_latency_stats(self, node_id: int, now: int, *, can_drain: bool) -> None: ...
+        For a batch that expired in flight this is called when its answer came: until then its
+        bytes may still be in the socket's hands.
+        """
+        with self._lock:
+            size, batch.pool_size = batch.pool_size, 0
+            self._forget(batch)
+        if size:
+            self.pool.deallocate(size)
+
+    def _forget(self, batch: ProducerBatch) -> None:
+        if self._incomplete.pop(batch.generation, None) is None:
+            return
+        for flush in self._flushes:
+            if batch.lineage <= flush.upto:
+                flush.remaining -= 1
+                if flush.remaining == 0:
+                    self._flushed.notify_all()
+
     def abort_incomplete_batches(self, error: KafkaError) -> None:
-        """Fail every batch, in flight or not, and refuse all further ones with ``error``."""
-        raise NotImplementedError
+        """Fail every batch, in flight or not, and refuse all further ones with ``error``.
+
+        Whoever waits (for memory, for a flush) is woken.
+        """
+        with self._lock:
+            self._fail(error)
+            batches = list(self._incomplete.values())
+            for queue in self._queues.values():
+                queue.batches.clear()
+                queue.open = None
+            self._open.clear()
+            self._closed_heads.clear()
+        self._abort(batches, error)
 
     def abort_undrained_batches(self, error: KafkaError) -> None:
-        """Fail batches that have no sequence yet and are not in flight."""
-        raise NotImplementedError
+        """Fail batches that have no sequence yet and are not in flight.
+
+        A batch that was sent once has its sequence (or, without idempotence, its answer to come):
+        it is spared, because only its answer tells whether its records are in the log.
+        """
+        with self._lock:
+            batches = []
+            for queue in self._queues.values():
+                for batch in [b for b in queue.batches if not b.has_sequence and not b.attempts]:
+                    self._remove(queue, batch)
+                    batches.append(batch)
+        self._abort(batches, error)
+
+    def fail(self, error: KafkaError) -> None:
+        """The attempt is lost: take nothing more, drop what was never sent, wake who waits.
+
+        Batches in flight stay until their answers come or the sender is closed.
+        """
+        with self._lock:
+            self._fail(error)
+        self.abort_undrained_batches(error)
+
+    def _fail(self, error: KafkaError) -> None:
+        if self._failure is None:
+            self._failure = error
+        self._closed = True
+        self._flushed.notify_all()
+
+    def _abort(self, batches: Sequence[ProducerBatch], error: KafkaError) -> None:
+        with self._lock:
+            # DONE is set under the lock: a closer that still compresses one of these finds that
+            # its CLOSING batch is gone (``_finish_closing``).
+            aborted = [batch for batch in batches if batch.abort(error)]
+        for batch in batches:
+            self.deallocate(batch)
+        # After the memory is back, and before the listener, which may take long.
+        if self._failure is not None:
+            self.pool.close()
+        for batch in aborted:
+            batch.report_done()
 
     def close(self) -> None:
-        """No more appends; what is queued may still be drained at once."""
-        raise NotImplementedError
+        """No more appends; everything that is queued must go."""
+        with self._lock:
+            self._closed = True
+        self.pool.close()
 
     @property
     def has_undrained(self) -> bool:
         """Some batch waits in a queue."""
-        raise NotImplementedError
+        return bool(self._closed_heads) or bool(self._open)
 
     @property
     def has_incomplete(self) -> bool:
         """Some batch is not done with: queued or in flight."""
-        raise NotImplementedError
+        return bool(self._incomplete)
 
-
-_ = Mapping
+    @property
+    def has_open(self) -> bool:
+        """Some batch takes appends."""
+        return bool(self._open)

@@ -2,18 +2,19 @@
 
 Owns: :class:`ProduceReport`, the value that travels in commit messages, and
 :class:`ProduceRecorder`, which the sender fills and which hears how every batch ended. Never: any
-cost per row, any decision.
+cost per row, any decision (the first failure is kept here; what follows from it is the facade's).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.records.record_batch import HEADER_SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,10 @@ class NodeReport:
 class ProduceReport:
     """What one attempt wrote. Picklable.
 
-    ``rows`` were acknowledged (with acks=0: handed to the socket). ``bytes`` is what the batches
-    weighed on the wire, ``batch_bytes`` the same before compression. ``offsets`` gives the first
-    and the last offset of each partition of which the broker told one.
+    ``rows`` were acknowledged (with acks=0: handed to the socket). ``bytes`` is what their batches
+    weighed on the wire, ``batch_bytes`` the same before compression; batches that were sent again
+    count once. ``offsets`` gives the first and the last offset of each partition of which a broker
+    told one.
     """
 
     rows: int = 0
@@ -56,25 +58,167 @@ class ProduceReport:
     @staticmethod
     def merge(reports: Iterable[ProduceReport]) -> ProduceReport:
         """The sum of several attempts' reports, as the driver logs it."""
-        raise NotImplementedError
+        every = list(reports)
+        nodes: dict[int, NodeReport] = {}
+        offsets: dict[TopicPartition, tuple[int, int]] = {}
+        for report in every:
+            for node, one in report.nodes.items():
+                nodes[node] = nodes.get(node, NodeReport()).merge(one)
+            for tp, (first, last) in report.offsets.items():
+                seen = offsets.get(tp, (first, last))
+                offsets[tp] = (min(seen[0], first), max(seen[1], last))
+        return ProduceReport(
+            rows=sum(r.rows for r in every),
+            bytes=sum(r.bytes for r in every),
+            batches=sum(r.batches for r in every),
+            batch_bytes=sum(r.batch_bytes for r in every),
+            requests=sum(r.requests for r in every),
+            retries=sum(r.retries for r in every),
+            splits=sum(r.splits for r in every),
+            duplicates=sum(r.duplicates for r in every),
+            throttle_ms=sum(r.throttle_ms for r in every),
+            nodes=nodes,
+            offsets=offsets,
+        )
 
 
 class ProduceRecorder:
-    """Counts for the current attempt. One lock guards all fields; a few calls for each request.
+    """Counts for the current attempt; a few calls for each request.
 
-    It is the accumulator's BatchListener: acknowledged and failed batches arrive by
-    :meth:`batch_done`. The sender calls the others.
+    One lock (``_lock``) guards all fields. It is the accumulator's BatchListener: acknowledged and
+    failed batches arrive by :meth:`batch_done`; the sender calls the others. ``on_failure`` is
+    called once in an attempt, for the first batch that failed for good, on the thread that failed
+    it and without a lock.
     """
 
-    def batch_done(self, batch: ProducerBatch) -> None: ...
-    def request_sent(self, node_id: int, batches: int, size: int) -> None: ...
-    def request_answered(self, node_id: int, latency_ms: int, throttle_ms: int) -> None: ...
-    def batch_retried(self, batch: ProducerBatch) -> None: ...
-    def batch_split(self, batch: ProducerBatch) -> None: ...
-    def batch_duplicate(self, batch: ProducerBatch) -> None: ...
+    def __init__(self, on_failure: Callable[[ProducerBatch], None] = lambda _: None) -> None:
+        self._on_failure = on_failure
+        self._lock = threading.Lock()
+        self._failure: ProducerBatch | None = None
+        self._report = _Counts()
+        #: What a broker said last that made a batch go again: for messages about waits.
+        self.last_answer: str | None = None
 
-    #: The first batch that failed for good, as the writer shall see it.
-    failure: KafkaError | None
+    def start_attempt(self) -> None:
+        """Count from zero."""
+        with self._lock:
+            self._failure = None
+            self._report = _Counts()
+            self.last_answer = None
+
+    def batch_done(self, batch: ProducerBatch) -> None:
+        error = batch.error
+        with self._lock:
+            if error is None:
+                self._report.acknowledged(batch)
+                return
+            if self._failure is not None:
+                return
+            self._failure = batch
+        self._on_failure(batch)
+
+    def request_sent(self, node_id: int, batches: int, size: int) -> None:  # noqa: ARG002 - seam
+        """A Produce request with so many batches and bytes goes to ``node_id``."""
+        with self._lock:
+            self._report.requests += 1
+
+    def request_answered(self, node_id: int, latency_ms: int, throttle_ms: int) -> None:
+        with self._lock:
+            counts = self._report
+            counts.throttle_ms += throttle_ms
+            node = counts.nodes.get(node_id)
+            if node is None:
+                node = counts.nodes[node_id] = [0, 0, 0]
+            node[0] += 1
+            node[1] += latency_ms
+            node[2] = max(node[2], latency_ms)
+
+    def batch_retried(self, batch: ProducerBatch, error: KafkaError | None = None) -> None:
+        """``batch`` goes back to its queue because of ``error``."""
+        with self._lock:
+            self._report.retries += 1
+            if error is not None:
+                self.last_answer = f"{batch.tp}: {error.message}"
+
+    def batch_split(self, batch: ProducerBatch) -> None:  # noqa: ARG002 - metrics by topic later
+        with self._lock:
+            self._report.splits += 1
+
+    def batch_duplicate(self, batch: ProducerBatch) -> None:  # noqa: ARG002 - metrics by topic later
+        with self._lock:
+            self._report.duplicates += 1
+
+    @property
+    def failed_batch(self) -> ProducerBatch | None:
+        """The first batch of this attempt that failed for good."""
+        return self._failure
+
+    @property
+    def failure(self) -> KafkaError | None:
+        """Its error."""
+        batch = self._failure
+        return None if batch is None else batch.error
+
+    @property
+    def rows(self) -> int:
+        """Rows acknowledged so far."""
+        return self._report.rows
+
+    def report(self) -> ProduceReport:
+        """What this attempt did so far."""
+        with self._lock:
+            return self._report.freeze()
 
 
-_ = threading
+class _Counts:
+    """The mutable twin of ProduceReport."""
+
+    __slots__ = (
+        "batch_bytes",
+        "batches",
+        "bytes",
+        "duplicates",
+        "nodes",
+        "offsets",
+        "requests",
+        "retries",
+        "rows",
+        "splits",
+        "throttle_ms",
+    )
+
+    def __init__(self) -> None:
+        self.rows = self.bytes = self.batches = self.batch_bytes = 0
+        self.requests = self.retries = self.splits = self.duplicates = self.throttle_ms = 0
+        self.nodes: dict[int, list[int]] = {}
+        self.offsets: dict[TopicPartition, tuple[int, int]] = {}
+
+    def acknowledged(self, batch: ProducerBatch) -> None:
+        size = batch.size_in_bytes
+        self.rows += batch.record_count
+        self.batches += 1
+        self.bytes += size
+        self.batch_bytes += batch.raw_size + HEADER_SIZE
+        if batch.base_offset < 0:
+            return  # acks=0, a duplicate, or proven by a later answer: the offset is not told
+        first = batch.base_offset
+        last = first + batch.record_count - 1
+        seen = self.offsets.get(batch.tp)
+        if seen is not None:
+            first, last = min(seen[0], first), max(seen[1], last)
+        self.offsets[batch.tp] = (first, last)
+
+    def freeze(self) -> ProduceReport:
+        return ProduceReport(
+            rows=self.rows,
+            bytes=self.bytes,
+            batches=self.batches,
+            batch_bytes=self.batch_bytes,
+            requests=self.requests,
+            retries=self.retries,
+            splits=self.splits,
+            duplicates=self.duplicates,
+            throttle_ms=self.throttle_ms,
+            nodes={node: NodeReport(*counts) for node, counts in self.nodes.items()},
+            offsets=dict(self.offsets),
+        )

@@ -5,11 +5,11 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from tests.fakes.clock import FakeClock
 
 from spark_kafka_sink.clock import NEVER, SystemClock
 from spark_kafka_sink.errors import BufferExhaustedError, IllegalStateError, RecordTooLargeError
 from spark_kafka_sink.producer.buffer_pool import BufferPool
+from tests.fakes.clock import FakeClock
 
 
 class Call(threading.Thread):

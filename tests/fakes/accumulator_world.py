@@ -1,0 +1,158 @@
+"""What the accumulator's tests share: a small cluster, slices of given sizes, a manager's stand-in.
+
+:class:`Sequences` is the transaction manager as drain sees it, driven by the test.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.record_accumulator import ReadyCheckResult, RecordAccumulator
+from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from spark_kafka_sink.records.encoded_slice import EncodedSlice
+from tests.fakes.clock import FakeClock
+
+NODE1, NODE2 = Node(1, "localhost", 1111), Node(2, "localhost", 1112)
+TP0, TP1, TP2 = (TopicPartition("test", p) for p in range(3))
+HEADER = 61
+
+
+def cluster_of(leaders: list[int], epoch: int = 1, topic: str = "test") -> Cluster:
+    """A cluster of two nodes; ``leaders[p]`` leads partition p, -1 is nobody."""
+    partitions = tuple(
+        PartitionInfo(TopicPartition(topic, p), leader, epoch) for p, leader in enumerate(leaders)
+    )
+    return Cluster(nodes={1: NODE1, 2: NODE2}, topics={topic: partitions})
+
+
+#: Partitions 0 and 1 on node 1, partition 2 on node 2.
+CLUSTER = cluster_of([1, 1, 2])
+
+
+def config_of(**options: object) -> ProducerConfig:
+    """A config of Java names with ``_`` for ``.``; batches of 1000 bytes."""
+    given = {
+        "bootstrap.servers": "127.0.0.1:9092",
+        "batch.size": "1000",
+        "linger.ms": "10",
+        "compression.type": "none",
+    }
+    given |= {name.replace("_", "."): str(value) for name, value in options.items()}
+    return ProducerConfig.parse(given)
+
+
+class Listener:
+    """Hears how batches end, in order."""
+
+    def __init__(self) -> None:
+        self.done: list[ProducerBatch] = []
+
+    def batch_done(self, batch: ProducerBatch) -> None:
+        self.done.append(batch)
+
+
+class Sequences:
+    """DrainControl as a test wants it: everything may go, sequences counted, in flight tracked."""
+
+    is_transactional = False
+    is_completing = False
+
+    def __init__(self) -> None:
+        self.producer_id_and_epoch = (7, 0)
+        self.has_producer_id = True
+        self.next: dict[TopicPartition, int] = defaultdict(int)
+        self.in_flight: dict[TopicPartition, list[ProducerBatch]] = defaultdict(list)
+        self.blocked: set[TopicPartition] = set()
+
+    def can_drain(self, tp: TopicPartition) -> bool:
+        return tp not in self.blocked
+
+    def first_in_flight_sequence(self, tp: TopicPartition) -> int:
+        return min((b.base_sequence for b in self.in_flight[tp]), default=-1)
+
+    def take_sequence(self, tp: TopicPartition, record_count: int) -> int:
+        sequence = self.next[tp]
+        self.next[tp] += record_count
+        return sequence
+
+    def add_in_flight_batch(self, batch: ProducerBatch) -> None:
+        self.in_flight[batch.tp].append(batch)
+
+    def remove_in_flight_batch(self, batch: ProducerBatch) -> None:
+        self.in_flight[batch.tp].remove(batch)
+
+
+class World:
+    """An accumulator with all that it needs, and short words for what tests do with it."""
+
+    def __init__(
+        self, manager: Sequences | None = None, clock: FakeClock | None = None, **options: object
+    ) -> None:
+        self.clock = FakeClock() if clock is None else clock
+        self.manager = manager
+        self.listener = Listener()
+        self.wakeups = 0
+        self.config = config_of(**options)
+        self.accumulator = RecordAccumulator(
+            self.config, self.clock, manager, self.listener, self.wake, random=lambda: 0.5
+        )
+
+    def wake(self) -> None:
+        self.wakeups += 1
+
+    @property
+    def now(self) -> int:
+        return self.clock.now_ms()
+
+    def slice(self, tp: TopicPartition, size: int, records: int = 1, **k: object) -> EncodedSlice:
+        """A slice that continues where ``tp`` stands now."""
+        position = self.accumulator.positions([tp])[0]
+        fields = {
+            "tp": tp,
+            "data": memoryview(bytes(size)),
+            "record_count": records,
+            "generation": position.generation,
+            "first_offset_delta": position.record_count,
+            "base_timestamp": position.base_timestamp if position.generation else 1000,
+            "max_timestamp": 1000,
+            "last": False,
+        }
+        return EncodedSlice(**(fields | k))  # type: ignore[arg-type]
+
+    def append(self, tp: TopicPartition, size: int = 100, records: int = 1, **k: object) -> None:
+        """Allocate and append one slice; it must be taken."""
+        piece = self.slice(tp, size, records, **k)
+        need = size + (HEADER if piece.generation == 0 else 0)
+        self.accumulator.pool.allocate(need, self.now + 1000)
+        result = self.accumulator.append([piece], self.now)
+        assert result.refused == ()
+        assert result.taken == need
+
+    def fill(self, tp: TopicPartition, size: int = 900, records: int = 1) -> None:
+        """Append a batch that is full."""
+        self.append(tp, size, records, generation=0, first_offset_delta=0, last=True)
+
+    def ready(self, cluster: Cluster = CLUSTER) -> ReadyCheckResult:
+        return self.accumulator.ready(cluster, self.now)
+
+    def ready_nodes(self, cluster: Cluster = CLUSTER) -> set[int]:
+        return set(self.ready(cluster).ready_nodes)
+
+    def drain(
+        self, *nodes: int, cluster: Cluster = CLUSTER, max_size: int = 2**20
+    ) -> list[ProducerBatch]:
+        drained = self.accumulator.drain(cluster, nodes or (1, 2), max_size, self.now)
+        return [batch for batches in drained.values() for batch in batches]
+
+    def complete(self, *batches: ProducerBatch) -> None:
+        for batch in batches:
+            batch.complete(0, -1)
+            if self.manager is not None:
+                self.manager.remove_in_flight_batch(batch)
+            self.accumulator.deallocate(batch)
+
+    @property
+    def memory_in_use(self) -> int:
+        return self.config.buffer_memory - self.accumulator.pool.available

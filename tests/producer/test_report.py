@@ -1,0 +1,70 @@
+"""ProduceRecorder and ProduceReport: what an attempt did, counted once."""
+
+import pickle
+
+from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.report import NodeReport, ProduceRecorder, ProduceReport
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.records.compression import Codec, CompressionType
+from tests.fakes.accumulator_world import TP0, TP1
+
+
+def batch_of(recorder: ProduceRecorder, tp: TopicPartition, records: int) -> ProducerBatch:
+    batch = ProducerBatch(tp, 0, 1, 0, recorder)
+    batch.append(bytes(1000), records, 0)
+    batch.close(Codec(CompressionType.GZIP, -1))
+    return batch
+
+
+def test_acknowledged_batches_count_rows_bytes_and_offsets():
+    recorder = ProduceRecorder()
+    first = batch_of(recorder, TP0, 5)
+    first.complete(100, -1)
+    batch_of(recorder, TP0, 3).complete(107, -1)
+    batch_of(recorder, TP1, 2).complete(-1, -1)  # a duplicate: its offset is not told
+    report = recorder.report()
+    assert (report.rows, report.batches) == (10, 3)
+    assert report.bytes == 3 * first.size_in_bytes
+    assert report.batch_bytes == 3 * 1061
+    assert report.offsets == {TP0: (100, 109)}
+
+
+def test_the_first_failure_is_kept_and_told_once():
+    told: list[ProducerBatch] = []
+    recorder = ProduceRecorder(told.append)
+    one, two = batch_of(recorder, TP0, 1), batch_of(recorder, TP1, 1)
+    error = KafkaTimeoutError("late")
+    one.complete_exceptionally(error)
+    two.complete_exceptionally(KafkaTimeoutError("a consequence"))
+    assert told == [one]
+    assert recorder.failure is error
+    assert recorder.report().rows == 0
+    recorder.start_attempt()
+    assert recorder.failure is None
+
+
+def test_requests_are_counted_by_node():
+    recorder = ProduceRecorder()
+    for latency in (5, 9):
+        recorder.request_sent(1, batches=2, size=100)
+        recorder.request_answered(1, latency, throttle_ms=3)
+    recorder.request_sent(2, batches=1, size=100)
+    report = recorder.report()
+    assert report.requests == 3
+    assert report.throttle_ms == 6
+    assert report.nodes == {1: NodeReport(2, 14, 9)}
+
+
+def test_reports_of_many_tasks_add_up_and_travel():
+    one = ProduceReport(10, 100, 2, 200, 3, 1, 0, 0, 5, {1: NodeReport(2, 8, 6)}, {TP0: (5, 14)})
+    two = ProduceReport(
+        1, 10, 1, 20, 1, 0, 1, 1, 0, {1: NodeReport(1, 9, 9), 2: NodeReport(1, 1, 1)}, {TP0: (2, 2)}
+    )
+    merged = ProduceReport.merge(pickle.loads(pickle.dumps([one, two])))
+    assert merged == ProduceReport(
+        11, 110, 3, 220, 4, 1, 1, 1, 5,
+        {1: NodeReport(3, 17, 9), 2: NodeReport(1, 1, 1)},
+        {TP0: (2, 14)},
+    )  # fmt: skip
+    assert ProduceReport.merge([]) == ProduceReport()
