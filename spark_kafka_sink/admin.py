@@ -340,9 +340,13 @@ def _controller(cluster: Cluster) -> Node | None:
 
 
 def _said(topics: Collection[str], errors: Mapping[str, ErrorCode]) -> str:
-    """What the brokers said of each topic."""
-    said = []
+    """What the brokers said of each topic; topics of which they said the same stand together."""
+    by_code: dict[ErrorCode, list[str]] = {}
     for topic in topics:
         code = errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        said.append(f"of {topic} {code.name}: {code.info.hint or code.info.meaning}")
-    return f"the brokers said {'; '.join(said)}"
+        by_code.setdefault(code, []).append(topic)
+    said = (
+        f"{code.name} of {', '.join(names)}: {code.info.hint or code.info.meaning}"
+        for code, names in by_code.items()
+    )
+    return f"the brokers answered {'; '.join(said)}"
