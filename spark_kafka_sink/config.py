@@ -21,6 +21,7 @@ from spark_kafka_sink.foreign_options import (
     JAVA_PARTITIONERS,
     PREFIX,
     SPARK_KEYS,
+    java_partitioner,
     unknown_producer_option,
     unknown_sink_option,
 )
@@ -109,7 +110,7 @@ class ProducerConfig:
     compression_gzip_level: int
     compression_lz4_level: int
     compression_zstd_level: int
-    #: None: the built-in partitioner.
+    #: None: the built-in partitioner; else a name of ``records.partitioners``.
     partitioner_class: str | None
     partitioner_ignore_keys: bool
     partitioner_adaptive_partitioning_enable: bool
@@ -284,7 +285,9 @@ class _Draft:
             self.values[name] = option.read(self.given[name], self.spelled(name))
             if option.note == SECURITY_NOTE:
                 security.append(self.spelled(name))
-            elif option.status in (Status.NO_MEANING, Status.LATER_IGNORED):
+            elif option.status is Status.NO_MEANING or (
+                option.status is Status.LATER_IGNORED and self.values[name] != option.default
+            ):
                 self._no_effect(name, option.note)
         self._check_timeouts()
         self._check_backoffs()
@@ -443,15 +446,16 @@ class _Draft:
         name = self.values["partitioner.class"]
         if name is None:
             return
-        if not isinstance(name, str) or name not in JAVA_PARTITIONERS:
+        known = java_partitioner(name) if isinstance(name, str) else None
+        if known is None:
             raise PRODUCER_OPTIONS["partitioner.class"].error(
                 name,
-                "This partitioner is not supported by this version; another one would put rows"
-                f" elsewhere. Known are {', '.join(sorted(JAVA_PARTITIONERS))}",
+                "This partitioner is not supported by this version, and another one would put rows"
+                f" elsewhere; known are {', '.join(JAVA_PARTITIONERS)}",
                 self.spelled("partitioner.class"),
             )
-        self.values["partitioner.class"] = None
-        if JAVA_PARTITIONERS[name].ignores_keys:
+        self.values["partitioner.class"] = known.name
+        if known.ignores_keys:
             self.values["partitioner.ignore.keys"] = True
 
     def _check_sizes(self) -> None:

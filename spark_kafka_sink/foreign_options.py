@@ -116,22 +116,36 @@ LIBRDKAFKA_KEYS: dict[str, str | None] = {
 
 @dataclass(frozen=True, slots=True)
 class JavaPartitioner:
-    """What a partitioner class of the Java client is here: the built-in one, with or without keys.
+    """What a partitioner class of the Java client is here.
 
+    ``name`` is the one that ``records.partitioners`` knows it by, None the built-in one;
     ``ignores_keys`` is Java's own replacement for UniformStickyPartitioner (KIP-794).
     """
 
-    ignores_keys: bool
+    name: str | None
+    ignores_keys: bool = False
 
 
-_JAVA = "org.apache.kafka.clients.producer."
+#: Before the short names of :data:`JAVA_PARTITIONERS` and, for the second, Java's inner package.
+JAVA_PARTITIONER_PACKAGES = (
+    "org.apache.kafka.clients.producer.",
+    "org.apache.kafka.clients.producer.internals.",
+)
 
-#: Partitioner classes of the Java client that the built-in partitioner stands in for.
 JAVA_PARTITIONERS: dict[str, JavaPartitioner] = {
-    f"{_JAVA}internals.DefaultPartitioner": JavaPartitioner(ignores_keys=False),
-    f"{_JAVA}internals.BuiltInPartitioner": JavaPartitioner(ignores_keys=False),
-    f"{_JAVA}UniformStickyPartitioner": JavaPartitioner(ignores_keys=True),
+    "DefaultPartitioner": JavaPartitioner(None),
+    "BuiltInPartitioner": JavaPartitioner(None),
+    "UniformStickyPartitioner": JavaPartitioner(None, ignores_keys=True),
+    "RoundRobinPartitioner": JavaPartitioner("RoundRobinPartitioner"),
 }
+
+
+def java_partitioner(name: str) -> JavaPartitioner | None:
+    """The partitioner of a class name with or without its package; None when it is not known."""
+    package, _, short = name.rpartition(".")
+    if package and f"{package}." not in JAVA_PARTITIONER_PACKAGES:
+        return None
+    return JAVA_PARTITIONERS.get(short)
 
 
 def unknown_producer_option(key: str, spelled: str, prefix: str) -> ConfigError:

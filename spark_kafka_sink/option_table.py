@@ -43,7 +43,8 @@ _CONNECTION = (
            "What to do with a host name that has several addresses: try them in turn"
            " (`use_all_dns_ips`), or look up the canonical names of the bootstrap addresses first"
            " (`resolve_canonical_bootstrap_servers_only`).",
-           OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"))),
+           OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
+           Status.LATER_IGNORED, "the addresses of a name are tried in turn, whatever it says"),
     Option("connections.max.idle.ms", _T.LONG, 540_000, _MEDIUM,
            "A connection without traffic is closed after this time. Brokers close theirs after ten"
            " minutes. A negative value never closes."),
@@ -130,15 +131,18 @@ _PARTITIONING = (
     Option("partitioner.class", _T.CLASS, None, _MEDIUM,
            "Who chooses the partition of a row that has none. Unset: the hash of the key (equal to"
            " Java's), or for null keys one partition until it has had batch.size bytes, then"
-           " another. Java's names of that partitioner are understood; other classes are refused,"
-           " because they would put rows elsewhere."),
+           " another. Some classes of the Java client are understood by name, see the end of this"
+           " page; others are refused, because without them rows would go elsewhere."),
     Option("partitioner.ignore.keys", _T.BOOLEAN, _OFF, _MEDIUM,
            "Place rows with a key like rows without one."),
-    Option("partitioner.adaptive.partitioning.enable", _T.BOOLEAN, _ON, _LOW,
-           "For rows without a key: partitions of brokers that keep up get more."),
+    Option("partitioner.adaptive.partitioning.enable", _T.BOOLEAN, _OFF, _LOW,
+           "For rows without a key: partitions of brokers that keep up get more.",
+           None, Status.LATER_IGNORED, "every partition with a leader is as likely as the others",
+           java_default="true", why="load is not weighed in this version"),
     Option("partitioner.availability.timeout.ms", _T.LONG, 0, _LOW,
            "For rows without a key: leave out partitions whose broker has taken nothing for this"
-           " time. 0: off.", _ZERO),
+           " time. 0: off.", _ZERO, Status.LATER_IGNORED,
+           "every partition with a leader is as likely as the others"),
     Option("partitioner.rack.aware", _T.BOOLEAN, _OFF, _LOW,
            "For rows without a key: prefer partitions led in the client's rack (Kafka 4.4).",
            None, Status.LATER_IGNORED, "partitions are chosen without regard to racks"),
@@ -159,9 +163,10 @@ _METADATA = (
     Option("metadata.recovery.rebootstrap.trigger.ms", _T.LONG, 300_000, _LOW,
            "Start again from bootstrap.servers when metadata could not be had for this time.",
            _ZERO),
-    Option("metadata.cluster.check.enable", _T.BOOLEAN, _ON, _LOW,
+    Option("metadata.cluster.check.enable", _T.BOOLEAN, _OFF, _LOW,
            "Check that a broker belongs to the cluster that was bootstrapped (Kafka 4.4).",
-           None, Status.LATER_IGNORED, "that check is not made"),
+           None, Status.LATER_IGNORED, "that check is not made",
+           java_default="true", why="that check is not made in this version"),
 )  # fmt: skip
 
 _NO_TRANSACTIONS = "transactions come in a later version"

@@ -215,11 +215,16 @@ def _partitioner_classes() -> Iterator[str]:
     yield from _heading(
         "Partitioner classes",
         *("Class", "Here"),
-        text="`kafka.partitioner.class` takes these names of the Java client.",
+        text=_text(
+            "`kafka.partitioner.class` takes these classes of the Java client, with or without",
+            "their package.",
+        ),
     )
     for name, partitioner in foreign_options.JAVA_PARTITIONERS.items():
-        keys = " with `kafka.partitioner.ignore.keys=true`" if partitioner.ignores_keys else ""
-        yield _row(f"`{name}`", f"the built-in partitioner{keys}")
+        here = "the same" if partitioner.name else "the built-in partitioner"
+        if partitioner.ignores_keys:
+            here += " with `kafka.partitioner.ignore.keys=true`"
+        yield _row(f"`{name}`", here)
 
 
 def _text(*lines: str) -> str:

@@ -6,6 +6,8 @@ import pytest
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.foreign_options import JAVA_PARTITIONERS
+from spark_kafka_sink.records.partitioners import partitioner
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}
 IN_FLIGHT = "max.in.flight.requests.per.connection"
@@ -175,16 +177,35 @@ def test_a_batch_is_never_larger_than_the_pool():
     assert "larger than buffer.memory" in config.warnings[0]
 
 
-def test_javas_names_of_the_built_in_partitioner_are_understood():
-    java = "org.apache.kafka.clients.producer."
-    config = parse({"partitioner.class": f"{java}internals.DefaultPartitioner"})
-    assert (config.partitioner_class, config.partitioner_ignore_keys) == (None, False)
-    config = parse({"partitioner.class": f"{java}UniformStickyPartitioner"})
-    assert (config.partitioner_class, config.partitioner_ignore_keys) == (None, True)
+@pytest.mark.parametrize("package", ["", "org.apache.kafka.clients.producer."])
+def test_javas_names_of_partitioners_are_understood(package):
+    for name, found in (
+        ("DefaultPartitioner", (None, False)),
+        ("UniformStickyPartitioner", (None, True)),
+        ("RoundRobinPartitioner", ("RoundRobinPartitioner", False)),
+    ):
+        config = parse({"partitioner.class": package + name})
+        assert (config.partitioner_class, config.partitioner_ignore_keys) == found
+    inner = f"{package}internals.DefaultPartitioner"
+    if package:
+        assert parse({"partitioner.class": inner}).partitioner_class is None
+
+
+def test_what_a_configuration_calls_a_partitioner_can_be_made():
+    for name in JAVA_PARTITIONERS:
+        config = parse({"partitioner.class": name})
+        partitioner(config.partitioner_class, ignore_keys=config.partitioner_ignore_keys)
+
+
+def test_what_comes_later_warns_unless_it_is_what_one_gets_anyway():
+    assert parse({"partitioner.adaptive.partitioning.enable": "false"}).warnings == ()
+    (warning,) = parse({"partitioner.adaptive.partitioning.enable": "true"}).warnings
+    assert warning.startswith("Option 'partitioner.adaptive.partitioning.enable' has no effect: ")
+    assert parse({"client.dns.lookup": "use_all_dns_ips"}).warnings == ()
 
 
 @pytest.mark.parametrize(
-    "name", ["com.example.Mine", "org.apache.kafka.clients.producer.RoundRobinPartitioner", ""]
+    "name", ["com.example.Mine", "com.example.RoundRobinPartitioner", "Unknown", ""]
 )
 def test_another_partitioner_is_an_error_because_rows_would_go_elsewhere(name):
     error = refused({"partitioner.class": name})

@@ -1,6 +1,8 @@
 """One option at a time: Java's types, bounds and sentences."""
 
+import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -156,7 +158,7 @@ def test_the_defaults_are_javas_but_for_the_named_ones():
         "receive_buffer_bytes": 32768, "client_dns_lookup": "use_all_dns_ips", "client_id": "",
         "client_rack": "", "compression_type": "none", "compression_gzip_level": -1,
         "compression_lz4_level": 9, "compression_zstd_level": 3, "partitioner_class": None,
-        "partitioner_ignore_keys": False, "partitioner_adaptive_partitioning_enable": True,
+        "partitioner_ignore_keys": False, "partitioner_adaptive_partitioning_enable": False,
         "partitioner_availability_timeout_ms": 0, "transactional_id": None,
         "transaction_timeout_ms": 60000, "security_protocol": "PLAINTEXT",
     }  # fmt: skip
@@ -270,3 +272,12 @@ def value_or_error(read):
         return read()
     except ConfigError as error:
         return error
+
+
+def test_every_honoured_option_is_read_by_the_code():
+    package = Path(__file__).resolve().parents[2] / "spark_kafka_sink"
+    code = "\n".join(path.read_text() for path in package.rglob("*.py") if path.name != "config.py")
+    for option in PRODUCER_OPTIONS.values():
+        if option.status is Status.HONOURED:
+            read = re.search(rf"config\.{option.attribute}\b", code)
+            assert read, f"{option.name} is promised, and nothing reads it"
