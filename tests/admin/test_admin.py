@@ -1,0 +1,298 @@
+"""The admin client against a real broker, and against addresses that are none."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from spark_kafka_sink.admin import AdminClient, create_topics, describe_topics
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import (
+    ApiError,
+    ErrorCode,
+    InvalidTopicError,
+    KafkaTimeoutError,
+)
+from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.protocol.messages import InitProducerIdRequest, NewTopic
+from tests.real_kafka import RealKafka
+
+
+def config(bootstrap: str, **options: str) -> ProducerConfig:
+    names = {name.replace("_", "."): value for name, value in options.items()}
+    return ProducerConfig.parse({"bootstrap.servers": bootstrap, **names})
+
+
+def new_name(kind: str) -> str:
+    return f"{kind}-{uuid.uuid4().hex[:12]}"
+
+
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """A port that nobody listens on, and nobody else gets meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+@contextmanager
+def listener(serve: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A port where ``serve`` gets every connection, one after another."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        done = threading.Event()
+
+        def accept() -> None:
+            while not done.is_set():
+                connection, _ = server.accept()
+                with connection:
+                    if not done.is_set():
+                        serve(connection)
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        port = server.getsockname()[1]
+        try:
+            yield port
+        finally:
+            done.set()
+            socket.create_connection(("127.0.0.1", port)).close()
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+# --- describe
+
+
+def test_without_topics_the_brokers_are_described(kafka: RealKafka) -> None:
+    cluster = describe_topics(config(kafka.bootstrap), ())
+    assert cluster.cluster_id
+    assert min(cluster.nodes) >= 0
+    assert cluster.controller in cluster.nodes
+    assert cluster.topics == {}
+
+
+def test_topics_are_described_with_leaders_and_ids(kafka: RealKafka) -> None:
+    one, three = kafka.unique_topic("one"), kafka.unique_topic("three", partitions=3)
+    cluster = describe_topics(config(kafka.bootstrap), [one, three])
+    assert {topic: len(partitions) for topic, partitions in cluster.topics.items()} == {
+        one: 1,
+        three: 3,
+    }
+    for partitions in cluster.topics.values():
+        assert all(cluster.leader_for(partition.tp) is not None for partition in partitions)
+        assert {partition.leader_epoch for partition in partitions} == {0}
+    assert {len(topic_id) for topic_id in cluster.topic_ids.values()} == {16}
+
+
+def test_a_missing_topic_is_waited_for_and_then_named(kafka: RealKafka) -> None:
+    name = new_name("missing")
+    start = time.monotonic()
+    with pytest.raises(KafkaTimeoutError) as caught:
+        describe_topics(
+            config(kafka.bootstrap), [name], timeout_ms=700, allow_auto_topic_creation=False
+        )
+    assert 0.7 <= time.monotonic() - start < 5
+    assert caught.value.message == f"Topic {name} not present in metadata after 700 ms."
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in str(caught.value.hint)
+    assert "create the topic first" in str(caught.value.hint)
+
+
+def test_only_the_missing_topics_are_named(kafka: RealKafka) -> None:
+    there, gone, away = kafka.unique_topic("there"), new_name("gone"), new_name("away")
+    with pytest.raises(KafkaTimeoutError) as caught:
+        describe_topics(
+            config(kafka.bootstrap),
+            [there, gone, away],
+            timeout_ms=500,
+            allow_auto_topic_creation=False,
+        )
+    message = f"Topics {gone}, {away} not present in metadata after 500 ms."
+    assert caught.value.message == message
+    assert there not in str(caught.value.hint)
+
+
+def test_max_block_ms_bounds_a_call_without_a_limit_of_its_own(kafka: RealKafka) -> None:
+    with pytest.raises(KafkaTimeoutError, match="after 300 ms"):
+        describe_topics(
+            config(kafka.bootstrap, max_block_ms="300"),
+            [new_name("missing")],
+            allow_auto_topic_creation=False,
+        )
+
+
+def test_an_invalid_name_is_refused_at_once(kafka: RealKafka) -> None:
+    start = time.monotonic()
+    with pytest.raises(InvalidTopicError, match="topic not a topic"):
+        describe_topics(config(kafka.bootstrap), ["not a topic"], timeout_ms=20_000)
+    assert time.monotonic() - start < 10
+
+
+def test_a_topic_that_appears_while_we_wait_is_found(kafka: RealKafka) -> None:
+    name = new_name("late")
+    found: list[Cluster] = []
+    with AdminClient(config(kafka.bootstrap)) as admin:
+        admin.describe_topics(())
+        waiting = threading.Thread(
+            target=lambda: found.append(
+                admin.describe_topics([name], timeout_ms=20_000, allow_auto_topic_creation=False)
+            )
+        )
+        waiting.start()
+        kafka.create_topic(name, 2)
+        waiting.join(20)
+    assert [len(cluster.topics[name]) for cluster in found] == [2]
+
+
+def test_one_client_answers_again_and_again_with_fresh_answers(kafka: RealKafka) -> None:
+    with AdminClient(config(kafka.bootstrap)) as admin:
+        first = kafka.unique_topic("first")
+        assert set(admin.describe_topics([first]).topics) == {first}
+        second = kafka.unique_topic("second")
+        assert second in admin.describe_topics([second]).topics
+        with pytest.raises(KafkaTimeoutError):
+            admin.describe_topics(
+                [new_name("missing")], timeout_ms=200, allow_auto_topic_creation=False
+            )
+        assert first in admin.describe_topics([first]).topics
+
+
+# --- who does not answer
+
+
+def test_every_address_that_was_tried_is_told_with_its_reason() -> None:
+    with closed_port() as one, closed_port() as two:
+        servers = f"127.0.0.1:{one},localhost:{two}"
+        with pytest.raises(KafkaTimeoutError) as caught:
+            describe_topics(config(servers), ["t"], timeout_ms=1_000)
+    assert caught.value.message == "Topic t not present in metadata after 1000 ms."
+    hint = str(caught.value.hint)
+    assert f"127.0.0.1:{one}: Connection refused" in hint
+    assert f"localhost:{two}" in hint
+    assert hint.count("Connection refused") == 2
+
+
+def test_without_topics_the_error_speaks_of_brokers() -> None:
+    with closed_port() as port, pytest.raises(KafkaTimeoutError) as caught:
+        describe_topics(config(f"127.0.0.1:{port}"), (), timeout_ms=300)
+    assert caught.value.message == "no broker told of its cluster within 300 ms"
+    assert f"127.0.0.1:{port}: Connection refused" in str(caught.value.hint)
+
+
+def test_a_host_that_has_no_address_is_told() -> None:
+    with pytest.raises(KafkaTimeoutError) as caught:
+        describe_topics(config("no-such-host.invalid:9092"), ["t"], timeout_ms=500)
+    assert "no-such-host.invalid:9092" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (b"\x15\x03\x03\x00\x02\x02\x46", "SASL_SSL"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "web server"),
+        (b"\x00\x00\x00\x0a0123456789", "127.0.0.1"),
+        (b"", "TLS or SASL listener"),
+    ],
+    ids=["TLS alert", "HTTP", "garbage", "closed"],
+)
+def test_what_is_no_broker_is_guessed_at(answer: bytes, hint: str) -> None:
+    def serve(connection: socket.socket) -> None:
+        connection.recv(4096)
+        if answer:
+            connection.sendall(answer)
+
+    with listener(serve) as port, pytest.raises(KafkaTimeoutError) as caught:
+        describe_topics(config(f"127.0.0.1:{port}"), ["t"], timeout_ms=700)
+    assert hint in str(caught.value.hint)
+
+
+def test_a_listener_that_never_answers_does_not_hang_us() -> None:
+    quiet = threading.Event()
+    with listener(lambda _: quiet.wait(10) and None) as port:
+        start = time.monotonic()
+        with pytest.raises(KafkaTimeoutError) as caught:
+            describe_topics(config(f"127.0.0.1:{port}"), ["t"], timeout_ms=500)
+        assert time.monotonic() - start < 5
+        quiet.set()
+    assert f"127.0.0.1:{port}" in str(caught.value.hint)
+
+
+# --- create
+
+
+def test_created_topics_have_leaders_when_we_return(kafka: RealKafka) -> None:
+    one, two = new_name("one"), new_name("two")
+    topics = [NewTopic(one, 3, 1, {"retention.ms": "60000"}), NewTopic(two)]
+    cluster = create_topics(config(kafka.bootstrap), topics)
+    assert len(cluster.topics[one]) == 3
+    assert all(p.leader in cluster.nodes for ps in cluster.topics.values() for p in ps)
+    assert two in cluster.topics
+
+
+def test_a_topic_that_exists_is_an_error_unless_it_may(kafka: RealKafka) -> None:
+    name = kafka.unique_topic("there", partitions=2)
+    with pytest.raises(ApiError, match="already exists") as caught:
+        create_topics(config(kafka.bootstrap), [NewTopic(name, 5, 1)])
+    assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    cluster = create_topics(config(kafka.bootstrap), [NewTopic(name, 5, 1)], exist_ok=True)
+    assert len(cluster.topics[name]) == 2
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        (NewTopic("x", 1, 3), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic("x", 0, 1), ErrorCode.INVALID_PARTITIONS),
+        (NewTopic("x", 1, 1, {"no.such": "1"}), ErrorCode.INVALID_CONFIG),
+        (NewTopic("not a topic", 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ],
+)
+def test_a_refused_topic_is_named_with_the_brokers_words(
+    kafka: RealKafka, topic: NewTopic, code: ErrorCode
+) -> None:
+    if topic.name == "x":
+        topic = dataclasses.replace(topic, name=new_name("refused"))
+    with pytest.raises(ApiError) as caught:
+        create_topics(config(kafka.bootstrap), [topic])
+    assert caught.value.code is code
+    assert caught.value.message.startswith(f"topic {topic.name}: {code.name} ({code.value}): ")
+
+
+def test_creating_is_bounded_when_nobody_answers() -> None:
+    with closed_port() as port, pytest.raises(KafkaTimeoutError, match="within 300 ms"):
+        create_topics(config(f"127.0.0.1:{port}"), [NewTopic("t")], timeout_ms=300)
+
+
+# --- any other request
+
+
+def test_any_request_can_be_asked(kafka: RealKafka) -> None:
+    with AdminClient(config(kafka.bootstrap)) as admin:
+        cluster = admin.describe_topics(())
+        node = next(iter(cluster.nodes))
+        # Right after its start a broker may still be fetching its ids.
+        deadline = time.monotonic() + 20
+        while True:
+            response = admin.call(
+                InitProducerIdRequest(None, 60_000), choose=lambda known: known.nodes[node]
+            )
+            if not response.error.retriable or time.monotonic() > deadline:
+                break
+    assert response.error is ErrorCode.NONE
+    assert response.producer_id >= 0
+
+
+def test_a_call_without_an_answer_is_bounded() -> None:
+    with (
+        closed_port() as port,
+        AdminClient(config(f"127.0.0.1:{port}")) as admin,
+        pytest.raises(KafkaTimeoutError, match="INIT_PRODUCER_ID got no answer") as caught,
+    ):
+        admin.call(InitProducerIdRequest(None, 60_000), timeout_ms=300)
+    assert "Connection refused" in str(caught.value.hint)
