@@ -3,10 +3,15 @@
 Owns: :class:`WireReader`, and :func:`decoding`, which turns every way that bytes can be wrong into
 one RemoteProtocolError. Never: what a field means.
 
-Why not kio's own decoder: it reserves memory for as many items as an array *claims*, so that 14
-bytes from a broken broker make the process abort (an allocation failure in native code is no
-exception), and it refuses every answer with an error code newer than itself. Here nothing is
-allocated before the bytes for it have arrived, and time is linear in them.
+Why not kio's own decoder (0.6.5): it reserves memory for as many items as an array *claims*, so
+that 16 bytes from a broken broker ask for 16 GiB. Where the address space is limited the process
+then aborts, since a failed allocation in native code is no exception; elsewhere the kernel may
+promise the memory and nothing happens. It also refuses every answer with an error code newer than
+itself. Here nothing is allocated before the bytes for it have arrived, and time is linear in them.
+
+How much is allocated: the values of an answer are Python objects and weigh more than their bytes.
+Measured: 5 times for Metadata of 1000 partitions, 12 times for the smallest items that a liar can
+send (``tests/protocol`` holds both).
 """
 
 from __future__ import annotations
