@@ -18,9 +18,12 @@ def resolve_host(host: str) -> list[str]:
 
     The order within a family is the resolver's. IPv4 goes first because the JVM's default does
     so (``java.net.preferIPv6Addresses=false``), and "localhost" is often an IPv4 listener only;
-    unlike Java, the other family is tried after it.
+    unlike Java, the other family is tried after it. OSError when the name is none or is unknown.
     """
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except UnicodeError:
+        raise OSError("not a host name") from None
     addresses = [
         str(info[4][0])
         for family in (socket.AF_INET, socket.AF_INET6)

@@ -334,8 +334,8 @@ class NetworkClient:
                 self._config.send_buffer_bytes,
                 self._config.receive_buffer_bytes,
             )
-        except (OSError, UnicodeError, OverflowError) as error:
-            # UnicodeError: a host name that IDNA refuses; OverflowError: a port that is none.
+        except (OSError, OverflowError) as error:
+            # OverflowError: a broker was advertised with a port that is none.
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             self._failures.record(node.id, reason)
             self._connection_states.disconnected(node.id, now)

@@ -1,0 +1,126 @@
+"""Frames out of a stream that is cut anywhere, and limits that hold before memory is taken."""
+
+from __future__ import annotations
+
+import itertools
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.errors import RemoteProtocolError
+from spark_kafka_sink.network.frame_reader import FIRST_BUFFER_SIZE, FrameReader
+from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
+
+
+class Pieces(PlaintextTransportLayer):
+    """A transport that gives the pieces it was made of; 0 between them when ``pauses``."""
+
+    def __init__(self, pieces: list[bytes], *, pauses: bool = False) -> None:
+        self.pieces = list(pieces)
+        self.pauses = pauses
+        self.paused = False
+        self.largest_target = 0
+
+    def read_into(self, target: memoryview) -> int:
+        self.largest_target = max(self.largest_target, len(target))
+        if self.pauses and not self.paused:
+            self.paused = True
+            return 0
+        self.paused = False
+        if not self.pieces:
+            return 0
+        count = min(len(target), len(self.pieces[0]))
+        target[:count] = self.pieces[0][:count]
+        self.pieces[0] = self.pieces[0][count:]
+        if not self.pieces[0]:
+            del self.pieces[0]
+        return count
+
+
+def framed(*payloads: bytes) -> bytes:
+    return b"".join(len(p).to_bytes(4, "big") + p for p in payloads)
+
+
+def read_all(pieces: Pieces, reader: FrameReader | None = None) -> list[bytes]:
+    reader = reader or FrameReader()
+    frames = []
+    while True:
+        frame = reader.read_from(pieces)
+        if frame is not None:
+            frames.append(bytes(frame))
+        elif not pieces.pieces:
+            return frames
+
+
+@given(
+    st.lists(st.binary(min_size=4, max_size=300), min_size=1, max_size=5),
+    st.data(),
+    st.booleans(),
+)
+def test_frames_arrive_whole_wherever_the_stream_is_cut(
+    payloads: list[bytes], data: st.DataObject, pauses: bool
+) -> None:
+    stream = framed(*payloads)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=10)))
+    edges = [0, *cuts, len(stream)]
+    pieces = [stream[a:b] for a, b in itertools.pairwise(edges) if a < b]
+    assert read_all(Pieces(pieces, pauses=pauses)) == payloads
+
+
+def test_frames_arrive_byte_by_byte() -> None:
+    payloads = [b"abcd", b"x" * 1000]
+    stream = framed(*payloads)
+    assert read_all(Pieces([bytes([b]) for b in stream])) == payloads
+
+
+@pytest.mark.parametrize("size", [FIRST_BUFFER_SIZE, FIRST_BUFFER_SIZE + 1, 5_000_003])
+def test_a_large_frame_arrives_whole(size: int) -> None:
+    payload = bytes(i * 31 % 251 for i in range(1009)) * (size // 1009 + 1)
+    payload = payload[:size]
+    reader = FrameReader()
+    pieces = Pieces([framed(b"first", payload)])
+    assert read_all(pieces, reader) == [b"first", payload]
+    assert not reader.in_progress
+
+
+def test_memory_grows_with_bytes_that_came_not_with_bytes_that_were_announced() -> None:
+    reader = FrameReader()
+    read_all(Pieces([framed(b"first")]), reader)
+    came = 1_000_000
+    pieces = Pieces([(60 * 1024 * 1024).to_bytes(4, "big"), b"x" * came])
+    tracemalloc.start()
+    assert read_all(pieces, reader) == []
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert reader.in_progress
+    assert peak <= 4 * came + 64 * 1024
+
+
+def test_the_first_frame_of_a_connection_has_a_smaller_limit() -> None:
+    reader = FrameReader(first_limit=10, limit=20)
+    assert read_all(Pieces([framed(b"x" * 10, b"y" * 20)]), reader) == [b"x" * 10, b"y" * 20]
+    with pytest.raises(RemoteProtocolError, match="11 bytes"):
+        read_all(Pieces([framed(b"x" * 11)]), FrameReader(first_limit=10, limit=20))
+    with pytest.raises(RemoteProtocolError, match="21 bytes"):
+        read_all(Pieces([framed(b"x" * 21)]), reader)
+
+
+@pytest.mark.parametrize(
+    "start", [b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x7f\xff\xff\xff", b"HTTP", b"\x15\x03\x03\x00"]
+)
+def test_a_length_that_no_broker_sends_is_refused(start: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        read_all(Pieces([start + b"x" * 10]))
+
+
+def test_a_frame_can_be_kept_while_the_next_is_read() -> None:
+    reader = FrameReader()
+    pieces = Pieces([framed(b"first", b"other")])
+    first = reader.read_from(pieces)
+    second = reader.read_from(pieces)
+    assert first is not None
+    assert second is not None
+    assert (bytes(first), bytes(second)) == (b"first", b"other")
+    assert first.readonly
