@@ -15,6 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
+from spark_kafka_sink.local_kafka.errors import LocalKafkaError
+
 _WATCHER = Path(__file__).with_name("watcher.py")
 
 
@@ -28,14 +30,27 @@ class Brood:
             self._watcher = subprocess.Popen(
                 [sys.executable, "-I", "-S", _WATCHER, self.directory],
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
                 process_group=0,
             )
+            self._await_watcher()
         except BaseException:
             shutil.rmtree(self.directory, ignore_errors=True)
             raise
+
+    def _await_watcher(self) -> None:
+        """Until the watcher is on duty, which it says with a line."""
+        ready = self._watcher.stdout
+        if ready is None or not ready.readline():
+            self._watcher.kill()
+            self._watcher.wait()
+            raise LocalKafkaError(
+                f"The watcher of local brokers did not start ({sys.executable}).",
+                hint=f"`{sys.executable} -I -S {_WATCHER} /tmp/nothing` should wait for input",
+            )
+        ready.close()
 
     def start(
         self, command: list[str], output: IO[bytes], directory: Path

@@ -5,6 +5,7 @@ Owns: the process, its ports, its configuration file and its log. Never: the oth
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -149,7 +150,11 @@ class KafkaNode:
 
     def freeze(self) -> None:
         """SIGSTOP: sockets stay open and connections are accepted, but nothing is answered."""
-        self._move("freeze").send_signal(signal.SIGSTOP)
+        process = self._move("freeze")
+        process.send_signal(signal.SIGSTOP)
+        # The kernel stops the JVM's threads one by one, and one may answer meanwhile; the parent
+        # is told when all stand still. (WNOWAIT leaves an exit for Popen to see.)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
         """SIGCONT: on with where it stood, sessions perhaps expired."""

@@ -28,6 +28,8 @@ def main() -> None:
     for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)
     group = os.getpgrp()
+    # The parent waits for this: before it, a SIGHUP could have ended the watcher.
+    os.write(1, b"\n")
     with contextlib.suppress(OSError):
         while os.read(0, 4096):
             pass

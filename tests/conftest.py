@@ -1,0 +1,111 @@
+"""Fixtures that are dear: a real broker, three of them, a Spark session. Each starts on first use.
+
+Tests that use one are marked (broker, cluster, spark) by that alone. Under CI such a test may not
+be skipped: a skip is reported as a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.real_kafka import Consumed, RealKafka, consume_topic, heal, one_broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Spark starts Python workers by these names, and plain "python3" is some other Python.
+os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+_MARKER_OF_FIXTURE = {"kafka": "broker", "kafka3": "cluster", "spark": "spark"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for fixture, marker in _MARKER_OF_FIXTURE.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(marker)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    report = yield
+    needs = sorted({m.name for m in item.iter_markers()} & set(_MARKER_OF_FIXTURE.values()))
+    if os.environ.get("CI") and needs and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"a {'/'.join(needs)} test was skipped under CI: {report.longrepr}"
+    return report
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[RealKafka]:
+    """One real broker for the whole session. Use topics of your own: others use it too."""
+    with one_broker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def _three_nodes() -> Iterator[RealKafka]:
+    from spark_kafka_sink.local_kafka import KafkaCluster
+
+    with KafkaCluster(3) as cluster:
+        yield RealKafka(cluster.bootstrap, cluster)
+
+
+@pytest.fixture
+def kafka3(_three_nodes: RealKafka) -> Iterator[RealKafka]:
+    """Three real nodes, with per-node controls; healed before and after each test."""
+    assert _three_nodes.cluster is not None
+    heal(_three_nodes.cluster)
+    yield _three_nodes
+    heal(_three_nodes.cluster)
+
+
+@pytest.fixture
+def consume(request: pytest.FixtureRequest) -> Callable[..., Consumed]:
+    """``consume(topic, bootstrap=..., isolation=...)``: a whole topic, by an independent reader.
+
+    Without ``bootstrap`` it reads from the broker whose fixture the test uses.
+    """
+
+    def read(topic: str, *, bootstrap: str | None = None, **options: Any) -> Consumed:
+        if bootstrap is None:
+            fixture = "kafka3" if "kafka3" in request.fixturenames else "kafka"
+            bootstrap = request.getfixturevalue(fixture).bootstrap
+        return consume_topic(bootstrap, topic, **options)
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A classic Spark session with ``kprod`` registered."""
+    from pyspark.sql import SparkSession
+
+    import spark_kafka_sink
+
+    home = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("spark_kafka_sink tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.execution.arrow.pyspark.enabled", "true")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(home / "warehouse"))
+        .config("spark.local.dir", str(home / "local"))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    spark_kafka_sink.register(session)
+    yield session
+    session.stop()

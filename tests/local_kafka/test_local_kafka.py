@@ -1,0 +1,111 @@
+"""local_kafka on the real thing: nodes start, bounce, die, freeze, and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.local_kafka import (
+    KAFKA_VERSION,
+    KafkaCluster,
+    LocalKafkaError,
+    NodeState,
+    ports,
+    probe,
+)
+from tests.real_kafka import RealKafka
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
+
+
+def test_a_node_keeps_its_port_and_its_topics_over_a_bounce_and_a_kill(consume):
+    from confluent_kafka import Producer
+
+    with KafkaCluster() as cluster:
+        broker, node = RealKafka(cluster.bootstrap, cluster), cluster.node(1)
+        topic, port = broker.unique_topic(partitions=2), node.port()
+        for round_, end in enumerate((node.stop, node.kill)):
+            producer = Producer({"bootstrap.servers": cluster.bootstrap})
+            producer.produce(topic, value=str(round_).encode(), partition=0)
+            assert producer.flush(30) == 0
+            end()
+            assert node.state is NodeState.STOPPED
+            with pytest.raises(LocalKafkaError):
+                ports.reserve(port)  # nobody else gets it meanwhile
+            node.start()
+            assert node.port() == port
+        assert consume(topic, bootstrap=cluster.bootstrap).values == [b"0", b"1"]
+
+
+def test_a_frozen_node_answers_nothing_until_it_is_thawed():
+    with KafkaCluster() as cluster:
+        node = cluster.node(1)
+        node.freeze()
+        assert node.state is NodeState.FROZEN
+        assert not probe.answers_api_versions(*node.probe_address, timeout=0.3)
+        node.thaw()
+        node.wait_until_ready()
+        assert node.state is NodeState.RUNNING
+
+
+def test_a_start_that_fails_shows_the_log_and_leaves_nothing_behind():
+    cluster = KafkaCluster(properties={"num.io.threads": "0"})
+    with pytest.raises(LocalKafkaError) as caught:
+        cluster.start()
+    assert "num.io.threads" in str(caught.value)
+    assert not cluster.node(1).directory.exists()
+
+
+def test_a_node_that_dies_while_it_starts_is_reported_at_once_with_its_log():
+    with KafkaCluster() as cluster:
+        node = cluster.node(1)
+        node.stop()
+        node.properties["num.io.threads"] = "0"
+        with pytest.raises(LocalKafkaError, match="ended while it was starting") as caught:
+            node.start()
+        assert "num.io.threads" in caught.value.hint
+
+
+def test_three_nodes_go_on_when_one_is_gone(kafka3):
+    topic = kafka3.unique_topic(partitions=3)
+    state = probe.cluster_state(*kafka3.node(1).probe_address)
+    assert state is not None
+    assert state.brokers == {1, 2, 3}
+    ours = [p for p in state.partitions if p.topic == topic]
+    assert all(len(p.replicas) == 3 for p in ours)
+    kafka3.node(2).kill()
+    # Two of three controllers are a quorum, and the killed one's partitions get new leaders.
+    kafka3.node(1).wait_until_ready(nodes=frozenset({1, 3}))
+    kafka3.node(2).start()
+    kafka3.wait_until_in_sync()
+
+
+def test_an_older_feature_level_can_be_chosen():
+    options = ("--feature", "transaction.version=0")
+    with KafkaCluster(format_options=options) as cluster:
+        assert cluster.node(1).state is NodeState.RUNNING
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_prints_the_address_and_ends_cleanly(end, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "spark_kafka_sink.local_kafka"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert process.stdout is not None
+    host, port = process.stdout.readline().strip().split(":")
+    assert probe.answers_api_versions(host, int(port))
+    process.send_signal(end)
+    rest, errors = process.communicate(timeout=60)
+    assert (process.returncode, rest) == (0, ""), errors
+    assert f"Kafka {KAFKA_VERSION} is ready" in errors
+    assert not probe.answers_api_versions(host, int(port))
+    assert list(Path(tmp_path).iterdir()) == []

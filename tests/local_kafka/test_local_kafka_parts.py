@@ -1,0 +1,391 @@
+"""local_kafka without a broker: the JVM, the ports, the cache, the templates, the watcher."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import zipfile
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.local_kafka import KafkaCluster, LocalKafkaError, NodeState, ports, probe
+from spark_kafka_sink.local_kafka.distribution import COORDINATES, cache_lock, resolve
+from spark_kafka_sink.local_kafka.java import Java, find_java, parse_major_version
+from spark_kafka_sink.local_kafka.server_properties import (
+    read_properties,
+    template_directory,
+    write_properties,
+)
+
+ANY_JAVA = Java(Path("/nowhere/java"), 17, "0")
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(textwrap.dedent(text))
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+# --- the JVM -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "major"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('openjdk version "21" 2023-09-19', 21),
+        ('java version "1.8.0_402"', 8),
+        ('Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "25-ea" 2025-09-16', 25),
+        ("command not understood", None),
+    ],
+)
+def test_the_major_version_is_read_as_each_release_prints_it(text, major):
+    assert parse_major_version(text) == major
+
+
+def test_no_java_at_all_is_named_with_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LocalKafkaError, match="no java on PATH") as caught:
+        find_java()
+    assert "JDK 17" in caught.value.hint
+
+
+def test_a_java_home_without_java_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(LocalKafkaError, match=f"JAVA_HOME is {tmp_path}"):
+        find_java()
+
+
+def test_an_old_java_is_refused_with_its_version(monkeypatch, tmp_path):
+    (tmp_path / "bin").mkdir()
+    script(tmp_path / "bin" / "java", "#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(LocalKafkaError, match=r"needs Java 17 or newer, but .* is Java 11"):
+        find_java()
+
+
+# --- ports ---------------------------------------------------------------------------------------
+
+
+def test_a_held_port_is_free_to_the_broker_and_taken_for_everybody_else():
+    held = ports.reserve()
+    try:
+        with pytest.raises(LocalKafkaError, match=f"Port {held.port} of 127.0.0.1"):
+            ports.reserve(held.port)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((ports.HOST, held.port))
+        for _ in range(2):  # a broker, and the same broker after a bounce
+            with socket.socket() as broker:
+                broker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                broker.bind((ports.HOST, held.port))
+                broker.listen()
+                socket.create_connection((ports.HOST, held.port)).close()
+    finally:
+        held.release()
+    ports.reserve(held.port).release()
+
+
+def test_ports_are_none_that_the_kernel_gives_to_outgoing_connections():
+    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    held = [ports.reserve() for _ in range(20)]
+    try:
+        assert len({h.port for h in held}) == 20
+        assert all(h.port < max(low, 32768) for h in held)
+    finally:
+        for h in held:
+            h.release()
+
+
+# --- the probe -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def answering(answer: bytes):
+    """A server that reads one request per connection, sends ``answer`` and hangs up."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(1000)
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def frame(body: bytes, correlation_id: int = 1) -> bytes:
+    return struct.pack(">ii", len(body) + 4, correlation_id) + body
+
+
+@pytest.mark.parametrize(
+    ("answer", "ready"),
+    [
+        (frame(struct.pack(">hi", 0, 0)), True),
+        (frame(struct.pack(">hi", 35, 0)), False),
+        (frame(struct.pack(">hi", 0, 0), correlation_id=2), False),
+        (frame(b""), False),
+        (struct.pack(">i", 2**31 - 1) + b"much", False),
+        (struct.pack(">i", -1), False),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", False),
+        (b"", False),
+    ],
+)
+def test_only_a_whole_answer_without_an_error_means_ready(answer, ready):
+    with answering(answer) as port:
+        assert probe.answers_api_versions("127.0.0.1", port) is ready
+
+
+def test_the_probe_reads_brokers_and_partitions_from_metadata():
+    def text(value: bytes) -> bytes:
+        return struct.pack(">h", len(value)) + value
+
+    brokers = struct.pack(">i", 2) + b"".join(
+        struct.pack(">i", id_) + text(b"host") + struct.pack(">ih", 9092, -1) for id_ in (1, 3)
+    )
+    partition = (
+        struct.pack(">hii", 0, 0, 3) + struct.pack(">3i", 2, 3, 1) + struct.pack(">2i", 1, 3)
+    )
+    topics = struct.pack(">ih", 1, 0) + text(b"t") + b"\0" + struct.pack(">i", 1) + partition
+    with answering(frame(brokers + struct.pack(">i", 1) + topics)) as port:
+        state = probe.cluster_state("127.0.0.1", port)
+    assert state is not None
+    assert state.brokers == {1, 3}
+    assert state.under_replicated == (probe.PartitionState("t", 0, 3, (3, 1), (3,)),)
+
+
+@given(st.binary(max_size=80))
+def test_no_bytes_make_the_metadata_reader_fail_in_another_way(data):
+    try:
+        reader = probe._Reader(data)
+        for _ in range(reader.int32()):
+            probe._topic(reader)
+    except ValueError:
+        pass
+
+
+# --- the cache -----------------------------------------------------------------------------------
+
+GOOD_MAVEN = """\
+    #!/bin/sh
+    echo run >> "$RUNS"
+    sleep "${DELAY:-0}"
+    for argument in "$@"; do
+        case "$argument" in -DoutputDirectory=*) out="${argument#*=}";; esac
+    done
+    for jar in $JARS; do cp "$JAR" "$out/$jar"; done
+    """
+
+
+@pytest.fixture
+def maven(monkeypatch, tmp_path):
+    """A stand-in for Maven Central: an ``mvn`` on PATH that copies a jar under the wanted names."""
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    with zipfile.ZipFile(tmp_path / "some.jar", "w") as jar:
+        jar.writestr("a", "b")
+    script(bin_ / "mvn", GOOD_MAVEN)
+    monkeypatch.setenv("PATH", f"{bin_}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("JAR", str(tmp_path / "some.jar"))
+    monkeypatch.setenv("JARS", " ".join(c.jar for c in COORDINATES))
+    return bin_ / "mvn"
+
+
+def runs(tmp_path: Path) -> int:
+    path = tmp_path / "runs"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def resolve_once():
+    with cache_lock() as directory:
+        return resolve(ANY_JAVA, directory)
+
+
+def test_jars_are_fetched_once(maven, tmp_path):
+    first, second = resolve_once(), resolve_once()
+    assert first == second
+    assert {jar.name for jar in first.jars} == {c.jar for c in COORDINATES}
+    assert runs(tmp_path) == 1
+
+
+@pytest.mark.parametrize("harm", ["a jar is gone", "a jar is cut", "the list is gone"])
+def test_a_damaged_cache_is_fetched_again(maven, tmp_path, harm):
+    home = resolve_once().home
+    if harm == "a jar is gone":
+        next((home / "jars").iterdir()).unlink()
+    elif harm == "a jar is cut":
+        next((home / "jars").iterdir()).write_bytes(b"PK")
+    else:
+        (home / "files.json").unlink()
+    assert len(resolve_once().jars) == len(COORDINATES)
+    assert runs(tmp_path) == 2
+
+
+@pytest.mark.parametrize(
+    ("mvn", "said"),
+    [
+        ("#!/bin/sh\necho no such host; exit 1\n", "no such host"),
+        ("#!/bin/sh\nexit 0\n", "not brought"),
+    ],
+)
+def test_a_resolver_that_fails_leaves_nothing_that_looks_finished(
+    maven, monkeypatch, tmp_path, mvn, said
+):
+    script(maven, mvn)
+    # The second resolver, PySpark's Ivy, is called with a java that does not exist.
+    with pytest.raises(LocalKafkaError, match="could not be fetched") as caught:
+        resolve_once()
+    assert said in caught.value.hint
+    assert "Ivy" in caught.value.hint
+    assert [p.name for p in (tmp_path / "cache" / "spark_kafka_sink").iterdir()] == [
+        next(p.name for p in (tmp_path / "cache" / "spark_kafka_sink").glob("*.lock"))
+    ]
+    script(maven, GOOD_MAVEN)
+    assert len(resolve_once().jars) == len(COORDINATES)
+
+
+RESOLVE_IN_A_PROCESS = """
+from pathlib import Path
+from spark_kafka_sink.local_kafka.distribution import cache_lock, resolve
+from spark_kafka_sink.local_kafka.java import Java
+with cache_lock() as directory:
+    print(len(resolve(Java(Path("/nowhere/java"), 17, "0"), directory).jars))
+"""
+
+
+def test_two_processes_at_once_fetch_once(maven, monkeypatch, tmp_path):
+    monkeypatch.setenv("DELAY", "0.5")
+    command = [sys.executable, "-c", RESOLVE_IN_A_PROCESS]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [p.communicate(timeout=60)[0].strip() for p in both] == [str(len(COORDINATES))] * 2
+    assert runs(tmp_path) == 1
+
+
+def test_a_killed_fetch_is_cleared_away_by_the_next_one(maven, monkeypatch, tmp_path):
+    monkeypatch.setenv("DELAY", "30")
+    cache = tmp_path / "cache" / "spark_kafka_sink"
+    # A session of its own, so that the whole family can be killed at once.
+    process = subprocess.Popen([sys.executable, "-c", RESOLVE_IN_A_PROCESS], start_new_session=True)
+    until(lambda: runs(tmp_path) == 1, "the fetch did not start")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert list(cache.glob("partial-*"))
+    assert not list(cache.glob("kafka-*/"))
+    monkeypatch.setenv("DELAY", "0")
+    assert len(resolve_once().jars) == len(COORDINATES)
+    assert not list(cache.glob("partial-*"))
+
+
+# --- templates -----------------------------------------------------------------------------------
+
+
+def test_the_two_templates_differ_in_replication_only():
+    one = read_properties(template_directory() / "one-node.properties")
+    three = read_properties(template_directory() / "three-nodes.properties")
+    assert one.keys() == three.keys()
+    different = {name for name in one if one[name] != three[name]}
+    assert all("replica" in name or name.endswith("min.isr") for name in different), different
+    assert three["min.insync.replicas"] == "2"
+    assert three["transaction.state.log.replication.factor"] == "3"
+
+
+def test_a_written_file_reads_back(tmp_path):
+    properties = {"log.dirs": "/tmp/a b", "sasl.jaas.config": 'X required a="b=c";', "empty": ""}
+    write_properties(tmp_path / "p", properties)
+    assert read_properties(tmp_path / "p") == properties
+
+
+def test_a_written_file_escapes_what_java_would_take_for_syntax(tmp_path):
+    write_properties(tmp_path / "p", {"a": "back\\slash\nline", "b": " leading", "c": "ü"})
+    assert (tmp_path / "p").read_bytes() == b"a=back\\\\slash\\nline\nb=\\ leading\nc=\\u00fc\n"
+
+
+# --- nodes that were never started ---------------------------------------------------------------
+
+
+def test_a_verb_that_a_state_forbids_raises_and_changes_nothing():
+    cluster = KafkaCluster()
+    try:
+        node = cluster.node(1)
+        for verb in (node.stop, node.kill, node.freeze, node.thaw):
+            with pytest.raises(IllegalStateError, match="node 1, which is stopped"):
+                verb()
+        assert node.state is NodeState.STOPPED
+        assert node.pid is None
+    finally:
+        cluster.stop()
+    with pytest.raises(IllegalStateError, match="used once"):
+        cluster.start()
+    assert not node.directory.exists()
+
+
+def test_a_cluster_has_one_or_three_nodes():
+    with pytest.raises(IllegalStateError, match="1 or 3 nodes, not 2"):
+        KafkaCluster(2)
+
+
+# --- the watcher ---------------------------------------------------------------------------------
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from spark_kafka_sink.local_kafka.brood import Brood
+brood = Brood()
+(brood.directory / "data").mkdir()
+with open("/dev/null", "wb") as nothing:
+    child = brood.start(["sleep", "600"], nothing, brood.directory)
+print(child.pid, brood.directory, flush=True)
+time.sleep(600)
+"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_killed_parent_leaves_no_process_and_no_directory(frozen):
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid, directory = parent.stdout.readline().split()
+    assert alive(int(pid))
+    if frozen:
+        os.kill(int(pid), signal.SIGSTOP)
+    parent.kill()
+    parent.communicate()
+    until(lambda: not alive(int(pid)), "the child outlived its parent")
+    until(lambda: not Path(directory).exists(), "the directory outlived its parent")
