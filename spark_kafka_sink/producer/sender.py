@@ -289,9 +289,9 @@ class Sender:
             self._send_produce_request(node_id, drained, now)
         if batches:
             return 0  # more of the same partitions may be ready
-        expiry = min(self._accumulator.next_expiry_time_ms(), self._next_expiry_ms)
-        delay = NEVER if expiry >= NEVER else max(0, expiry - now)
-        timeout = min(result.next_ready_check_delay_ms, not_ready_timeout, delay)
+        timeout = min(
+            result.next_ready_check_delay_ms, not_ready_timeout, self._time_to_next_expiry(now)
+        )
         # Ready, yet nothing came: what made it so (a waiter for memory) has just gone. Look again.
         return min(timeout, _LOOK_AGAIN_MS) if sendable else timeout
 
@@ -370,6 +370,15 @@ class Sender:
                     self._next_expiry_ms = min(self._next_expiry_ms, expiry)
         for batch in expired:
             self._fail_batch(batch, self._timeout_error(batch, now))
+
+    def _time_to_next_expiry(self, now: int) -> int:
+        """NEVER when nothing is queued or unanswered, whatever the last look remembers."""
+        expiry = NEVER
+        if self._accumulator.has_undrained:
+            expiry = self._accumulator.next_expiry_time_ms()
+        if self._in_flight or self._doubted:
+            expiry = min(expiry, self._next_expiry_ms)
+        return NEVER if expiry >= NEVER else max(0, expiry - now)
 
     def _timeout_error(self, batch: ProducerBatch, now: int) -> KafkaTimeoutError:
         last = self._last_answers.get(batch)

@@ -12,9 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TypeVar
-
-from tests.fakes.clock import FakeClock
+from typing import Self, TypeVar
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import ApiError, AuthenticationError, RemoteProtocolError
@@ -26,6 +24,7 @@ from spark_kafka_sink.protocol.messages import MetadataRequest
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from spark_kafka_sink.protocol.request import Request
 from spark_kafka_sink.protocol.responses import MetadataResponse
+from tests.fakes.clock import FakeClock
 
 RequestT = TypeVar("RequestT")
 
@@ -73,7 +72,7 @@ class MockClient:
         self.closed = False
         self.on_poll: Callable[[], None] = lambda: None
 
-    def __enter__(self) -> MockClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -1,0 +1,223 @@
+"""A sender with its real accumulator, metadata, transaction manager and recorder, and no network.
+
+Batches are made of real records (``v0``, ``v1``, ...), so that they can be split and read.
+"""
+
+from __future__ import annotations
+
+import struct
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.report import ProduceRecorder
+from spark_kafka_sink.producer.sender import Sender
+from spark_kafka_sink.producer.transaction_manager import TransactionManager
+from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from spark_kafka_sink.protocol.messages import InitProducerIdRequest
+from spark_kafka_sink.protocol.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from spark_kafka_sink.protocol.responses import (
+    InitProducerIdResponse,
+    MetadataResponse,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from spark_kafka_sink.records.encoded_slice import EncodedSlice
+from tests.fakes.clock import FakeClock
+from tests.fakes.mock_client import MockClient
+
+NODE1, NODE2 = Node(1, "one", 9092), Node(2, "two", 9092)
+TP0, TP1, TP2 = (TopicPartition("t", p) for p in range(3))
+PRODUCER_ID = 4711
+_HEADER = struct.Struct(">qhi")  # producer id, epoch, base sequence
+_HEADER_AT = 43
+
+
+def cluster_of(leaders: list[int], epoch: int = 1, topic: str = "t") -> Cluster:
+    partitions = tuple(
+        PartitionInfo(TopicPartition(topic, p), leader, epoch) for p, leader in enumerate(leaders)
+    )
+    return Cluster(nodes={1: NODE1, 2: NODE2}, topics={topic: partitions})
+
+
+def metadata_answer(
+    leaders: list[int], epoch: int = 1, topic: str = "t", error: ErrorCode = ErrorCode.NONE
+) -> MetadataResponse:
+    """What a broker answers: the leader of each partition of one topic, or the topic's error."""
+    partitions = tuple(
+        PartitionMetadata(
+            ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            p,
+            leader,
+            epoch,
+            (1, 2),
+            (1, 2),
+            (),
+        )
+        for p, leader in enumerate(leaders)
+    )
+    return MetadataResponse(
+        (NODE1, NODE2), "c", 1, (TopicMetadata(error, topic, None, False, partitions),)
+    )
+
+
+class Sent(NamedTuple):
+    """One batch of a request: who sent it, and its bytes."""
+
+    tp: TopicPartition
+    producer_id: int
+    epoch: int
+    sequence: int
+    data: bytes
+
+
+def batches_of(request: ProduceRequest) -> list[Sent]:
+    found = []
+    for piece in request.data:
+        data = b"".join(piece.buffers)
+        found.append(Sent(piece.tp, *_HEADER.unpack_from(data, _HEADER_AT), data))
+    return found
+
+
+def records_of(count: int, first_delta: int = 0) -> bytes:
+    """Small records without keys: offset deltas from ``first_delta``, values ``v<delta>``."""
+    out = bytearray()
+    for delta in range(first_delta, first_delta + count):
+        value = b"v%d" % delta
+        body = bytes([0, 0, delta << 1, 1, len(value) << 1]) + value + b"\0"
+        out += bytes([len(body) << 1]) + body
+    return bytes(out)
+
+
+class SenderWorld:
+    """As a context manager it checks at its end that the client's answers were all used."""
+
+    def __init__(
+        self,
+        *,
+        idempotent: bool = True,
+        with_id: bool = True,
+        cluster: Cluster | None = None,
+        seeded: bool = True,
+        **options: object,
+    ) -> None:
+        given = {
+            "bootstrap.servers": "one:9092,two:9092",
+            "retry.backoff.ms": "100",
+            "retry.backoff.max.ms": "100",
+            "enable.idempotence": str(idempotent).lower(),
+        }
+        given |= {name.replace("_", "."): str(value) for name, value in options.items()}
+        self.config = ProducerConfig.parse(given)
+        self.clock = FakeClock()
+        seed = (cluster or cluster_of([1, 1, 2])) if seeded else None
+        self.metadata = Metadata(self.config, self.clock, seed, random=lambda: 0.5)
+        self.recorder = ProduceRecorder()
+        self.manager = TransactionManager() if idempotent else None
+        self.accumulator = RecordAccumulator(
+            self.config, self.clock, self.manager, self.recorder, lambda: None, random=lambda: 0.5
+        )
+        self.client = MockClient(
+            self.clock,
+            self.metadata,
+            max_in_flight=self.config.max_in_flight_requests_per_connection,
+        )
+        self.sender = Sender(
+            self.client,
+            self.metadata,
+            self.accumulator,
+            self.manager,
+            self.config,
+            self.clock,
+            self.recorder,
+        )
+        if idempotent and with_id:
+            self.prepare_id()
+            self.round()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error_type is None:
+            self.client.check()
+
+    # -- what the test does --
+
+    def prepare_id(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        ok = error is ErrorCode.NONE
+        body = InitProducerIdResponse(error, PRODUCER_ID if ok else -1, 0 if ok else -1)
+        self.client.prepare(InitProducerIdRequest, body)
+
+    def append(self, tp: TopicPartition = TP0, records: int = 1) -> ProducerBatch:
+        """One full batch, which may go at once."""
+        data = records_of(records)
+        piece = EncodedSlice(tp, memoryview(data), records, 0, 0, 1000, 1000, last=True)
+        before = set(self.accumulator._incomplete)
+        self.accumulator.pool.allocate(len(data) + 61, NEVER)
+        result = self.accumulator.append([piece], self.clock.now_ms())
+        assert result.refused == ()
+        (generation,) = set(self.accumulator._incomplete) - before
+        return self.accumulator._incomplete[generation]
+
+    def prepare(self, *answers: PartitionProduceResponse, **more: object) -> None:
+        """The answer to the next Produce request."""
+        throttle = more.pop("throttle_ms", 0)
+        nodes = more.pop("nodes", ())
+        body = ProduceResponse(tuple(answers), throttle, nodes)  # type: ignore[arg-type]
+        self.client.prepare(ProduceRequest, body, **more)  # type: ignore[arg-type]
+
+    def acknowledge(self, tp: TopicPartition = TP0, offset: int = 0, **more: object) -> None:
+        self.prepare(PartitionProduceResponse(tp, ErrorCode.NONE, offset), **more)
+
+    def refuse(self, error: ErrorCode, tp: TopicPartition = TP0, **more: object) -> None:
+        fields = {k: more.pop(k) for k in ("leader", "record_errors", "error_message") if k in more}
+        answer = PartitionProduceResponse(tp, error, -1, **fields)  # type: ignore[arg-type]
+        self.prepare(answer, **more)
+
+    def lose(self, **more: object) -> None:
+        """The next Produce request ends in a disconnect."""
+        self.client.prepare(ProduceRequest, disconnected=True, **more)  # type: ignore[arg-type]
+
+    def round(self, times: int = 1, ms: int = 0) -> None:
+        for _ in range(times):
+            self.clock.advance(ms)
+            self.sender.run_once()
+
+    def establish(self, tp: TopicPartition = TP0, offset: int = 0) -> None:
+        """The producer's first batch on ``tp`` is acknowledged."""
+        batch = self.append(tp)
+        self.acknowledge(tp, offset)
+        self.round(2)
+        assert batch.is_done
+        assert batch.error is None
+        self.client.requests.clear()
+
+    # -- what it looks at --
+
+    @property
+    def produced(self) -> list[Sent]:
+        """Every batch that was sent, in order."""
+        return [batch for request in self.client.produced for batch in batches_of(request)]
+
+    @property
+    def sequences(self) -> list[int]:
+        return [batch.sequence for batch in self.produced]
+
+    @property
+    def memory_in_use(self) -> int:
+        return self.config.buffer_memory - self.accumulator.pool.available
