@@ -1,0 +1,61 @@
+"""What the hand-written pages quote from the code stands in the code."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.foreign_options import CONSUMER_KEYS, LIBRDKAFKA_KEYS
+from spark_kafka_sink.option_table import PRODUCER_OPTIONS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+TROUBLES = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+
+
+def templates():
+    """Every text of the package, with ``...`` for what is filled in."""
+    found = set()
+    for path in (ROOT / "spark_kafka_sink").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = [p.value if isinstance(p, ast.Constant) else "..." for p in node.values]
+                found.add("".join(map(str, parts)))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+    return found
+
+
+TEMPLATES = templates()
+HEADINGS = re.findall(r"^### (.+)$", TROUBLES, re.MULTILINE)
+
+
+@pytest.mark.parametrize("heading", HEADINGS)
+def test_an_error_that_is_explained_is_one_that_we_raise(heading):
+    if heading.isupper():
+        assert heading in ErrorCode.__members__
+        return
+    assert any(heading in template for template in TEMPLATES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_an_option_that_is_named_exists(page):
+    known = {*PRODUCER_OPTIONS, *CONSUMER_KEYS, *LIBRDKAFKA_KEYS}
+    for name in re.findall(r"`kafka\.([a-z.]+[a-z])[=`]", page.read_text(encoding="utf-8")):
+        assert name in known, name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_link_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+\.md)?(#[^)]+)?\)", page.read_text(encoding="utf-8")):
+        other = page.parent / target[0] if target[0] else page
+        assert other.exists(), target
+        if target[1]:
+            text = other.read_text(encoding="utf-8")
+            slugs = {
+                re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
+                for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+            }
+            assert target[1][1:] in slugs, target
