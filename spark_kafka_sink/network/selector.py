@@ -77,6 +77,8 @@ class Selector:
         self._completed_receives: dict[int, NetworkReceive] = {}
         self._disconnected: dict[int, ChannelState] = {}
         self._connected: list[int] = []
+        # A channel got through its handshake: nothing to hand out, but the caller can send now.
+        self._turned_ready = False
         self._wakeup_lock = threading.Lock()
         self._wakeup_pending = False
         self._closed = False
@@ -240,6 +242,7 @@ class Selector:
             or self._completed_receives
             or self._disconnected
             or self._connected
+            or self._turned_ready
         )
 
     def _clear(self) -> None:
@@ -252,6 +255,7 @@ class Selector:
             self._disconnected = {}
         if self._connected:
             self._connected = []
+        self._turned_ready = False
         for node_id, channel in list(self._closing.items()):
             if node_id in self._failed_sends or not self._has_pending_receive(channel):
                 del self._closing[node_id]
@@ -312,6 +316,7 @@ class Selector:
                 self._connected.append(node_id)
             if not channel.ready:
                 channel.prepare()
+                self._turned_ready = channel.ready or self._turned_ready
             if channel.ready:
                 if events & _READ or channel.has_bytes_buffered:
                     self._read(channel)

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.network.channel_builder import PlaintextChannelBuilder
+from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder
 from spark_kafka_sink.network.selectable import ChannelState, NetworkReceive, NetworkSend
 from spark_kafka_sink.network.selector import Selector
 
@@ -98,11 +98,16 @@ def reset(connection: socket.socket) -> None:
 class Driver:
     """A Selector, and everything that its polls reported so far."""
 
-    def __init__(self, *, connections_max_idle_ms: int = -1, clock: object = None) -> None:
-        self.clock = clock or SystemClock()
+    def __init__(
+        self,
+        *,
+        connections_max_idle_ms: int = -1,
+        clock: Clock | None = None,
+        builder: ChannelBuilder | None = None,
+    ) -> None:
         self.selector = Selector(
-            PlaintextChannelBuilder(),
-            self.clock,  # type: ignore[arg-type]
+            builder or PlaintextChannelBuilder(),
+            clock or SystemClock(),
             connections_max_idle_ms=connections_max_idle_ms,
         )
         self.sends: list[NetworkSend] = []

@@ -467,7 +467,7 @@ def test_a_frame_is_read_exactly_once_from_each_side_under_load() -> None:
     rng = random.Random(3)
     requests = [rng.randbytes(rng.choice([10, 5_000, 200_000])) for _ in range(60)]
     with LoopbackServer() as server, Driver() as driver:
-        driver.connect(1, server.address, buffers=16 * 1024)
+        driver.connect(1, server.address, buffers=64 * 1024)
         peer = server.accept()
 
         def echo() -> None:

@@ -1,0 +1,212 @@
+"""What TLS and SASL will need of selector and channel, shown with small stand-ins over sockets."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from spark_kafka_sink.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.network.authenticator import Authenticator, PlaintextAuthenticator
+from spark_kafka_sink.network.channel_builder import PlaintextChannelBuilder, channel_builder
+from spark_kafka_sink.network.frame_reader import FrameReader
+from spark_kafka_sink.network.kafka_channel import KafkaChannel
+from spark_kafka_sink.network.selectable import ChannelStateKind
+from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer, TransportLayer
+from spark_kafka_sink.protocol.request import Buffer
+from tests.network.loopback import Driver, LoopbackServer, framed, read_exactly, read_frame, send_of
+
+
+class Builder:
+    """A ChannelBuilder of a transport and an authenticator that the test gives."""
+
+    def __init__(
+        self,
+        transport: Callable[[socket.socket], TransportLayer],
+        authenticator: Callable[[TransportLayer], Authenticator] = lambda _: (
+            PlaintextAuthenticator()
+        ),
+    ) -> None:
+        self.transport = transport
+        self.authenticator = authenticator
+        self.closed = False
+
+    def build_channel(
+        self, node_id: int, host: str, remote: str, sock: socket.socket
+    ) -> KafkaChannel:
+        transport = self.transport(sock)
+        return KafkaChannel(
+            node_id, remote, transport, self.authenticator(transport), FrameReader()
+        )
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class GreetingTransport(PlaintextTransportLayer):
+    """Ready after "hello" went out and "welcome" came in, which may take many events."""
+
+    ready = False
+    wants_write = True
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self.awaited = b"welcome"
+
+    def handshake(self) -> None:
+        if self.wants_write:
+            self.wants_write = self.write([b"hello"]) == 0
+        data = bytearray(len(self.awaited))
+        count = self.read_into(memoryview(data))
+        assert self.awaited.startswith(data[:count])
+        self.awaited = self.awaited[count:]
+        self.ready = not self.awaited
+
+
+class ReadAheadTransport(PlaintextTransportLayer):
+    """Takes all that the socket has, and hands it out piece by piece, as TLS records do."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self.buffered = bytearray()
+
+    @property
+    def has_bytes_buffered(self) -> bool:  # type: ignore[override]
+        return bool(self.buffered)
+
+    def read_into(self, target: memoryview) -> int:
+        if not self.buffered:
+            ahead = bytearray(65536)
+            self.buffered += ahead[: super().read_into(memoryview(ahead))]
+        count = min(len(target), len(self.buffered))
+        target[:count] = self.buffered[:count]
+        del self.buffered[:count]
+        return count
+
+
+class LazyTransport(PlaintextTransportLayer):
+    """Takes one buffer whole, and writes it with the next call: bytes are pending in between."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self.pending = b""
+
+    @property
+    def has_pending_writes(self) -> bool:  # type: ignore[override]
+        if self.pending:
+            self.pending = self.pending[super().write([self.pending]) :]
+            return True
+        return False
+
+    def write(self, buffers: Sequence[Buffer]) -> int:
+        if self.has_pending_writes:
+            return 0
+        self.pending = bytes(buffers[0])
+        return len(self.pending)
+
+
+class Password:
+    """Says one byte, and is told yes or no."""
+
+    complete = False
+    wants_write = True
+
+    def __init__(self, transport: TransportLayer) -> None:
+        self.transport = transport
+
+    def authenticate(self) -> None:
+        if self.wants_write:
+            self.wants_write = self.transport.write([b"p"]) == 0
+        answer = bytearray(1)
+        if self.transport.read_into(memoryview(answer)):
+            if answer != b"y":
+                raise AuthenticationError("the broker does not know us")
+            self.complete = True
+
+    def close(self) -> None: ...
+
+
+def test_a_handshake_may_take_many_events_before_the_channel_is_ready() -> None:
+    with LoopbackServer() as server, Driver(builder=Builder(GreetingTransport)) as driver:
+        driver.connect(1, server.address)
+        peer = server.accept()
+        assert not driver.selector.is_channel_ready(1)
+        driver.poll(20)
+        assert read_exactly(peer, 5) == b"hello"
+        for part in (b"wel", b"co"):
+            peer.sendall(part)
+            driver.poll(20)
+            assert not driver.selector.is_channel_ready(1)
+        peer.sendall(b"me")
+        driver.poll(60_000)  # ends, because the caller can send now
+        assert driver.selector.is_channel_ready(1)
+        peer.sendall(framed(b"first"))
+        driver.poll_until(lambda: driver.receives)
+        assert driver.payloads() == [b"first"]
+
+
+def test_a_connection_lost_in_the_handshake_is_told_apart() -> None:
+    with LoopbackServer() as server, Driver(builder=Builder(GreetingTransport)) as driver:
+        driver.connect(1, server.address)
+        server.accept().close()
+        driver.poll_until(lambda: driver.disconnected)
+        assert driver.disconnected[1].kind is ChannelStateKind.AUTHENTICATE
+
+
+def test_authentication_follows_the_handshake_and_its_failure_is_reported() -> None:
+    builder = Builder(GreetingTransport, Password)
+    with LoopbackServer() as server, Driver(builder=builder) as driver:
+        for node_id, answer in ((1, b"y"), (2, b"n")):
+            driver.connect(node_id, server.address)
+            peer = server.accept()
+            driver.poll(20)
+            peer.sendall(b"welcome")
+            driver.poll(20)
+            assert read_exactly(peer, 6) == b"hellop"
+            peer.sendall(answer)
+            driver.poll(20)
+        assert driver.selector.is_channel_ready(1)
+        assert list(driver.disconnected) == [2]
+        state = driver.disconnected[2]
+        assert state.kind is ChannelStateKind.AUTHENTICATION_FAILED
+        assert isinstance(state.error, AuthenticationError)
+    assert builder.closed
+
+
+def test_bytes_above_the_socket_are_read_without_a_new_event_one_frame_a_poll() -> None:
+    with LoopbackServer() as server, Driver(builder=Builder(ReadAheadTransport)) as driver:
+        driver.connect(1, server.address)
+        server.accept().sendall(framed(b"1111") + framed(b"2222") + framed(b"3333"))
+        driver.poll_until(lambda: driver.receives)
+        driver.poll(60_000)
+        driver.poll(60_000)
+        assert driver.payloads() == [b"1111", b"2222", b"3333"]
+
+
+def test_mute_holds_back_bytes_above_the_socket_until_unmute() -> None:
+    with LoopbackServer() as server, Driver(builder=Builder(ReadAheadTransport)) as driver:
+        driver.connect(1, server.address)
+        server.accept().sendall(framed(b"1111") + framed(b"2222"))
+        driver.poll_until(lambda: driver.receives)
+        driver.selector.mute(1)
+        driver.poll(30)
+        assert driver.payloads() == [b"1111"]
+        driver.selector.unmute(1)
+        driver.poll(60_000)
+        assert driver.payloads() == [b"1111", b"2222"]
+
+
+def test_a_send_is_complete_only_when_nothing_is_pending_below() -> None:
+    with LoopbackServer() as server, Driver(builder=Builder(LazyTransport)) as driver:
+        driver.connect(1, server.address)
+        driver.selector.send(send_of(1, b"one", b"two"))
+        driver.poll_until(lambda: driver.sends)
+        assert read_frame(server.accept()) == b"onetwo"
+
+
+def test_only_plaintext_has_a_builder_so_far() -> None:
+    assert isinstance(channel_builder("PLAINTEXT"), PlaintextChannelBuilder)
+    for protocol in ("SSL", "SASL_SSL", "SASL_PLAINTEXT"):
+        with pytest.raises(ConfigError, match=f"security.protocol={protocol} is not supported yet"):
+            channel_builder(protocol)

@@ -1,0 +1,175 @@
+"""The whole network room against a real Kafka, and against listeners that are none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from spark_kafka_sink.clock import NEVER, SystemClock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.network.client_factory import new_network_client
+from spark_kafka_sink.network.client_request import ClientResponse
+from spark_kafka_sink.network.network_client import NetworkClient
+from spark_kafka_sink.protocol.cluster import Cluster, Node
+from spark_kafka_sink.protocol.messages import MetadataRequest, MetadataResponse
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.network.loopback import Background, LoopbackServer, framed, read_frame
+from tests.network.simulated import FixedMetadata
+from tests.real_kafka import RealKafka
+
+CLOCK = SystemClock()
+
+
+@contextmanager
+def client_of(bootstrap: str, metadata: FixedMetadata, **options: str) -> Iterator[NetworkClient]:
+    config = ProducerConfig.parse(
+        {
+            "bootstrap.servers": bootstrap,
+            "client.id": "network-test",
+            **{k.replace("_", "."): v for k, v in options.items()},
+        }
+    )
+    client = new_network_client(config, metadata, CLOCK)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def metadata_of(bootstrap: str, *, due: bool = False) -> FixedMetadata:
+    servers = ProducerConfig.parse({"bootstrap.servers": bootstrap}).bootstrap_servers
+    return FixedMetadata(tuple(Cluster.bootstrap(servers).nodes.values()), due=due)
+
+
+def poll_until(client: NetworkClient, condition: Callable[[], object], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, client.connection_failures()
+        client.poll(50, CLOCK.now_ms())
+
+
+def test_connect_api_versions_and_metadata(kafka: RealKafka) -> None:
+    metadata = metadata_of(kafka.bootstrap, due=True)
+    with client_of(kafka.bootstrap, metadata) as client:
+        poll_until(client, lambda: metadata.updates)
+        ((_, response),) = metadata.updates
+        assert response.cluster_id
+        (node,) = response.brokers
+        assert node.id >= 0
+        # The broker under its own id is another connection.
+        poll_until(client, lambda: client.ready(node, CLOCK.now_ms()))
+        versions = client.api_versions(node.id)
+        assert versions is not None
+        assert versions.api_versions[ApiKey.PRODUCE].max >= 12
+        assert versions.finalized_features
+        assert client.connection_failures() == {}
+
+
+def test_pipelined_requests_are_answered_in_order(kafka: RealKafka) -> None:
+    metadata = metadata_of(kafka.bootstrap)
+    node = metadata.nodes()[0]
+    responses: list[ClientResponse] = []
+    with client_of(kafka.bootstrap, metadata) as client:
+        poll_until(client, lambda: client.ready(node, CLOCK.now_ms()))
+        for _ in range(3):
+            request = client.new_client_request(
+                node.id,
+                MetadataRequest(()),
+                CLOCK.now_ms(),
+                callback=responses.append,
+            )
+            client.send(request, CLOCK.now_ms())
+            client.poll(0, CLOCK.now_ms())
+        poll_until(client, lambda: len(responses) == 3)
+    for response in responses:
+        assert isinstance(response.body, MetadataResponse)
+        assert response.body.brokers
+    ids = [r.request.correlation_id for r in responses]
+    assert ids == sorted(ids)
+    assert all(0 <= r.latency_ms < 5000 for r in responses)
+
+
+def test_an_address_that_refuses_is_named_and_the_next_one_serves(kafka: RealKafka) -> None:
+    with LoopbackServer() as server:
+        nobody = f"127.0.0.1:{server.address[1]}"
+    bootstrap = f"{nobody},{kafka.bootstrap}"
+    metadata = metadata_of(bootstrap)
+    refused, good = metadata.nodes()[:2]
+    with client_of(bootstrap, metadata) as client:
+        client.ready(refused, CLOCK.now_ms())
+        poll_until(client, client.connection_failures)
+        assert client.connection_failures() == {nobody: "Connection refused"}
+        metadata.wait_ms = 0
+        poll_until(client, lambda: metadata.updates)
+        assert client.least_loaded_node(CLOCK.now_ms()) is not None
+        assert good.id not in client.connection_failures()
+
+
+def test_a_listener_that_is_not_kafka_ends_with_a_reason_not_a_hang() -> None:
+    with LoopbackServer() as server:
+
+        def answer() -> None:
+            peer = server.accept()
+            read_frame(peer)
+            peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        bootstrap = f"127.0.0.1:{server.address[1]}"
+        metadata = metadata_of(bootstrap)
+        node = metadata.nodes()[0]
+        with client_of(bootstrap, metadata) as client, Background(answer):
+            client.ready(node, CLOCK.now_ms())
+            poll_until(client, lambda: client.connection_failed(node))
+            (reason,) = client.connection_failures().values()
+            assert "a web server answers there" in reason
+
+
+def test_a_peer_that_accepts_and_never_answers_ends_with_a_reason_not_a_hang() -> None:
+    with LoopbackServer() as server:
+        bootstrap = f"127.0.0.1:{server.address[1]}"
+        metadata = metadata_of(bootstrap)
+        node = metadata.nodes()[0]
+        options = {"request_timeout_ms": "200", "delivery_timeout_ms": "1000", "linger_ms": "0"}
+        with client_of(bootstrap, metadata, **options) as client:
+            client.ready(node, CLOCK.now_ms())
+            start = time.monotonic()
+            while not client.connection_failed(node):
+                client.poll(NEVER, CLOCK.now_ms())
+            assert time.monotonic() - start < 5
+            (reason,) = client.connection_failures().values()
+            assert "no answer to API_VERSIONS within 200 ms" in reason
+
+
+def test_garbage_behind_a_right_length_ends_the_connection() -> None:
+    with LoopbackServer() as server:
+
+        def answer() -> None:
+            peer = server.accept()
+            request = read_frame(peer)
+            peer.sendall(framed(request[4:8] + b"\xff" * 30))
+
+        bootstrap = f"127.0.0.1:{server.address[1]}"
+        metadata = metadata_of(bootstrap)
+        node = metadata.nodes()[0]
+        with client_of(bootstrap, metadata) as client, Background(answer):
+            client.ready(node, CLOCK.now_ms())
+            poll_until(client, lambda: client.connection_failed(node))
+            assert list(client.connection_failures()) == [bootstrap]
+
+
+def test_a_parked_client_sleeps_until_it_is_woken(kafka: RealKafka) -> None:
+    metadata = metadata_of(kafka.bootstrap)
+    node: Node = metadata.nodes()[0]
+    with client_of(kafka.bootstrap, metadata) as client:
+        poll_until(client, lambda: client.ready(node, CLOCK.now_ms()))
+        woken: list[float] = []
+
+        def sleep() -> None:
+            client.poll(NEVER, CLOCK.now_ms())
+            woken.append(time.monotonic())
+
+        with Background(sleep) as sleeper:
+            sleeper.join(0.3)
+            assert woken == []
+            client.wakeup()
+        assert len(woken) == 1
