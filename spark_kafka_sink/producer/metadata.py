@@ -125,6 +125,8 @@ class Metadata:
             self._touch(topics, self._clock.now_ms())
             if self._closed is None and all(t in cluster.topics for t in topics):
                 return cluster
+            if not all(t in cluster.topics or t in self._new_topics for t in topics):
+                self._request()
             self._waiting += 1
             seen = self._update_version
             failures = self._failures
@@ -190,7 +192,7 @@ class Metadata:
         return "tried " + (tried or ", ".join(f"{n.host}:{n.port}" for n in self.nodes()))
 
     @property
-    def awaited(self) -> bool:
+    def has_waiters(self) -> bool:
         """Does somebody block in :meth:`await_topics`?"""
         return self._waiting > 0
 

@@ -186,7 +186,7 @@ class Sender:
             self._accumulator.has_undrained
             or self._client.has_in_flight_requests()
             or self._doubted
-            or self._metadata.awaited
+            or self._metadata.has_waiters
             or (manager is not None and not manager.has_producer_id)
         )
 

@@ -1,0 +1,464 @@
+"""Metadata: behaviours 117 to 120 of Kafka's MetadataTest, and 18 of KafkaProducerTest."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    ErrorCode,
+    InvalidTopicError,
+    KafkaError,
+    KafkaTimeoutError,
+)
+from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from spark_kafka_sink.protocol.responses import (
+    MetadataResponse,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from tests.fakes.clock import FakeClock
+
+NODES = (Node(1, "one", 9092), Node(2, "two", 9092))
+TP = TopicPartition("t", 0)
+MAX_AGE, MAX_IDLE, MAX_BLOCK, BACKOFF = 300_000, 60_000, 5_000, 100
+ID1, ID2 = bytes(15) + b"\1", bytes(15) + b"\2"
+
+
+def topic(
+    name: str,
+    leaders: tuple[int, ...] = (1,),
+    epoch: int = 1,
+    error: ErrorCode = ErrorCode.NONE,
+    topic_id: bytes | None = ID1,
+) -> TopicMetadata:
+    partitions = tuple(
+        PartitionMetadata(ErrorCode.NONE, i, leader, epoch, (1, 2), (1, 2), ())
+        for i, leader in enumerate(leaders)
+    )
+    return TopicMetadata(error, name, topic_id, False, () if error else partitions)
+
+
+def answer(*topics: TopicMetadata, nodes: tuple[Node, ...] = NODES) -> MetadataResponse:
+    return MetadataResponse(nodes, "cluster", 1, topics)
+
+
+def config(**options: object) -> ProducerConfig:
+    given = {
+        "bootstrap.servers": "boot:9092,boot2:9093",
+        "metadata.max.age.ms": str(MAX_AGE),
+        "metadata.max.idle.ms": str(MAX_IDLE),
+        "max.block.ms": str(MAX_BLOCK),
+        "retry.backoff.ms": str(BACKOFF),
+        "retry.backoff.max.ms": "1000",
+    }
+    return ProducerConfig.parse(given | {k.replace("_", "."): str(v) for k, v in options.items()})
+
+
+SEED = Cluster(
+    "cluster",
+    {n.id: n for n in NODES},
+    {"t": (PartitionInfo(TP, 1, 5),)},
+    {"t": ID1},
+    1,
+)
+
+
+class World:
+    def __init__(self, seed: Cluster | None = None, clock: FakeClock | None = None) -> None:
+        self.clock = FakeClock() if clock is None else clock
+        # 0.5 is the middle of the spread: backoff is exactly 100, 200, 400, ...
+        self.metadata = Metadata(config(), self.clock, seed, random=lambda: 0.5)
+
+    @property
+    def now(self) -> int:
+        return self.clock.now_ms()
+
+    @property
+    def due(self) -> int:
+        return self.metadata.time_to_next_update(self.now)
+
+    def ask(self) -> tuple[tuple[str, ...] | None, int]:
+        assert self.due == 0
+        request, token = self.metadata.new_request(self.now)
+        return request.topics, token
+
+    def update(self, *topics: TopicMetadata, nodes: tuple[Node, ...] = NODES) -> None:
+        _, token = self.ask()
+        self.metadata.update(token, answer(*topics, nodes=nodes), self.now)
+
+
+# ---- when an update is due -----------------------------------------------------------------------
+
+
+def test_nothing_is_asked_before_a_topic_is_used() -> None:
+    world = World()
+    assert world.due == NEVER
+    assert [(n.id, n.host, n.port) for n in world.metadata.nodes()] == [
+        (-1, "boot", 9092),
+        (-2, "boot2", 9093),
+    ]
+    world.metadata.add_topics(["t"], world.now)
+    assert world.ask()[0] == ("t",)
+
+
+def test_a_shipped_cluster_asks_nothing_at_start() -> None:
+    world = World(SEED)
+    assert world.metadata.await_topics(["t"], world.now) is SEED
+    assert world.due == MAX_AGE
+
+
+def test_metadata_is_asked_again_at_max_age_and_not_before() -> None:
+    """Behaviour 119."""
+    world = World(SEED)
+    world.clock.advance(MAX_IDLE - 1)
+    world.metadata.add_topics(["t"], world.now)
+    world.clock.advance(MAX_AGE - MAX_IDLE)
+    assert world.due == 1
+    world.metadata.add_topics(["t"], world.now)
+    world.clock.advance(1)
+    world.update(topic("t", epoch=6))
+    assert world.due == MAX_AGE
+
+
+def test_topics_that_are_not_used_are_dropped_from_the_next_full_update() -> None:
+    """Behaviour 119, max.idle."""
+    world = World(SEED)
+    world.clock.advance(MAX_IDLE - 1)
+    world.metadata.add_topics(["u"], world.now)
+    assert world.ask()[0] == ("u",)
+    world.metadata.update(world.ask()[1], answer(topic("u")), world.now)
+    world.clock.advance(1)
+    world.metadata.request_update()
+    world.clock.advance(BACKOFF)
+    topics, token = world.ask()
+    assert topics == ("u",)
+    assert set(world.metadata.fetch().topics) == {"u"}
+    world.metadata.update(token, answer(topic("u")), world.now)
+    assert set(world.metadata.fetch().topics) == {"u"}
+
+
+def test_a_topic_that_was_never_fetched_is_not_dropped_for_idleness() -> None:
+    """Behaviour 119: max.idle is not honoured before the first fetch."""
+    world = World()
+    world.metadata.add_topics(["t"], world.now)
+    world.clock.advance(MAX_IDLE + 1)
+    assert world.ask()[0] == ("t",)
+
+
+def test_failed_updates_back_off_exponentially_and_a_new_topic_does_not_wait() -> None:
+    """Behaviour 119."""
+    world = World(SEED)
+    world.metadata.request_update()
+    for wait in (100, 200, 400, 800, 1000, 1000):
+        world.ask()
+        world.metadata.failed_update(world.now, None)
+        assert world.due == wait
+        world.clock.advance(wait)
+    world.ask()
+    world.metadata.failed_update(world.now, None)
+    world.metadata.add_topics(["new"], world.now)
+    assert world.due == 0
+
+
+def test_answers_that_change_nothing_back_off_exponentially() -> None:
+    """Behaviour 119."""
+    world = World(SEED)
+    world.metadata.request_update()
+    world.update(topic("t", epoch=6))
+    for wait in (100, 100, 200, 400):
+        world.metadata.request_update()
+        assert world.due == wait
+        world.clock.advance(wait)
+        world.update(topic("t", epoch=6))
+    world.metadata.request_update()
+    assert world.due == 800
+    world.clock.advance(800)
+    world.update(topic("t", epoch=7))
+    world.metadata.request_update()
+    assert world.due == BACKOFF
+
+
+def test_a_reply_without_nodes_is_a_failed_update() -> None:
+    world = World(SEED)
+    world.metadata.request_update()
+    world.update(topic("t"), nodes=())
+    assert world.metadata.fetch() is SEED
+    assert world.due == BACKOFF
+
+
+def test_a_partial_update_does_not_satisfy_a_full_request() -> None:
+    """Behaviour 118."""
+    world = World(SEED)
+    world.metadata.add_topics(["u"], world.now)
+    topics, token = world.ask()
+    assert topics == ("u",)
+    world.metadata.request_update()
+    world.metadata.update(token, answer(topic("u")), world.now)
+    assert set(world.metadata.fetch().topics) == {"t", "u"}
+    assert world.due == BACKOFF
+    world.clock.advance(BACKOFF)
+    assert world.ask()[0] == ("t", "u")
+
+
+def test_a_reply_to_an_outdated_request_leaves_the_wish_standing() -> None:
+    """Behaviour 118."""
+    world = World(SEED)
+    world.metadata.request_update()
+    _, token = world.ask()
+    world.metadata.request_update()
+    world.metadata.update(token, answer(topic("t", epoch=6)), world.now)
+    assert world.due == BACKOFF
+    world.clock.advance(BACKOFF)
+    world.update(topic("t", epoch=6))
+    assert world.due == MAX_AGE
+
+
+def test_a_topic_added_while_a_request_is_under_way_is_asked_for_at_once() -> None:
+    """Behaviours 118 and 119."""
+    world = World()
+    world.metadata.add_topics(["a"], world.now)
+    _, token = world.ask()
+    world.metadata.add_topics(["b"], world.now)
+    world.metadata.update(token, answer(topic("a")), world.now)
+    assert world.ask()[0] == ("b",)
+
+
+def test_while_parked_nothing_is_due() -> None:
+    """Design rule 5.4."""
+    world = World(SEED)
+    world.metadata.set_parked(parked=True)
+    world.metadata.request_update()
+    world.clock.advance(10 * MAX_AGE)
+    assert world.due == NEVER
+    world.metadata.set_parked(parked=False)
+    assert world.due == 0
+
+
+# ---- what an answer changes ----------------------------------------------------------------------
+
+
+def test_an_older_leader_epoch_never_replaces_a_newer() -> None:
+    """Behaviour 117."""
+    world = World(SEED)
+    for leader, epoch, expected in ((2, 4, (1, 5)), (2, 5, (2, 5)), (1, 6, (1, 6)), (2, 3, (1, 6))):
+        world.metadata.request_update()
+        world.clock.advance(1_000)
+        world.update(topic("t", (leader,), epoch))
+        info = world.metadata.fetch().partition(TP)
+        assert info is not None
+        assert (info.leader, info.leader_epoch) == expected
+
+
+def test_a_new_topic_id_resets_the_epoch_and_no_epoch_clears_it() -> None:
+    """Behaviour 117."""
+    world = World(SEED)
+    world.metadata.request_update()
+    world.update(topic("t", (2,), epoch=0, topic_id=ID2))
+    assert world.metadata.fetch().partition(TP) == PartitionInfo(TP, 2, 0, (1, 2))
+    world.metadata.request_update()
+    world.clock.advance(1_000)
+    world.update(topic("t", (1,), epoch=-1, topic_id=ID2))
+    assert world.metadata.fetch().partition(TP) == PartitionInfo(TP, 1, -1, (1, 2))
+
+
+def test_a_partition_that_is_left_out_or_leaderless_has_no_leader() -> None:
+    world = World(SEED)
+    world.metadata.request_update()
+    lone = PartitionMetadata(ErrorCode.LEADER_NOT_AVAILABLE, 2, -1, 6, (1,), (), ())
+    world.update(TopicMetadata(ErrorCode.NONE, "t", ID1, False, (lone,)))
+    cluster = world.metadata.fetch()
+    assert cluster.partition_count("t") == 3
+    assert all(cluster.leader_for(TopicPartition("t", p)) is None for p in range(3))
+    assert world.due == BACKOFF, "an election is under way: ask again"
+
+
+def test_topics_that_nobody_uses_are_not_taken_from_an_answer() -> None:
+    world = World(SEED)
+    world.metadata.request_update()
+    world.update(topic("t"), topic("stranger"))
+    assert set(world.metadata.fetch().topics) == {"t"}
+
+
+@pytest.mark.parametrize(
+    ("tp", "leader", "epoch", "nodes", "taken"),
+    [
+        (TP, 2, 6, (), True),
+        (TP, 3, 6, (Node(3, "three", 9092),), True),
+        (TP, 2, 5, (), False),
+        (TP, 3, 6, (), False),
+        (TopicPartition("t", 1), 2, 6, (), False),
+        (TopicPartition("u", 0), 2, 6, (), False),
+    ],
+    ids=["known node", "node in the hint", "same epoch", "unknown node", "partition", "topic"],
+)
+def test_a_leadership_hint_counts_only_when_it_is_news(
+    tp: TopicPartition, leader: int, epoch: int, nodes: tuple[Node, ...], taken: bool
+) -> None:
+    """Behaviour 120."""
+    world = World(SEED)
+    assert world.metadata.update_leader(tp, leader, epoch, nodes) is taken
+    found = world.metadata.fetch().leader_for(TP)
+    assert found is not None
+    assert found.id == (leader if taken else 1)
+
+
+def test_rebootstrap_forgets_the_brokers_but_not_the_partitions() -> None:
+    world = World(SEED)
+    world.metadata.rebootstrap(world.now)
+    assert [n.id for n in world.metadata.nodes()] == [-1, -2]
+    assert world.metadata.fetch().partition_count("t") == 1
+    assert world.metadata.fetch().leader_for(TP) is None
+    world.update(topic("t", epoch=6))
+    assert world.metadata.fetch().leader_for(TP) == NODES[0]
+
+
+# ---- waiting -------------------------------------------------------------------------------------
+
+
+class Wait:
+    """await_topics on a thread of its own; the test answers on this one."""
+
+    def __init__(self, world: World, *topics: str, until: int | None = None) -> None:
+        self.world = world
+        self.outcome: object = None
+        deadline = world.now + MAX_BLOCK if until is None else until
+        self.woken = threading.Event()
+        world.metadata.attach(self.woken.set, lambda: {"boot:9092": "connection refused"})
+
+        def wait() -> None:
+            try:
+                self.outcome = world.metadata.await_topics(topics, deadline)
+            except BaseException as error:
+                self.outcome = error
+
+        self.thread = threading.Thread(target=wait, daemon=True)
+        self.thread.start()
+
+    def respond(self, *topics: TopicMetadata) -> None:
+        self.step(lambda: self.world.update(*topics))
+
+    def step(self, change: Callable[[], None]) -> None:
+        assert self.woken.wait(10), "the sender was not woken"
+        self.world.clock.await_waiters(1)
+        self.woken.clear()
+        self.world.clock.advance(self.world.due)
+        change()
+
+    def end(self) -> object:
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+        return self.outcome
+
+
+def two_threads() -> World:
+    return World(clock=FakeClock(threads=2))
+
+
+def test_a_wait_ends_with_the_answer_that_brings_the_topic() -> None:
+    world = two_threads()
+    wait = Wait(world, "t", "u")
+    wait.respond(topic("t"), topic("u", error=ErrorCode.LEADER_NOT_AVAILABLE))
+    assert world.metadata.has_waiters
+    wait.respond(topic("t"), topic("u"))
+    assert wait.end() is world.metadata.fetch()
+    assert not world.metadata.has_waiters
+
+
+def test_a_wait_unparks() -> None:
+    world = World(clock=FakeClock(threads=2))
+    world.metadata.set_parked(parked=True)
+    wait = Wait(world, "t")
+    wait.respond(topic("t"))
+    assert isinstance(wait.end(), Cluster)
+
+
+def test_an_unknown_topic_is_waited_for_and_the_error_tells_what_the_brokers_said() -> None:
+    """Behaviour 18; the text is Spark's sink's."""
+    world = two_threads()
+    wait = Wait(world, "t")
+    missing = topic("t", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    for _ in range(3):
+        wait.respond(missing)
+    world.clock.await_waiters(1)
+    world.clock.advance(MAX_BLOCK)
+    error = wait.end()
+    assert isinstance(error, KafkaTimeoutError)
+    assert error.message == "Topic t not present in metadata after 5000 ms."
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in (error.hint or "")
+    assert isinstance(error.__cause__, KafkaError)
+
+
+def test_without_any_answer_the_error_lists_each_address_and_why() -> None:
+    world = two_threads()
+    wait = Wait(world, "t")
+    wait.step(lambda: world.metadata.failed_update(world.now, None))
+    world.clock.advance(MAX_BLOCK)
+    error = wait.end()
+    assert isinstance(error, KafkaTimeoutError)
+    assert "boot:9092: connection refused" in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (ErrorCode.INVALID_TOPIC_EXCEPTION, InvalidTopicError),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, AuthorizationError),
+    ],
+)
+def test_a_hopeless_topic_fails_at_once_and_only_for_its_users(
+    code: ErrorCode, kind: type[KafkaError]
+) -> None:
+    """Behaviours 18 and 120."""
+    world = two_threads()
+    wait = Wait(world, "bad")
+    wait.respond(topic("bad", error=code))
+    error = wait.end()
+    assert isinstance(error, kind)
+    assert "topic bad" in str(error)
+    assert world.now < 1_000_000 + MAX_BLOCK
+    wait = Wait(world, "t")
+    wait.respond(topic("t"))
+    assert isinstance(wait.end(), Cluster)
+
+
+def test_a_refusal_that_was_mended_does_not_fail_a_later_wait() -> None:
+    world = two_threads()
+    wait = Wait(world, "t")
+    wait.respond(topic("t", error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    assert isinstance(wait.end(), AuthorizationError)
+    wait = Wait(world, "t")
+    wait.respond(topic("t"))
+    assert isinstance(wait.end(), Cluster)
+
+
+def test_a_failure_for_good_ends_all_waits() -> None:
+    world = two_threads()
+    wait = Wait(world, "t")
+    refused = AuthenticationError("wrong password")
+    wait.step(lambda: world.metadata.failed_update(world.now, refused))
+    assert wait.end() is refused
+
+
+def test_closing_ends_all_waits_and_refuses_new_ones() -> None:
+    world = two_threads()
+    wait = Wait(world, "t")
+    closed = KafkaError("closed")
+    wait.step(lambda: world.metadata.close(closed))
+    assert wait.end() is closed
+    with pytest.raises(KafkaError, match="closed"):
+        world.metadata.await_topics(["t"], world.now + 1)
+    assert world.due == NEVER
+
+
+def test_a_deadline_that_has_come_does_not_block() -> None:
+    world = World()
+    with pytest.raises(KafkaTimeoutError):
+        world.metadata.await_topics(["t"], world.now)

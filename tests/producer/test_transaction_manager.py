@@ -1,0 +1,156 @@
+"""TransactionManager in idempotent mode; transactions bring behaviours 84 to 104 with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.errors import (
+    AuthorizationError,
+    ErrorCode,
+    IllegalStateError,
+    KafkaError,
+)
+from spark_kafka_sink.producer.partition_sequences import Action, Answer
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.transaction_manager import (
+    LAPSE_MS,
+    NO_PRODUCER_ID,
+    TRANSITIONS,
+    State,
+    TransactionManager,
+)
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.responses import InitProducerIdResponse
+from tests.fakes.accumulator_world import Listener
+
+TP = TopicPartition("t", 0)
+OTHER = TopicPartition("t", 1)
+OK = InitProducerIdResponse(ErrorCode.NONE, 7, 0)
+
+
+def ready() -> TransactionManager:
+    manager = TransactionManager()
+    manager.begin_initialize()
+    assert manager.handle_init_producer_id(OK, "here")
+    return manager
+
+
+def leave(manager: TransactionManager, tp: TopicPartition = TP, records: int = 1) -> ProducerBatch:
+    batch = ProducerBatch(tp, 0, 1, 0, Listener())
+    batch.record_count = records
+    batch.base_sequence = manager.take_sequence(tp, records)
+    manager.add_in_flight_batch(batch)
+    manager.batch_sent(batch)
+    return batch
+
+
+def test_every_state_has_its_transitions_and_any_may_fail() -> None:
+    assert set(TRANSITIONS) == set(State)
+    assert all(State.FATAL_ERROR in targets for targets in TRANSITIONS.values())
+
+
+def test_an_illegal_transition_raises_and_changes_nothing() -> None:
+    manager = TransactionManager()
+    with pytest.raises(IllegalStateError):
+        manager.handle_init_producer_id(OK, "here")
+    assert manager.state is State.UNINITIALIZED
+    assert manager.producer_id_and_epoch == NO_PRODUCER_ID
+    manager = ready()
+    with pytest.raises(IllegalStateError):
+        manager.begin_initialize()
+    assert manager.state is State.READY
+
+
+def test_nothing_may_be_drained_before_there_is_an_id_or_after_a_fatal_error() -> None:
+    manager = TransactionManager()
+    assert not manager.can_drain(TP)
+    manager.begin_initialize()
+    assert not manager.can_drain(TP)
+    manager.handle_init_producer_id(OK, "here")
+    assert manager.can_drain(TP)
+    manager.transition_to_fatal_error(KafkaError("the end"))
+    assert not manager.can_drain(TP)
+
+
+def test_a_retriable_refusal_of_an_id_is_asked_again_a_hopeless_one_is_fatal() -> None:
+    manager = TransactionManager()
+    for code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR):
+        manager.begin_initialize()
+        assert not manager.handle_init_producer_id(InitProducerIdResponse(code, -1, -1), "here")
+        assert manager.fatal_error is None
+    manager.begin_initialize()
+    denied = InitProducerIdResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1, -1)
+    assert not manager.handle_init_producer_id(denied, "InitProducerId on broker b")
+    assert isinstance(manager.fatal_error, AuthorizationError)
+    assert "InitProducerId on broker b" in manager.fatal_error.message
+
+
+def test_the_first_fatal_error_is_kept() -> None:
+    manager = ready()
+    first = KafkaError("first")
+    manager.transition_to_fatal_error(first)
+    manager.transition_to_fatal_error(KafkaError("second"))
+    assert manager.fatal_error is first
+    assert not manager.reusable
+
+
+def test_sequences_count_records_and_are_each_partitions_own() -> None:
+    manager = ready()
+    leave(manager, TP, 10)
+    leave(manager, OTHER, 3)
+    assert manager.next_sequence(TP) == 10
+    assert manager.next_sequence(OTHER) == 3
+
+
+def test_reusable_means_nothing_is_without_an_answer() -> None:
+    manager = ready()
+    assert manager.reusable
+    first = leave(manager)
+    assert not manager.reusable
+    manager.handle_answer(first, Answer.ACKNOWLEDGED, 0, 1)
+    assert manager.reusable
+    batches = [leave(manager) for _ in range(3)]
+    manager.handle_answer(batches[0], Answer.UNCLEAR, -1, 1)
+    verdict = manager.handle_answer(batches[2], Answer.ACKNOWLEDGED, 3, 1)
+    assert verdict.action is Action.COMPLETE
+    assert verdict.proven == (batches[0], batches[1])
+    assert manager.reusable
+
+
+def test_a_split_leaves_its_pieces_without_an_answer() -> None:
+    manager = ready()
+    whole = leave(manager, records=4)
+    manager.remove_in_flight_batch(whole)
+    for base in (0, 2):
+        piece = ProducerBatch(TP, 0, 2, 0, Listener())
+        piece.record_count, piece.base_sequence = 2, base
+        manager.add_in_flight_batch(piece)
+        assert not manager.reusable
+        assert manager.first_in_flight_sequence(TP) == 0
+
+
+def test_a_batch_without_a_sequence_cannot_be_in_flight() -> None:
+    """Behaviour 41."""
+    manager = ready()
+    with pytest.raises(IllegalStateError):
+        manager.add_in_flight_batch(ProducerBatch(TP, 0, 1, 0, Listener()))
+
+
+def test_an_acknowledgement_lapses_so_that_a_forgotten_producer_probes_first() -> None:
+    manager = ready()
+    manager.handle_answer(leave(manager), Answer.ACKNOWLEDGED, 0, now=1_000)
+    manager.lapse(1_000 + LAPSE_MS)
+    assert manager.is_acknowledged(TP)
+    manager.lapse(1_000 + 2 * LAPSE_MS)
+    assert not manager.is_acknowledged(TP)
+    leave(manager)
+    assert manager.has_in_flight_batches(TP)
+    assert not manager.can_drain(TP)
+
+
+def test_an_idempotent_producer_may_use_produce_12() -> None:
+    manager = ready()
+    assert manager.max_produce_version == 12
+    assert not manager.is_transactional
+    assert not manager.is_completing
+    assert manager.transactional_id is None
