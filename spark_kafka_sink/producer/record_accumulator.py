@@ -26,16 +26,17 @@ from __future__ import annotations
 
 import random as _random
 import threading
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import NEVER, Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaError
 from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.drain_control import DrainControl
+from spark_kafka_sink.producer.incomplete_batches import Flush, IncompleteBatches
+from spark_kafka_sink.producer.partition_queues import PartitionQueue, PartitionQueues
 from spark_kafka_sink.producer.producer_batch import (
     BatchListener,
     BatchState,
@@ -66,50 +67,6 @@ MAX_RAW_BATCHES = 8
 COMPRESSION_SAFETY = 1.05
 
 
-class DrainControl(Protocol):
-    """What drain asks of the transaction manager (Java: shouldStopDrainBatchesForPartition)."""
-
-    @property
-    def is_transactional(self) -> bool: ...
-
-    @property
-    def producer_id_and_epoch(self) -> tuple[int, int]:
-        """(producer id, epoch); a NamedTuple is fine. Negative id: not known yet."""
-        ...
-
-    @property
-    def has_producer_id(self) -> bool: ...
-
-    @property
-    def is_completing(self) -> bool:
-        """A transaction is being committed or aborted: every batch must go (seam, False now)."""
-        ...
-
-    def can_drain(self, tp: TopicPartition) -> bool:
-        """May a batch *without* sequence be drained for ``tp`` now (rule 5.3; transactional: the
-        partition is part of the transaction; nothing unresolved; at most five in flight)?
-        """
-        ...
-
-    def first_in_flight_sequence(self, tp: TopicPartition) -> int:
-        """Base sequence of the first batch in flight (tracked until it is completed or failed for
-        good, so a batch that waits for its retry counts); NO_SEQUENCE when none is.
-        """
-        ...
-
-    def take_sequence(self, tp: TopicPartition, record_count: int) -> int:
-        """The next base sequence of ``tp``; moves on by ``record_count``, wrapping at 2^31."""
-        ...
-
-    def add_in_flight_batch(self, batch: ProducerBatch) -> None:
-        """Track ``batch``, which has its sequence now (called at drain, and for split pieces)."""
-        ...
-
-    def remove_in_flight_batch(self, batch: ProducerBatch) -> None:
-        """Forget ``batch`` (called for a batch that is split, before its pieces are added)."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ReadyCheckResult:
     """Java's ReadyCheckResult: ``next_ready_check_delay_ms`` is NEVER when nothing waits."""
@@ -125,30 +82,6 @@ class AppendResult:
 
     refused: tuple[EncodedSlice, ...]
     taken: int
-
-
-class Flush:
-    """One call of flush: counts down the batches that existed when it began, and their pieces."""
-
-    __slots__ = ("remaining", "upto")
-
-    def __init__(self, upto: int, remaining: int) -> None:
-        self.upto = upto
-        self.remaining = remaining
-
-
-class _Queue:
-    """The batches of one partition. ``open`` is the one that takes appends: the last, or None."""
-
-    __slots__ = ("batches", "leader", "leader_epoch", "muted", "open", "tp")
-
-    def __init__(self, tp: TopicPartition) -> None:
-        self.tp = tp
-        self.batches: deque[ProducerBatch] = deque()
-        self.open: ProducerBatch | None = None
-        self.muted = False
-        self.leader = -1
-        self.leader_epoch = -1
 
 
 class _NodeLatency:
@@ -204,23 +137,13 @@ class RecordAccumulator:
 
         self._lock = threading.Lock()
         self._flushed = threading.Condition(self._lock)
-        self._queues: dict[TopicPartition, _Queue] = {}
-        # A pass of the sender must not cost 1000 partitions, so two indexes are kept:
-        # queues whose head takes no more appends, and open batches in the order of their opening.
-        self._closed_heads: dict[_Queue, None] = {}
-        self._open: dict[int, _Queue] = {}
-        self._incomplete: dict[int, ProducerBatch] = {}
-        self._generation = 0
-        self._flushes: list[Flush] = []
+        self._queues = PartitionQueues()
+        self._incomplete = IncompleteBatches(self._flushed)
         self._topic_limits: dict[str, int] = {}
         self._writer_waiting_since: int | None = None
         self._closed = False
         self._failure: KafkaError | None = None
         self._next_expiry_ms = NEVER
-        # Which queues each node leads, for the cluster view that was seen last.
-        self._cluster: Cluster | None = None
-        self._node_queues: dict[int, list[_Queue]] = {}
-        self._leaderless: list[_Queue] = []
         self._drain_index: dict[int, int] = {}
         self._node_latency: dict[int, _NodeLatency] = {}
 
@@ -233,7 +156,7 @@ class RecordAccumulator:
             return [self._position(tp, limits[tp.topic]) for tp in tps]
 
     def _position(self, tp: TopicPartition, raw_limit: int) -> OpenPosition:
-        queue = self._queues.get(tp)
+        queue = self._queues.find(tp)
         if queue is None or queue.open is None:
             return OpenPosition(generation=0, record_count=0, base_timestamp=0, room=raw_limit)
         batch = queue.open
@@ -247,7 +170,7 @@ class RecordAccumulator:
     def open_room(self, tp: TopicPartition) -> int | None:
         """Raw bytes that the open batch of ``tp`` still takes; None when none is open."""
         with self._lock:
-            queue = self._queues.get(tp)
+            queue = self._queues.find(tp)
             if queue is None or queue.open is None:
                 return None
             return self.raw_limit(tp.topic) - queue.open.raw_size
@@ -283,10 +206,10 @@ class RecordAccumulator:
         taken = 0
         with self._lock:
             self._check_open()
-            was_idle = not self._open
+            was_idle = not self._queues.open
             ready = False
             for piece, chunk in zip(slices, chunks, strict=True):
-                queue = self._queue(piece.tp)
+                queue = self._queues.of(piece.tp)
                 batch = queue.open
                 if piece.generation == 0:
                     if piece.tp in refused_tps:
@@ -312,7 +235,7 @@ class RecordAccumulator:
                 taken += len(chunk)
                 if piece.last:
                     ready |= self._claim(queue, claimed)
-            wake = ready or (was_idle and bool(self._open))
+            wake = ready or (was_idle and bool(self._queues.open))
         if wake:
             self._wakeup()
         self._close_claimed(claimed)
@@ -321,14 +244,12 @@ class RecordAccumulator:
     def set_writer_waiting_since(self, since_ms: int | None) -> bool:
         """The writer waits for its input since then, or (None) works. True: a batch is open."""
         self._writer_waiting_since = since_ms
-        return bool(self._open)
+        return self.has_open
 
     def begin_flush(self) -> Flush:
         """From now on everything queued must go, until :meth:`end_flush`. Wake the sender after."""
         with self._lock:
-            flush = Flush(self._generation, len(self._incomplete))
-            self._flushes.append(flush)
-            return flush
+            return self._incomplete.begin_flush()
 
     def await_flush_completion(self, flush: Flush, deadline_ms: int) -> bool:
         """Wait until the batches of ``flush`` and all pieces split from them are done with.
@@ -343,7 +264,7 @@ class RecordAccumulator:
 
     def end_flush(self, flush: Flush) -> None:
         with self._lock:
-            self._flushes.remove(flush)
+            self._incomplete.end_flush(flush)
 
     # ---- opening and closing batches ---------------------------------------------------------
 
@@ -353,33 +274,20 @@ class RecordAccumulator:
         if self._closed:
             raise IllegalStateError("the producer is closed; nothing can be sent with it")
 
-    def _queue(self, tp: TopicPartition) -> _Queue:
-        queue = self._queues.get(tp)
-        if queue is None:
-            queue = self._queues[tp] = _Queue(tp)
-            self._cluster = None  # the layout by node lacks this one
-        return queue
-
-    def _open_batch(self, queue: _Queue, base_timestamp: int, now: int) -> ProducerBatch:
-        self._generation += 1
-        batch = ProducerBatch(queue.tp, now, self._generation, base_timestamp, self._listener)
-        queue.batches.append(batch)
-        queue.open = batch
-        self._open[batch.generation] = queue
-        self._incomplete[batch.generation] = batch
+    def _open_batch(self, queue: PartitionQueue, base_timestamp: int, now: int) -> ProducerBatch:
+        generation = self._incomplete.new_generations(1)
+        batch = ProducerBatch(queue.tp, now, generation, base_timestamp, self._listener)
+        self._queues.open_batch(queue, batch)
+        self._incomplete.add(batch)
         self._next_expiry_ms = min(self._next_expiry_ms, now + self._delivery_timeout_ms)
         return batch
 
-    def _claim(self, queue: _Queue, claimed: list[ProducerBatch]) -> bool:
+    def _claim(self, queue: PartitionQueue, claimed: list[ProducerBatch]) -> bool:
         """The open batch takes nothing more. True: it is READY; False: it is in ``claimed`` now,
         and whoever called must close it without the lock.
         """
-        batch = queue.open
-        assert batch is not None
-        queue.open = None
-        del self._open[batch.generation]
+        batch = self._queues.close_open(queue)
         batch.claim()
-        self._classify(queue)
         if self._codec.is_none:
             batch.finish_close(None, self._codec)  # nothing to compress: no reason to let go
             return True
@@ -416,19 +324,12 @@ class RecordAccumulator:
             )
         self.pool.adjust(before, after)
 
-    def _classify(self, queue: _Queue) -> None:
-        """Keep ``_closed_heads`` true after a change of ``queue``."""
-        if queue.batches and queue.batches[0] is not queue.open:
-            self._closed_heads[queue] = None
-        else:
-            self._closed_heads.pop(queue, None)
-
     # ---- what must go ------------------------------------------------------------------------
 
     def _everything_must_go(self, now: int) -> bool:
         """Why open batches are sent unfilled, all of them."""
         return (
-            bool(self._flushes)
+            self._incomplete.flushing
             or self._closed
             # The pool's waiter may be waiting for memory that sits in open batches alone: only
             # sending these can end its wait.
@@ -450,7 +351,7 @@ class RecordAccumulator:
         """Milliseconds until ``batch`` has been open for too long."""
         return self._max_open_ms - (now - batch.created_ms)
 
-    def _backoff_left(self, queue: _Queue, batch: ProducerBatch, now: int) -> int:
+    def _backoff_left(self, queue: PartitionQueue, batch: ProducerBatch, now: int) -> int:
         """Milliseconds of backoff left; none when the leader changed since the last attempt."""
         batch.maybe_update_leader_epoch(queue.leader_epoch)
         if batch.attempts == 0 or batch.has_leader_changed_for_the_ongoing_retry:
@@ -483,9 +384,9 @@ class RecordAccumulator:
         nodes: set[int] = set()
         delay = NEVER
         with self._lock:
-            self._lay_out(cluster)
-            unknown = {queue.tp.topic for queue in self._leaderless if queue.batches}
-            for queue in self._closed_heads:
+            self._queues.lay_out(cluster)
+            unknown = {queue.tp.topic for queue in self._queues.leaderless if queue.batches}
+            for queue in self._queues.closed_heads:
                 if queue.leader < 0 or queue.muted or queue.leader in nodes:
                     continue
                 head = queue.batches[0]
@@ -494,9 +395,12 @@ class RecordAccumulator:
                 left = self._backoff_left(queue, head, now)
                 if left > 0:
                     delay = min(delay, left)
-                else:
-                    nodes.add(queue.leader)
-            if self._open:
+                    continue
+                nodes.add(queue.leader)
+                if len(nodes) == len(self._queues.by_node):
+                    # All are: nothing can be added, and the delay does not matter any more.
+                    return ReadyCheckResult(frozenset(nodes), delay, frozenset(unknown))
+            if self._queues.open:
                 delay = min(delay, self._open_ready(nodes, now))
         return ReadyCheckResult(frozenset(nodes), delay, frozenset(unknown))
 
@@ -504,7 +408,7 @@ class RecordAccumulator:
         """Add the leaders of open batches that must go; the delay until the next may have to."""
         everything = self._everything_must_go(now)
         delay = max(self._linger_left(now), 0) if not everything else NEVER
-        for queue in self._open.values():
+        for queue in self._queues.open.values():
             batch = queue.batches[-1]
             left = 0 if everything else self._open_left(batch, now)
             if left > 0:
@@ -514,30 +418,9 @@ class RecordAccumulator:
                 continue  # it is not its turn
             if queue.leader not in nodes and not self._stopped_by_sequences(batch):
                 nodes.add(queue.leader)
-                if len(nodes) == len(self._node_queues):
+                if len(nodes) == len(self._queues.by_node):
                     return delay
         return delay
-
-    def _lay_out(self, cluster: Cluster) -> None:
-        """Sort the queues by leader, once for each new view of the cluster."""
-        if cluster is self._cluster:
-            return
-        for partitions in cluster.topics.values():
-            for info in partitions:
-                if info.tp not in self._queues:
-                    self._queues[info.tp] = _Queue(info.tp)
-        self._node_queues = {}
-        self._leaderless = []
-        for tp in sorted(self._queues):
-            queue = self._queues[tp]
-            found = cluster.partition(tp)
-            if found is None or found.leader not in cluster.nodes:
-                queue.leader = queue.leader_epoch = -1
-                self._leaderless.append(queue)
-            else:
-                queue.leader, queue.leader_epoch = found.leader, found.leader_epoch
-                self._node_queues.setdefault(found.leader, []).append(queue)
-        self._cluster = cluster
 
     def drain(
         self, cluster: Cluster, nodes: Collection[int], max_size: int, now: int
@@ -549,7 +432,7 @@ class RecordAccumulator:
         that a node with many partitions starves none.
         """
         with self._lock:
-            self._lay_out(cluster)
+            self._queues.lay_out(cluster)
         drained: dict[int, list[ProducerBatch]] = {}
         for node in nodes:
             batches = self._drain_node(node, max_size, now)
@@ -558,15 +441,17 @@ class RecordAccumulator:
         return drained
 
     def _drain_node(self, node: int, max_size: int, now: int) -> list[ProducerBatch]:
-        queues = self._node_queues.get(node)
+        queues = self._queues.by_node.get(node)
         if not queues:
             return []
         start = self._drain_index.get(node, 0) % len(queues)
+        must_go = self._everything_must_go(now)
         taken: list[ProducerBatch] = []
         size = 0
         for index in range(start, start + len(queues)):
             queue = queues[index % len(queues)]
-            if not queue.batches:  # read without the lock: an append to come wakes us
+            # Read without the lock; what the writer changes meanwhile wakes us, for another pass.
+            if not queue.batches or not (must_go or self._may_go(queue, now)):
                 continue
             batch = self._closed_head(queue, now)
             if batch is None:
@@ -581,7 +466,12 @@ class RecordAccumulator:
             taken.append(batch)
         return taken
 
-    def _closed_head(self, queue: _Queue, now: int) -> ProducerBatch | None:
+    def _may_go(self, queue: PartitionQueue, now: int) -> bool:
+        """False for a queue that holds nothing but an open batch that is not old."""
+        batch = queue.open
+        return batch is None or len(queue.batches) > 1 or self._open_left(batch, now) <= 0
+
+    def _closed_head(self, queue: PartitionQueue, now: int) -> ProducerBatch | None:
         """The head of ``queue`` when it may be sent now; an open one is closed for that."""
         claimed: list[ProducerBatch] = []
         with self._lock:
@@ -604,14 +494,13 @@ class RecordAccumulator:
         # Only this thread takes heads away; an abort by another one leaves it DONE.
         return None if batch.is_done else batch
 
-    def _take(self, queue: _Queue, batch: ProducerBatch, now: int) -> bool:
+    def _take(self, queue: PartitionQueue, batch: ProducerBatch, now: int) -> bool:
         """READY -> IN_FLIGHT, with its sequence and header. False: aborted a moment ago."""
         manager = self._transaction_manager
         with self._lock:
             if not queue.batches or queue.batches[0] is not batch:
                 return False
-            queue.batches.popleft()
-            self._classify(queue)
+            self._queues.pop_head(queue)
             batch.drained(now)
         # Not in a queue any more: only this thread knows it, so header and checksum need no lock.
         if manager is None:
@@ -644,17 +533,17 @@ class RecordAccumulator:
 
     def queue_size(self, tp: TopicPartition) -> int:
         """Batches queued for ``tp``: the adaptive partitioner's weight (KIP-794)."""
-        queue = self._queues.get(tp)
+        queue = self._queues.find(tp)
         return 0 if queue is None else len(queue.batches)
 
     def mute_partition(self, tp: TopicPartition) -> None:
         """Hold ``tp`` back (max.in.flight.requests.per.connection is 1 and one is in flight)."""
         with self._lock:
-            self._queue(tp).muted = True
+            self._queues.of(tp).muted = True
 
     def unmute_partition(self, tp: TopicPartition) -> None:
         with self._lock:
-            self._queue(tp).muted = False
+            self._queues.of(tp).muted = False
 
     # ---- the sender: back into the queue -------------------------------------------------------
 
@@ -685,7 +574,7 @@ class RecordAccumulator:
             )
 
     def _insert(self, batch: ProducerBatch) -> None:
-        queue = self._queue(batch.tp)
+        queue = self._queues.of(batch.tp)
         behind = 0
         if batch.has_sequence:
             # Two batches in flight on one connection may come back in any order: the earlier
@@ -696,8 +585,7 @@ class RecordAccumulator:
                 ):
                     break
                 behind += 1
-        queue.batches.insert(behind, batch)
-        self._classify(queue)
+        self._queues.insert(queue, behind, batch)
         expiry = batch.created_ms + self._delivery_timeout_ms
         self._next_expiry_ms = min(self._next_expiry_ms, expiry)
 
@@ -711,21 +599,16 @@ class RecordAccumulator:
         limit = max(1, batch.size_in_bytes // 2)
         with self._lock:
             self._check_tracked(batch)
-            first = self._generation + 1
-            self._generation += 2
+            first = self._incomplete.new_generations(2)
         pieces = batch.split(first)
         with self._lock:
             topic = batch.tp.topic
             self._topic_limits[topic] = min(limit, self._topic_limits.get(topic, limit))
-            for flush in self._flushes:
-                if batch.lineage <= flush.upto and batch.generation in self._incomplete:
-                    flush.remaining += len(pieces)
             for piece in pieces:
                 piece.pool_size = piece.size_in_bytes
-                self._incomplete[piece.generation] = piece
             before, batch.pool_size = batch.pool_size, 0
             after = sum(piece.pool_size for piece in pieces)
-            self._forget(batch)
+            self._incomplete.replace(batch, pieces)
             manager = self._transaction_manager
             if manager is not None:
                 manager.remove_in_flight_batch(batch)
@@ -748,7 +631,7 @@ class RecordAccumulator:
         expired: list[ProducerBatch] = []
         with self._lock:
             self._next_expiry_ms = NEVER
-            for queue in self._queues.values():
+            for queue in self._queues:
                 while queue.batches:
                     batch = queue.batches[0]
                     if (
@@ -759,27 +642,19 @@ class RecordAccumulator:
                         expiry = max(batch.created_ms + self._delivery_timeout_ms, now + 1)
                         self._next_expiry_ms = min(self._next_expiry_ms, expiry)
                         break
-                    self._remove(queue, batch)
+                    self._queues.remove(queue, batch)
                     expired.append(batch)
         expired.sort(key=lambda batch: (batch.created_ms, batch.generation))
         return expired
-
-    def _remove(self, queue: _Queue, batch: ProducerBatch) -> None:
-        """Take ``batch`` out of the middle of things; it is the caller's to fail."""
-        queue.batches.remove(batch)
-        if queue.open is batch:
-            queue.open = None
-            del self._open[batch.generation]
-        self._classify(queue)
 
     def discard(self, batch: ProducerBatch) -> None:
         """Take ``batch`` out of its queue, if it is there: a later answer proved that a resend of
         it is not needed.
         """
         with self._lock:
-            queue = self._queue(batch.tp)
+            queue = self._queues.of(batch.tp)
             if batch in queue.batches:
-                self._remove(queue, batch)
+                self._queues.remove(queue, batch)
 
     def next_expiry_time_ms(self) -> int:
         """Nothing queued expires before this time (monotonic ms); NEVER when nothing is queued."""
@@ -793,18 +668,9 @@ class RecordAccumulator:
         """
         with self._lock:
             size, batch.pool_size = batch.pool_size, 0
-            self._forget(batch)
+            self._incomplete.remove(batch)
         if size:
             self.pool.deallocate(size)
-
-    def _forget(self, batch: ProducerBatch) -> None:
-        if self._incomplete.pop(batch.generation, None) is None:
-            return
-        for flush in self._flushes:
-            if batch.lineage <= flush.upto:
-                flush.remaining -= 1
-                if flush.remaining == 0:
-                    self._flushed.notify_all()
 
     def abort_incomplete_batches(self, error: KafkaError) -> None:
         """Fail every batch, in flight or not, and refuse all further ones with ``error``.
@@ -813,12 +679,8 @@ class RecordAccumulator:
         """
         with self._lock:
             self._fail(error)
-            batches = list(self._incomplete.values())
-            for queue in self._queues.values():
-                queue.batches.clear()
-                queue.open = None
-            self._open.clear()
-            self._closed_heads.clear()
+            batches = self._incomplete.all()
+            self._queues.clear()
         self._abort(batches, error)
 
     def abort_undrained_batches(self, error: KafkaError) -> None:
@@ -829,9 +691,9 @@ class RecordAccumulator:
         """
         with self._lock:
             batches = []
-            for queue in self._queues.values():
+            for queue in self._queues:
                 for batch in [b for b in queue.batches if not b.has_sequence and not b.attempts]:
-                    self._remove(queue, batch)
+                    self._queues.remove(queue, batch)
                     batches.append(batch)
         self._abort(batches, error)
 
@@ -872,7 +734,7 @@ class RecordAccumulator:
     @property
     def has_undrained(self) -> bool:
         """Some batch waits in a queue."""
-        return bool(self._closed_heads) or bool(self._open)
+        return bool(self._queues.closed_heads) or bool(self._queues.open)
 
     @property
     def has_incomplete(self) -> bool:
@@ -882,4 +744,4 @@ class RecordAccumulator:
     @property
     def has_open(self) -> bool:
         """Some batch takes appends."""
-        return bool(self._open)
+        return bool(self._queues.open)
