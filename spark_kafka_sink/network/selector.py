@@ -314,10 +314,12 @@ class Selector:
                 if not channel.finish_connect():
                     return
                 self._connected.append(node_id)
-            if not channel.ready:
+            was_ready = channel.ready
+            if not was_ready:
                 channel.prepare()
-                self._turned_ready = channel.ready or self._turned_ready
             if channel.ready:
+                if not was_ready:
+                    self._turned_ready = True
                 if events & _READ or channel.has_bytes_buffered:
                     self._read(channel)
                 if events & _WRITE and channel.sending:
