@@ -167,12 +167,13 @@ class SenderWorld:
         """One full batch, which may go at once."""
         data = records_of(records)
         piece = EncodedSlice(tp, memoryview(data), records, 0, 0, 1000, 1000, last=True)
-        before = set(self.accumulator._incomplete)
+        before = {batch.generation for batch in self.accumulator._incomplete.all()}
         self.accumulator.pool.allocate(len(data) + 61, NEVER)
         result = self.accumulator.append([piece], self.clock.now_ms())
         assert result.refused == ()
-        (generation,) = set(self.accumulator._incomplete) - before
-        return self.accumulator._incomplete[generation]
+        after = self.accumulator._incomplete.all()
+        (batch,) = [batch for batch in after if batch.generation not in before]
+        return batch
 
     def prepare(self, *answers: PartitionProduceResponse, **more: object) -> None:
         """The answer to the next Produce request."""
