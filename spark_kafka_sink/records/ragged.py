@@ -249,6 +249,8 @@ class TakeGather:
 def _joined(first: Packed, second: Packed) -> tuple[UInt64s | int, UInt64s]:
     """``first`` and ``second`` as 16 bytes: the low and the high word."""
     low = (first + second).word
+    if isinstance(low, int):  # Python's ints don't drop what numpy's shift drops
+        low &= 2**64 - 1
     size = np.uint64(first.size) if isinstance(first.size, int) else first.size
     word = np.uint64(second.word) if isinstance(second.word, int) else second.word
     # numpy shifts by 64 to zero, which is what an empty first part needs.
