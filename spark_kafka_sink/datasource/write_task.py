@@ -12,7 +12,7 @@ partition anew in another attempt.
 from __future__ import annotations
 
 import contextlib
-import socket
+import platform
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -109,7 +109,7 @@ class TaskIdentity:
             partition_id=context.partitionId(),
             attempt=context.attemptNumber(),
             task_attempt_id=context.taskAttemptId(),
-            host=socket.gethostname(),
+            host=platform.node(),
             app_id=local("spark.app.id"),
             query_id=query_id,
             run_id=local("spark.jobGroup.id") if query_id else "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import stat
@@ -22,7 +23,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import IllegalStateError
-from spark_kafka_sink.local_kafka import KafkaCluster, LocalKafkaError, NodeState, ports, probe
+from spark_kafka_sink.local_kafka import (
+    KAFKA_VERSION,
+    KafkaCluster,
+    LocalKafkaError,
+    NodeState,
+    ports,
+    probe,
+)
 from spark_kafka_sink.local_kafka.distribution import COORDINATES, cache_lock, resolve
 from spark_kafka_sink.local_kafka.java import Java, find_java, parse_major_version
 from spark_kafka_sink.local_kafka.server_properties import (
@@ -318,6 +326,16 @@ def test_the_two_templates_differ_in_replication_only():
     assert all("replica" in name or name.endswith("min.isr") for name in different), different
     assert three["min.insync.replicas"] == "2"
     assert three["transaction.state.log.replication.factor"] == "3"
+
+
+def test_docker_compose_runs_the_same_release_with_the_same_files():
+    text = (Path(__file__).parents[2] / "docker-compose.yml").read_text()
+    assert re.findall(r"image: (\S+)", text) == [f"apache/kafka:{KAFKA_VERSION}"]
+    mounted = re.findall(r"\./conf/kafka/(\S+?):/mnt/shared/config/server.properties", text)
+    assert mounted == ["one-node.properties", *["three-nodes.properties"] * 3]
+    ids = re.findall(r"CLUSTER_ID: (?:&cluster )?([^\s*]+)", text)
+    assert [len(i) for i in ids] == [22, 22]  # a Kafka Uuid
+    assert all((template_directory() / name).exists() for name in mounted)
 
 
 def test_a_written_file_reads_back(tmp_path):

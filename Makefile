@@ -1,0 +1,61 @@
+# Everything sets up .venv by itself. Needed on the machine: Python 3.11+ (with venv), a JDK 17+,
+# make. PYTHON=... chooses the Python that .venv is made of.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+# Spark starts its Python workers by these names; the plain "python3" would be another Python.
+export PYSPARK_PYTHON := $(abspath $(BIN)/python)
+export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format docs bench kafka install clean distclean
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+demo: install  ## a real data set into a real Kafka on this machine, read back and compared
+	$(BIN)/python tools/demo.py
+
+test: install  ## all tests, against a real Kafka; PYTEST_ARGS="tests/records -x" for some
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(VENV)/installed  ## format, lint, types, layers, generated docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	if [ -f tools/generate_docs.py ]; then $(BIN)/python tools/generate_docs.py --check; fi
+
+format: $(VENV)/installed  ## let ruff format and fix
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/installed  ## write the generated pages of docs/
+	$(BIN)/python tools/generate_docs.py
+
+bench: install  ## the side-by-side benchmarks; BENCH_ARGS="--help" says what can be chosen
+	$(BIN)/python -m bench $(BENCH_ARGS)
+
+kafka: install  ## a Kafka in the foreground; KAFKA_ARGS="--nodes 3 --port 9092"
+	$(BIN)/python -m spark_kafka_sink.local_kafka $(KAFKA_ARGS)
+
+install: $(VENV)/installed  ## .venv, and Kafka's server jars in the user's cache
+	@$(BIN)/python -m spark_kafka_sink.local_kafka --prepare >/dev/null
+
+# Made once, and again when pyproject.toml changes.
+$(VENV)/installed: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer on PATH; name one: make PYTHON=..." >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable '.[spark]' --group dev
+	@touch $@
+
+clean:  ## what builds, tests and linters left
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf spark-warehouse metastore_db derby.log artifacts
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean  ## also .venv (Kafka's jars stay in the user's cache)
+	rm -rf $(VENV)
