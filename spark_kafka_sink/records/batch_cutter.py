@@ -71,9 +71,11 @@ def cut(
     limits = np.broadcast_to(np.asarray(raw_limits, np.int64), (count,))
 
     spread = _largest_delta(timestamps, now_ms, bases[is_open])
-    most = int(record_counts.max()) + int(np.max(bounds[1:] - bounds[:-1]))
+    limit = max(int(limits.max()), int(rooms.max()))
+    rows = int(np.max(bounds[1:] - bounds[:-1]))
     ends = np.zeros(len(content) + 1, np.int64)
-    np.cumsum(size_bounds(content, most, int(limits.max()), spread), out=ends[1:])
+    bound = size_bounds(content, rows, limit, spread, before=int(record_counts.max()))
+    np.cumsum(bound, out=ends[1:])
 
     starts, slice_groups, opens = _walk(ends, bounds, is_open, rooms, limits)
     order = np.argsort(starts, kind="stable")
@@ -110,14 +112,15 @@ def cut(
     )
 
 
-def size_bounds(content: Int64s, rows: int, limit: int, spread: int) -> Int64s:
+def size_bounds(content: Int64s, rows: int, limit: int, spread: int, before: int = 0) -> Int64s:
     """The most bytes that each record may have in its batch, wherever that begins.
 
     ``content`` is its size without length, attributes and deltas. ``rows`` bounds the records that
-    a batch may get, and so does ``limit``, its raw bytes; ``spread`` bounds the timestamp deltas.
+    a batch may get, and so does ``limit``, its raw bytes; ``before`` is how many it may have already.
+    ``spread`` bounds the timestamp deltas.
     """
     smallest = int(content.min()) + _MIN_OVERHEAD
-    deltas = varint_size(min(rows, limit // smallest + 1)) + varint_size(spread)
+    deltas = varint_size(before + min(rows, limit // smallest + 1)) + varint_size(spread)
     body = content + (1 + deltas)
     return body + _length_sizes(body)
 

@@ -110,6 +110,8 @@ class BuiltInPartitioner:
         self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: OpenRoom
     ) -> Int32s:
         """See :class:`Partitioner`."""
+        if columns.rows == 0:
+            return np.empty(0, np.int32)
         given = _explicit(columns, views)
         if given is not None and (given >= 0).all():
             return given
@@ -161,7 +163,7 @@ class BuiltInPartitioner:
                 state = self._sticky[topic] = _Sticky(self._next(topic, view))
             room = open_room(TopicPartition(topic, state.partition))
             left = _until_switch(state.produced, room, view.raw_limit)
-            if left <= 0:
+            if left <= 0 or (state.produced and sizes[row] > left):
                 state = None
                 continue
             # The row that would pass the limit opens the next piece: here it would open a new batch

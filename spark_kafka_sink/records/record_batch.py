@@ -124,7 +124,7 @@ class RecordBatch:
 
 def parse_header(data: Buffer) -> BatchHeader:
     """The header of the batch that ``data`` is. The CRC is checked: CorruptRecordError."""
-    view = memoryview(data)
+    view = memoryview(data).cast("B")
     if len(view) < HEADER_SIZE:
         raise _corrupt(f"a batch of {len(view)} bytes is shorter than its header")
     base_offset, length, leader_epoch, magic, crc = _PREFIX.unpack_from(view)
@@ -169,16 +169,23 @@ def parse_batch(data: Buffer, max_size: int = 2**30) -> RecordBatch:
 
 
 def parse_records(
-    section: Buffer, count: int, base_timestamp: int, base_offset: int = 0
+    section: Buffer,
+    count: int,
+    base_timestamp: int,
+    base_offset: int = 0,
+    first_offset_delta: int = 0,
 ) -> tuple[Record, ...]:
-    """The ``count`` records of an uncompressed section, which must end with the last."""
+    """The ``count`` records of an uncompressed section, which must end with the last.
+
+    Their offset deltas must be ``first_offset_delta`` and so on, without a gap.
+    """
     records: list[Record] = []
     at = 0
     for index in range(count):
         if at >= len(section):
             raise _invalid(f"the batch has {index} records and says {count}")
         record, at = _parse_record(section, at, base_timestamp, base_offset)
-        if record.offset != base_offset + index:
+        if record.offset != base_offset + first_offset_delta + index:
             raise _invalid(f"record {index} has offset delta {record.offset - base_offset}")
         records.append(record)
     if at != len(section):

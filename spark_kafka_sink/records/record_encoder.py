@@ -158,7 +158,7 @@ def encode_groups(
     cuts = cut(ordered, groups.bounds, positions, raw_limits, timestamps, now_ms)
     data, ends = _encode(columns, order, ordered, cuts)
     starts = cuts.starts.tolist()
-    view = memoryview(data)
+    view = memoryview(data).cast("B")  # Arrow says signed bytes
     # The bytes of slice i: records lie one byte late when there are no headers (see _encode).
     first_byte = [0, *ends.take(cuts.starts[1:] - 1).tolist(), int(ends[-1])]
     late = 1 if columns.headers is None else 0
