@@ -29,14 +29,17 @@ from spark_kafka_sink.errors import (
     ErrorCode,
     KafkaError,
     KafkaTimeoutError,
-    OutOfOrderSequenceError,
-    RemoteProtocolError,
-    safe_text,
 )
 from spark_kafka_sink.network.client_request import ClientResponse
 from spark_kafka_sink.network.kafka_client import KafkaClient
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.partition_sequences import Action, Answer, Verdict
+from spark_kafka_sink.producer.produce_errors import (
+    code_of_lost_request,
+    delivery_timeout_error,
+    refusal_error,
+    unexpected_error,
+)
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.transaction_manager import TransactionManager
@@ -139,7 +142,7 @@ class Sender:
             while not self._forced and self._fatal_error is None and self._has_pending():
                 self.run_once()
         except BaseException as exception:  # noqa: BLE001 - whoever waits must learn of anything
-            self._fail_producer(_unexpected(exception))
+            self._fail_producer(unexpected_error(exception))
         finally:
             self._end()
 
@@ -391,12 +394,7 @@ class Sender:
             leader = self._metadata.fetch().leader_for(batch.tp)
             to = "the partition has no leader" if leader is None else f"its leader is {leader}"
             story = f"it was never sent: {to}; {self._metadata.addresses_tried()}"
-        return KafkaTimeoutError(
-            f"Expiring {batch.record_count} record(s) for {batch.tp}: {now - batch.created_ms} ms "
-            f"has passed since batch creation, {batch.attempts} retries were made; {story}",
-            hint="delivery.timeout.ms limits the time from batch creation to acknowledgement",
-            code=ErrorCode.REQUEST_TIMED_OUT,
-        )
+        return delivery_timeout_error(batch, now, story)
 
     # -- and back ---------------------------------------------------------------------------------
 
@@ -422,7 +420,7 @@ class Sender:
             code, message = ErrorCode.NONE, ""  # acks=0: sent is all that is known
         else:
             left = dict(batches)
-            code, message = _code_of(response)
+            code, message = code_of_lost_request(response)
         for tp, batch in left.items():
             answer = PartitionProduceResponse(tp, code, -1, error_message=message or None)
             self._complete_batch(batch, answer, response)
@@ -517,8 +515,6 @@ class Sender:
         self._last_answers.pop(batch, None)
         self._accumulator.deallocate(batch)
 
-    # -- words ------------------------------------------------------------------------------------
-
     def _error(
         self,
         batch: ProducerBatch,
@@ -526,53 +522,9 @@ class Sender:
         response: ClientResponse,
         reason: str | None,
     ) -> ApiError:
-        where = (
-            f"{batch.tp} on broker {self._name(response.request.destination)}, attempt "
-            f"{batch.attempts + 1}, {response.received_ms - batch.created_ms} ms after batch "
-            f"creation, {batch.record_count} record(s)"
-        )
-        if answer.error is ErrorCode.NONE:
-            return OutOfOrderSequenceError(
-                f"{where}: {reason}", code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            )
-        if isinstance(response.error, ApiError):
-            where = f"{where}: {response.error.message}"
-        told = answer.error_message
-        if told is None and answer.record_errors:
-            first = answer.record_errors[0]
-            told = f"record {first.batch_index} of the batch: {first.message or 'refused'}"
-        if told is not None and reason is not None:
-            told = f"{told}; {reason}"
-        elif reason is not None:
-            told = f"{answer.error.info.meaning}; {reason}"
-        return answer.error.error(where, told)
+        broker = self._name(response.request.destination)
+        return refusal_error(batch, answer, response, broker, reason)
 
     def _name(self, node_id: int) -> str:
         node = self._metadata.fetch().nodes.get(node_id)
         return f"(id {node_id})" if node is None else str(node)
-
-
-def _code_of(response: ClientResponse) -> tuple[ErrorCode, str]:
-    """What a request that brought no answer means for its batches, and the words for it."""
-    error = response.error
-    if isinstance(error, RemoteProtocolError):
-        # What it meant is unknown, like an answer that never came: the same bytes go again.
-        return ErrorCode.NETWORK_EXCEPTION, error.message
-    if error is not None:
-        return error.code, error.message
-    if response.timed_out:
-        return ErrorCode.REQUEST_TIMED_OUT, "no answer within request.timeout.ms"
-    return ErrorCode.NETWORK_EXCEPTION, "the broker disconnected before it answered"
-
-
-def _unexpected(exception: BaseException) -> KafkaError:
-    """What waiters get when the loop itself broke."""
-    if isinstance(exception, KafkaError):
-        return exception
-    what = safe_text(f"{type(exception).__name__}: {exception}")
-    error = KafkaError(
-        f"the producer's network thread stopped on an unexpected error: {what}",
-        hint="this is a bug of spark_kafka_sink; nothing was sent after it",
-    )
-    error.__cause__ = exception
-    return error

@@ -1,0 +1,165 @@
+"""The sender on a real Kafka: fresh topics, a restart in the middle, answers that never come.
+
+What counts is in the log: every row once, and in order within its partition.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import DeliveryError, KafkaTimeoutError
+from spark_kafka_sink.local_kafka import KafkaCluster
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.records.record_columns import RecordColumns
+from tests.real_kafka import Consumed, RealKafka, consume_topic
+
+
+def config(bootstrap: str, **options: object) -> ProducerConfig:
+    given = {"bootstrap.servers": bootstrap, "client.id": "sender-test"}
+    return ProducerConfig.parse(given | {k.replace("_", "."): str(v) for k, v in options.items()})
+
+
+def rows(topic: str, first: int, count: int, partitions: int) -> RecordColumns:
+    """Row i goes to partition i % partitions, its value is i."""
+    numbers = np.arange(first, first + count)
+    return RecordColumns(
+        rows=count,
+        topic=topic,
+        partition=(numbers % partitions).astype(np.int32),
+        value=pa.array([b"%d" % i for i in numbers.tolist()], pa.binary()),
+    )
+
+
+def check(found: Consumed, count: int, partitions: int) -> None:
+    by_partition = found.by_partition()
+    for partition in range(partitions):
+        expected = [b"%d" % i for i in range(partition, count, partitions)]
+        assert by_partition.get(partition, []) == expected
+
+
+def create_and_return_at_once(bootstrap: str, partitions: int) -> str:
+    """Make a topic; return when the controller has answered, with leaders still to be told."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    name = f"fresh-{uuid.uuid4().hex[:12]}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, num_partitions=partitions)])[name].result(60)
+    return name
+
+
+@pytest.mark.parametrize("seeded", [False, True], ids=["asks for metadata", "shipped metadata"])
+def test_a_topic_written_a_millisecond_after_its_creation_gets_every_row_once(
+    kafka: RealKafka, consume: Callable[..., Consumed], seeded: bool
+) -> None:
+    """The case in which kafka-clients 3.9 loops on OUT_OF_ORDER_SEQUENCE_NUMBER (1 in 10)."""
+    partitions, count = 13, 2_600
+    for _ in range(10):
+        topic = create_and_return_at_once(kafka.bootstrap, partitions)
+        cluster = None
+        if seeded:
+            with KafkaProducer(config(kafka.bootstrap)) as scout:
+                cluster = scout._metadata.await_topics([topic], scout._clock.now_ms() + 10_000)
+        started = time.monotonic()
+        # Small batches: each partition has several in line behind the first.
+        with KafkaProducer(config(kafka.bootstrap, batch_size=300), cluster=cluster) as producer:
+            producer.start_attempt()
+            for first in range(0, count, 650):
+                producer.send_columns(rows(topic, first, 650, partitions))
+            report = producer.finish_attempt()
+        assert time.monotonic() - started < 20
+        assert report.rows == count
+        assert report.batches >= 3 * partitions
+        check(consume(topic), count, partitions)
+
+
+@pytest.fixture
+def own_broker() -> Iterator[KafkaCluster]:
+    """A broker that this test may stop."""
+    with KafkaCluster() as cluster:
+        yield cluster
+
+
+@pytest.mark.broker
+def test_a_clean_restart_in_the_middle_loses_and_doubles_nothing(own_broker: KafkaCluster) -> None:
+    partitions, chunk, chunks = 5, 5_000, 60
+    node = own_broker.nodes[0]
+    RealKafka(own_broker.bootstrap, own_broker).create_topic("restart", partitions)
+    half_way = threading.Event()
+
+    def restart() -> None:
+        assert half_way.wait(60)
+        node.stop()
+        node.start()
+
+    restarter = threading.Thread(target=restart)
+    restarter.start()
+    producer = KafkaProducer(config(own_broker.bootstrap, batch_size=2_000, linger_ms=0))
+    try:
+        producer.start_attempt()
+        for i in range(chunks):
+            producer.send_columns(rows("restart", i * chunk, chunk, partitions))
+            if i == chunks // 3:
+                half_way.set()
+            time.sleep(0.01)  # the load must outlast the moment of the stop
+        report = producer.finish_attempt()
+        assert report.rows == chunk * chunks
+        assert report.retries > 0, "the restart was not noticed: this test tested nothing"
+        assert producer.reusable
+    finally:
+        producer.close(0)
+        restarter.join(60)
+    check(consume_topic(own_broker.bootstrap, "restart"), chunk * chunks, partitions)
+
+
+def test_a_missing_topic_ends_in_a_clear_error_within_max_block(kafka: RealKafka) -> None:
+    """Behaviour 18, with a topic name that a broker refuses to create."""
+    with (
+        KafkaProducer(config(kafka.bootstrap, max_block_ms=1_000)) as producer,
+        pytest.raises(Exception, match="topic bad/name") as raised,
+    ):
+        producer.send_columns(rows("bad/name", 0, 1, 1))
+    assert not isinstance(raised.value, KafkaTimeoutError), "it waited for nothing"
+
+
+def test_an_unreachable_broker_is_named_with_its_reason() -> None:
+    with (
+        KafkaProducer(config("127.0.0.1:1", max_block_ms=500)) as producer,
+        pytest.raises(KafkaTimeoutError) as raised,
+    ):
+        producer.send_columns(rows("t", 0, 1, 1))
+    assert "Topic t not present in metadata after 500 ms." in str(raised.value)
+    assert "127.0.0.1:1" in str(raised.value)
+    assert "refused" in str(raised.value)
+
+
+@pytest.mark.broker
+def test_a_broker_that_stops_answering_ends_the_attempt_at_delivery_timeout(
+    own_broker: KafkaCluster,
+) -> None:
+    node = own_broker.nodes[0]
+    RealKafka(own_broker.bootstrap, own_broker).create_topic("frozen", 1)
+    options = {"delivery_timeout_ms": 2_000, "request_timeout_ms": 500, "linger_ms": 0}
+    producer = KafkaProducer(config(own_broker.bootstrap, **options))
+    try:
+        producer.start_attempt()
+        producer.send_columns(rows("frozen", 0, 10, 1))
+        producer.flush()
+        node.freeze()
+        started = time.monotonic()
+        producer.send_columns(rows("frozen", 10, 10, 1))
+        with pytest.raises(DeliveryError, match="frozen-0") as raised:
+            producer.finish_attempt()
+        assert 1.5 < time.monotonic() - started < 10
+        assert "record(s) for frozen-0" in str(raised.value)
+        assert not producer.reusable
+    finally:
+        node.thaw()
+        producer.close(0)
