@@ -37,8 +37,6 @@ class MetadataCarrier(Protocol):
 
     def can_send_request(self, node_id: int, now: int) -> bool: ...
 
-    def is_any_node_connecting(self) -> bool: ...
-
     def can_connect(self, node: Node, now: int) -> bool: ...
 
     def initiate_connect(self, node: Node, now: int) -> None: ...
@@ -110,13 +108,11 @@ class MetadataUpdater:
             self._in_progress = token
             sent = self._carrier.send_metadata_request(request, node.id, now)
             return NEVER if sent else self._retry_ms
-        if self._carrier.is_any_node_connecting():
-            # One connection at a time: the next address is tried when this one has failed.
-            return self._retry_ms
         if self._carrier.can_connect(node, now):
             self._carrier.initiate_connect(node, now)
             return self._retry_ms
-        # Connected without room for a request, or waiting for ApiVersions: an event will tell.
+        # It is being connected to, or has no room for a request: an event or a time-out will tell.
+        # Meanwhile no other is tried, because a connecting node is less loaded than an unconnected.
         return NEVER
 
     # ---- what came of it ----

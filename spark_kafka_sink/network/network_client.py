@@ -198,9 +198,6 @@ class NetworkClient:
         """
         return self._failures.by_address()
 
-    def is_any_node_connecting(self) -> bool:
-        return any(self._connection_states.is_connecting(n.id) for n in self._metadata.nodes())
-
     def least_loaded_node(self, now: int) -> Node | None:
         return self.find_least_loaded_node(now).node
 

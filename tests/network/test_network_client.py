@@ -445,6 +445,30 @@ def test_a_broker_can_ask_for_a_rebootstrap() -> None:
     assert world.net.closed == [1]
 
 
+def test_time_in_which_nobody_wants_metadata_does_not_count_for_the_trigger() -> None:
+    world = World(due=True, metadata_recovery_rebootstrap_trigger_ms=1000)
+    world.net.connects = False
+    world.poll(10)
+    world.metadata.wait_ms = NEVER
+    world.poll(10)
+    world.clock.advance(5000)
+    world.metadata.wait_ms = 0
+    world.poll(10)
+    assert world.metadata.rebootstraps == 0
+
+
+def test_metadata_waits_for_a_connection_under_way_and_tries_no_second_one() -> None:
+    world = World(NODES, due=True, socket_connection_setup_timeout_ms=500)
+    world.net.connects = False
+    for _ in range(5):
+        world.poll(20)
+    assert len(world.net.attempts) == 1
+    while len(world.net.attempts) < 2:
+        world.metadata.wait_ms = 0
+        world.poll(NEVER)
+    assert world.net.attempts[0][0] != world.net.attempts[1][0]
+
+
 def test_with_recovery_strategy_none_nothing_brings_a_rebootstrap() -> None:
     world = World(due=True, metadata_recovery_rebootstrap_trigger_ms=10)
     world.metadata.rebootstrap_enabled = False

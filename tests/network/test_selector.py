@@ -104,6 +104,14 @@ def test_a_send_of_more_buffers_than_one_system_call_takes() -> None:
     assert received == [b"".join(pieces)]
 
 
+def test_a_run_of_empty_buffers_does_not_end_a_send() -> None:
+    with LoopbackServer() as server, Driver() as driver:
+        driver.connect(1, server.address)
+        driver.selector.send(send_of(1, b"a", *[b""] * (2 * IOV_MAX), b"z"))
+        driver.poll_until(lambda: driver.sends)
+        assert read_frame(server.accept()) == b"az"
+
+
 def test_empty_buffers_complete_and_a_wrong_size_is_an_error() -> None:
     with LoopbackServer() as server, Driver() as driver:
         driver.connect(1, server.address)
