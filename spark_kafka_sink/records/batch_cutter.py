@@ -116,8 +116,8 @@ def size_bounds(content: Int64s, rows: int, limit: int, spread: int, before: int
     """The most bytes that each record may have in its batch, wherever that begins.
 
     ``content`` is its size without length, attributes and deltas. ``rows`` bounds the records that
-    a batch may get, and so does ``limit``, its raw bytes; ``before`` is how many it may have already.
-    ``spread`` bounds the timestamp deltas.
+    a batch may get, and so does ``limit``, its raw bytes; ``before`` is how many it may have
+    already. ``spread`` bounds the timestamp deltas.
     """
     smallest = int(content.min()) + _MIN_OVERHEAD
     deltas = varint_size(before + min(rows, limit // smallest + 1)) + varint_size(spread)

@@ -202,9 +202,35 @@ def _unlz4(data: Buffer, max_size: int) -> bytes:
 
 
 def _unzstd(data: Buffer, max_size: int) -> bytes:
+    size = _zstd_content_size(memoryview(data))
+    out: bytes
+    if size is not None:
+        if size > max_size:
+            raise _corrupt(f"a zstd frame claims {size} bytes, over {max_size}")
+        # In one go: this, unlike the stream, notices a frame that ends early.
+        out = pa.Codec("zstd").decompress(data, decompressed_size=size, asbytes=True)
+        if len(out) != size:
+            raise EOFError
+        return out
     with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), "zstd") as stream:
-        out: bytes = stream.read(max_size + 1)
+        out = stream.read(max_size + 1)
     return out
+
+
+def _zstd_content_size(frame: memoryview) -> int | None:
+    """What the frame's header says of its content (RFC 8878, 3.1.1.1); None when it is silent."""
+    if len(frame) < 5 or bytes(frame[:4]) != b"\x28\xb5\x2f\xfd":
+        raise EOFError
+    descriptor = frame[4]
+    single_segment = descriptor >> 5 & 1
+    at = 5 + (1 - single_segment) + (0, 1, 2, 4)[descriptor & 3]
+    width = (single_segment, 2, 4, 8)[descriptor >> 6]
+    if width == 0:
+        return None
+    if at + width > len(frame):
+        raise EOFError
+    # Two bytes count from 256 on, because one byte could say less.
+    return int.from_bytes(frame[at : at + width], "little") + (256 if width == 2 else 0)
 
 
 _DECOMPRESS = {

@@ -1,0 +1,109 @@
+"""murmur2 by columns against Kafka's own vectors and kafka-python's key-by-key hash."""
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.partitioner.default import murmur2 as murmur2_of_one_key
+
+from spark_kafka_sink.records.murmur2 import murmur2
+
+JAVA = {  # UtilsTest.testMurmur2, signed
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+LIBRDKAFKA = {  # rdmurmur2.c, unsigned
+    b"": 0x106E08D9,
+    b"kafka": 0xD067CF64,
+    b"giberish123456789": 0x8F552B0C,
+    b"1234": 0x9FC97B14,
+    b"234": 0xE7C009CA,
+    b"34": 0x873930DA,
+    b"4": 0x5A4B5CA1,
+    b"PreAmbleWillBeRemoved,ThePrePartThatIs": 0x78424F1C,
+}
+
+
+def expected(keys):
+    return [murmur2_of_one_key(key or b"") & 0xFFFFFFFF for key in keys]
+
+
+def test_the_vectors_of_the_java_client_hold():
+    assert murmur2(pa.array(list(JAVA))).view(np.int32).tolist() == list(JAVA.values())
+
+
+def test_the_vectors_of_librdkafka_hold():
+    assert murmur2(pa.array(list(LIBRDKAFKA))).tolist() == list(LIBRDKAFKA.values())
+
+
+def java_random_bytes(lengths):
+    """What one SplittableRandom(0) fills arrays of these lengths with, one after the other."""
+    words = (lengths + 7) // 8
+    with np.errstate(over="ignore"):
+        z = np.arange(1, words.sum() + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    data = (z ^ z >> np.uint64(31)).view(np.uint8)
+    # Each array takes whole words and drops what is left of its last one.
+    starts = np.repeat(8 * (np.cumsum(words) - words), lengths)
+    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return data[starts + within]
+
+
+def test_the_sum_over_javas_random_arrays_holds():
+    lengths = np.repeat(np.arange(1001), 100)
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    keys = pa.Array.from_buffers(
+        pa.binary(),
+        len(lengths),
+        [None, pa.py_buffer(offsets), pa.py_buffer(java_random_bytes(lengths))],
+    )
+    assert int(murmur2(keys).astype(np.int64).sum()) == 0xC3B8CF7C99FC
+
+
+def test_the_partition_is_the_positive_hash_modulo_the_count():
+    positive = murmur2(pa.array([b"21", b"abc"])) & np.uint32(0x7FFFFFFF)
+    assert positive.tolist() == [1173551340, 479470107]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.one_of(st.none(), st.binary(max_size=40)), max_size=60),
+    st.integers(0, 10),
+    st.sampled_from([pa.binary(), pa.large_binary()]),
+)
+def test_any_keys_hash_as_one_by_one(keys, skipped, kind):
+    column = pa.array(keys, kind).slice(min(skipped, len(keys)))
+    assert murmur2(column).tolist() == expected(keys[skipped:])
+
+
+@pytest.mark.parametrize("length", [4095 * 4, 4096 * 4, 4096 * 4 + 3, 100_003])
+def test_long_keys_among_short_ones_hash_as_one_by_one(length):
+    rng = random.Random(length)
+    keys = [rng.randbytes(n) for n in (3, length, 0, length + 1, 17)]
+    assert murmur2(pa.array(keys)).tolist() == expected(keys)
+
+
+def test_many_keys_of_all_lengths_hash_as_one_by_one():
+    rng = random.Random(7)
+    keys = [rng.randbytes(rng.randrange(200)) for _ in range(20_000)]
+    assert murmur2(pa.array(keys)).tolist() == expected(keys)
+
+
+def test_bytes_under_a_null_are_not_hashed():
+    offsets = pa.py_buffer(np.array([0, 2, 4], np.int32))
+    column = pa.Array.from_buffers(
+        pa.binary(), 2, [pa.py_buffer(b"\x02"), offsets, pa.py_buffer(b"21ab")]
+    )
+    assert murmur2(column).tolist() == expected([None, b"ab"])
+
+
+def test_no_keys_give_no_hashes():
+    assert murmur2(pa.array([], pa.binary())).tolist() == []

@@ -1,0 +1,254 @@
+"""Which partition rows go to: keys, sticky pieces, explicit numbers, Java's class names."""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.partitioner.default import murmur2 as murmur2_of_one_key
+
+from spark_kafka_sink.errors import ConfigError, DataError
+from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from spark_kafka_sink.records.encoded_slice import OpenPosition
+from spark_kafka_sink.records.partitioners import (
+    BuiltInPartitioner,
+    RoundRobinPartitioner,
+    TopicView,
+    UniformStickyPartitioner,
+    partitioner,
+)
+from spark_kafka_sink.records.record_columns import RecordColumns
+from spark_kafka_sink.records.record_encoder import encode_groups, group_rows
+
+LIMIT = 1000
+
+
+def no_batches(tp):
+    return None
+
+
+def view(count=4, available=None, limit=LIMIT):
+    return TopicView(count, tuple(range(count)) if available is None else available, limit)
+
+
+def rows(n, size=90, **columns):
+    return RecordColumns(n, "t", value=pa.array([b"v" * size] * n), **columns)
+
+
+def runs(partitions):
+    """(partition, length) of each stretch of equal partitions."""
+    cuts = np.flatnonzero(np.diff(partitions)) + 1
+    return [(int(p[0]), len(p)) for p in np.split(partitions, cuts)]
+
+
+def by_key(key, count):
+    return (murmur2_of_one_key(key) & 0x7FFFFFFF) % count
+
+
+@given(st.lists(st.binary(max_size=30), min_size=1, max_size=50), st.integers(1, 2000))
+def test_a_key_decides_over_all_partitions_with_or_without_leader(keys, count):
+    columns = rows(len(keys), key=pa.array(keys, pa.binary()))
+    got = BuiltInPartitioner().assign(columns, {"t": view(count, available=(0,))}, no_batches)
+    assert got.dtype == np.int32
+    assert got.tolist() == [by_key(k, count) for k in keys]
+
+
+def test_an_empty_key_is_a_key_and_a_null_key_is_none():
+    columns = rows(3, key=pa.array([b"", None, b""]))
+    got = BuiltInPartitioner().assign(columns, {"t": view(100, available=(55,))}, no_batches)
+    assert got.tolist() == [by_key(b"", 100), 55, by_key(b"", 100)]
+
+
+def test_every_topic_has_its_own_count():
+    names = pa.array(["a", "b", "a", "b"]).dictionary_encode()
+    columns = RecordColumns(4, names, key=pa.array([b"21", b"21", b"abc", b"abc"]))
+    views = {"a": view(7), "b": view(13)}
+    got = BuiltInPartitioner().assign(columns, views, no_batches)
+    assert got.tolist() == [1173551340 % 7, 1173551340 % 13, 479470107 % 7, 479470107 % 13]
+
+
+# ---- explicit partitions -----------------------------------------------------------------------
+
+
+def test_an_explicit_partition_beats_key_and_stickiness():
+    columns = rows(3, key=pa.array([b"21", b"21", None]), partition=np.array([2, -1, 3], np.int32))
+    got = BuiltInPartitioner().assign(columns, {"t": view()}, no_batches)
+    assert got.tolist() == [2, 1173551340 % 4, 3]
+
+
+def test_a_partition_that_the_topic_lacks_names_count_topic_and_row():
+    names = pa.array(["a", "b", "b"]).dictionary_encode()
+    columns = RecordColumns(3, names, partition=np.array([3, -1, 3], np.int32), first_row=10)
+    with pytest.raises(DataError) as caught:
+        BuiltInPartitioner().assign(columns, {"a": view(4), "b": view(3)}, no_batches)
+    assert caught.value.message == (
+        "Partition 3 of topic b with partition count 3 is not present in metadata"
+        " (row 12 of the Arrow batch)."
+    )
+
+
+# ---- sticky --------------------------------------------------------------------------------------
+
+
+def test_null_keys_go_in_pieces_of_a_batch_each():
+    got = BuiltInPartitioner().assign(rows(100), {"t": view(1000)}, no_batches)
+    # A record has 90 bytes and 8 to 9 around them: ten fill a batch of 1000.
+    assert {length for _, length in runs(got)[:-1]} == {10}
+
+
+def test_pieces_go_on_over_calls():
+    sticky = BuiltInPartitioner()
+    appended = Counter()
+
+    def open_room(tp):
+        return LIMIT - 98 * appended[tp.partition] if appended[tp.partition] else None
+
+    parts = []
+    for _ in range(25):
+        parts.append(sticky.assign(rows(4), {"t": view(1000)}, open_room))
+        appended.update(parts[-1].tolist())
+    assert {length for _, length in runs(np.concatenate(parts))[:-1]} == {10}
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 400), min_size=1, max_size=60), st.integers(0, 2**32))
+def test_no_piece_cuts_a_batch_into_fractions(lengths, seed):
+    columns = RecordColumns(len(lengths), "t", value=pa.array([b"v" * n for n in lengths]))
+    sticky = BuiltInPartitioner(rng=random.Random(seed))
+    got = sticky.assign(columns, {"t": view(10_000)}, no_batches)
+    groups = group_rows(columns, got)
+    slices = encode_groups(
+        columns,
+        groups,
+        [OpenPosition(0, 0, 0, 0)] * len(groups.tps),
+        LIMIT,
+        10**12,
+        max_request_size=2**31 - 1,
+    )
+    assert len(slices) == len(runs(got))
+    for piece in slices:
+        assert len(piece.data) <= LIMIT or piece.record_count == 1
+
+
+def test_a_piece_fills_the_open_batch_and_a_whole_one_when_too_little_was_produced():
+    sticky = BuiltInPartitioner()
+    # 300 of 1000 bytes are left in the open batch, filled by keyed rows: after 300 bytes the batch
+    # is full, but batch.size is not produced; so the next batch is filled too.
+    got = sticky.assign(rows(40), {"t": view(1000)}, lambda tp: 300)
+    assert runs(got)[0][1] == 13
+
+
+def test_a_partition_gets_at_most_twice_batch_size():
+    sticky = BuiltInPartitioner()
+    sticky.assign(rows(9), {"t": view(1000)}, no_batches)  # about 890 bytes
+    got = sticky.assign(rows(40), {"t": view(1000)}, lambda tp: 900)
+    # Full at 890 + 900; twice batch.size is 2000.
+    assert runs(got)[0][1] == 9
+
+
+def test_one_partition_takes_everything():
+    got = BuiltInPartitioner().assign(rows(500), {"t": view(1)}, no_batches)
+    assert set(got.tolist()) == {0}
+
+
+def test_leaderless_partitions_are_chosen_only_when_all_are():
+    for _ in range(20):
+        sticky = BuiltInPartitioner()
+        got = sticky.assign(rows(200), {"t": view(10, available=(3, 7))}, no_batches)
+        assert set(got.tolist()) <= {3, 7}
+    got = BuiltInPartitioner().assign(rows(2000), {"t": view(4, available=())}, no_batches)
+    assert set(got.tolist()) == {0, 1, 2, 3}
+
+
+def test_a_sticky_partition_that_lost_its_leader_is_left():
+    sticky = BuiltInPartitioner()
+    first = int(sticky.assign(rows(1), {"t": view(2)}, no_batches)[0])
+    other = 1 - first
+    got = sticky.assign(rows(3), {"t": view(2, available=(other,))}, no_batches)
+    assert got.tolist() == [other] * 3
+
+
+def test_tasks_start_anywhere():
+    starts = Counter(
+        int(BuiltInPartitioner().assign(rows(1), {"t": view(8)}, no_batches)[0]) for _ in range(400)
+    )
+    assert len(starts) == 8
+
+
+def test_the_choice_follows_the_weights():
+    weigh = BuiltInPartitioner(weights=lambda topic, available: [0, 1, 0, 0])
+    got = weigh.assign(rows(100), {"t": view()}, no_batches)
+    assert set(got.tolist()) == {1}
+
+
+def test_null_keys_of_several_topics_stick_each_on_their_own():
+    names = pa.array(["a", "b"] * 30).dictionary_encode()
+    columns = RecordColumns(60, names, value=pa.array([b"v" * 90] * 60))
+    views = {"a": view(1000), "b": view(1000)}
+    got = BuiltInPartitioner().assign(columns, views, no_batches)
+    for of_topic in (got[::2], got[1::2]):
+        assert {length for _, length in runs(of_topic)} == {10}
+
+
+def test_ignored_keys_stick():
+    columns = rows(30, key=pa.array([str(i).encode() for i in range(30)]))
+    got = BuiltInPartitioner(ignore_keys=True).assign(columns, {"t": view(1000)}, no_batches)
+    assert len(runs(got)) <= 4
+
+
+def test_only_rows_without_a_key_are_cut_into_pieces():
+    n = 100
+    keys = [b"21" if i % 2 else None for i in range(n)]
+    columns = rows(n, key=pa.array(keys))
+    got = BuiltInPartitioner().assign(columns, {"t": view(1000)}, no_batches)
+    assert set(got[1::2].tolist()) == {1173551340 % 1000}
+    assert len(runs(got[::2])) <= 6
+
+
+# ---- the others ----------------------------------------------------------------------------------
+
+
+def test_round_robin_goes_over_the_partitions_with_a_leader_over_calls():
+    robin = RoundRobinPartitioner()
+    views = {"t": view(10, available=(2, 5, 9))}
+    keys = pa.array([b"same"] * 7)
+    calls = [robin.assign(rows(7, key=keys), views, no_batches)]
+    calls.append(robin.assign(rows(5), views, no_batches))
+    got = np.concatenate(calls).tolist()
+    assert Counter(got) == {2: 4, 5: 4, 9: 4}
+    assert all({*got[i : i + 3]} == {2, 5, 9} for i in range(10))
+
+
+def test_round_robin_respects_explicit_partitions():
+    columns = rows(4, partition=np.array([-1, 1, -1, 1], np.int32))
+    got = RoundRobinPartitioner().assign(columns, {"t": view(2)}, no_batches)
+    assert got[[1, 3]].tolist() == [1, 1]
+    assert sorted(got[[0, 2]].tolist()) == [0, 1]
+
+
+def test_java_class_names_make_ours():
+    assert isinstance(partitioner(None), BuiltInPartitioner)
+    assert isinstance(partitioner("RoundRobinPartitioner"), RoundRobinPartitioner)
+    package = "org.apache.kafka.clients.producer."
+    sticky = partitioner(package + "UniformStickyPartitioner")
+    assert isinstance(sticky, UniformStickyPartitioner)
+    got = sticky.assign(rows(5, key=pa.array([b"21"] * 5)), {"t": view(9, (8,))}, no_batches)
+    assert set(got.tolist()) == {8}
+    assert isinstance(partitioner(package + "internals.DefaultPartitioner"), BuiltInPartitioner)
+    with pytest.raises(ConfigError, match=r"com\.example\.Mine"):
+        partitioner("com.example.Mine")
+
+
+def test_a_view_knows_who_has_a_leader():
+    infos = tuple(
+        PartitionInfo(TopicPartition("t", i), leader) for i, leader in enumerate((1, -1, 1))
+    )
+    cluster = Cluster(nodes={1: Node(1, "h", 1)}, topics={"t": infos})
+    assert TopicView.of(cluster, "t", 5) == TopicView(3, (0, 2), 5)
+
+
+def test_no_rows_have_no_partitions():
+    assert len(BuiltInPartitioner().assign(RecordColumns(0, "t"), {"t": view()}, no_batches)) == 0
