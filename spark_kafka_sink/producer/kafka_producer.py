@@ -18,9 +18,11 @@ transaction manager goes in where the idempotent one is made here, interceptors 
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -67,6 +69,9 @@ _FLUSH_GRACE_MS = 30_000
 #: How long close() waits for the network thread after it was told to drop everything.
 _FORCED_CLOSE_MS = 5_000
 
+#: Names for producers without client.id, as Java's: producer-1, producer-2, ... in a process.
+_numbers = itertools.count(1)
+
 
 class KafkaProducer:
     """Writes columns of records to Kafka (see the module docstring).
@@ -83,6 +88,8 @@ class KafkaProducer:
         clock: Clock | None = None,
         client: KafkaClient | None = None,
     ) -> None:
+        if not config.client_id:
+            config = replace(config, client_id=f"producer-{next(_numbers)}")
         self._config = config
         self._clock: Clock = SystemClock() if clock is None else clock
         self._pid = os.getpid()

@@ -135,6 +135,9 @@ class RecordAccumulator:
             config.retry_backoff_ms, config.retry_backoff_max_ms, random=random
         )
 
+        #: Slices that :meth:`append` refused so far: each was encoded twice.
+        self.refused_slices = 0
+
         self._lock = threading.Lock()
         self._flushed = threading.Condition(self._lock)
         self._queues = PartitionQueues()
@@ -235,6 +238,7 @@ class RecordAccumulator:
                 taken += len(chunk)
                 if piece.last:
                     ready |= self._claim(queue, claimed)
+            self.refused_slices += len(refused)
             wake = ready or (was_idle and bool(self._queues.open))
         if wake:
             self._wakeup()

@@ -1,0 +1,185 @@
+"""A KafkaClient that answers at once, for a producer with its real network thread.
+
+Unlike ``MockClient`` it blocks in poll until it is woken or has something to answer, and keeps the
+logs of its partitions: every Produce request is read record by record and appended, unless
+``answer`` says what comes back instead. It works on the real clock.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+from spark_kafka_sink.errors import AuthenticationError, ErrorCode
+from spark_kafka_sink.network.client_request import ClientRequest, ClientResponse
+from spark_kafka_sink.protocol.api_versions import NodeApiVersions
+from spark_kafka_sink.protocol.cluster import Cluster, Node, TopicPartition
+from spark_kafka_sink.protocol.messages import InitProducerIdRequest
+from spark_kafka_sink.protocol.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from spark_kafka_sink.protocol.request import Request
+from spark_kafka_sink.protocol.responses import InitProducerIdResponse
+from spark_kafka_sink.records.record_batch import RecordBatch, parse_batch
+
+#: ``answer`` returns it to leave a request without an answer.
+HOLD = object()
+
+
+class AnsweringClient:
+    """``answer(request)`` may return a response body, HOLD, or None for what a broker would do."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._nodes = list(cluster.nodes.values())
+        self._changed = threading.Condition()
+        self._woken = False
+        self._in_flight: list[ClientRequest] = []
+        self._max_in_flight = 5
+        self.answer: Callable[[Request[object]], object] = lambda request: None
+        self.on_wakeup: Callable[[], None] = lambda: None
+        self.on_poll: Callable[[], None] = lambda: None
+        self.logs: dict[TopicPartition, list[RecordBatch]] = defaultdict(list)
+        self.next_offset: dict[TopicPartition, int] = defaultdict(int)
+        self.produced = 0
+        self.closed = False
+
+    def values(self, tp: TopicPartition) -> list[bytes | None]:
+        return [record.value for batch in self.logs[tp] for record in batch.records]
+
+    def await_produced(self, count: int, real_seconds: float = 10) -> None:
+        """Block until ``count`` Produce requests have been sent in all."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.produced >= count, real_seconds)
+
+    def release(self) -> None:
+        """Answer what was held, as a broker does."""
+        with self._changed:
+            self.answer = lambda request: None
+            self._woken = True
+            self._changed.notify_all()
+
+    # -- KafkaClient --
+
+    def poll(self, timeout_ms: int, now: int) -> Sequence[ClientResponse]:
+        self.on_poll()
+        answered = self._answers()
+        if not answered:
+            with self._changed:
+                self._changed.wait_for(lambda: self._woken, min(timeout_ms / 1000, 60))
+                self._woken = False
+            answered = self._answers()
+        for response in answered:
+            response.complete()
+        return answered
+
+    def _answers(self) -> list[ClientResponse]:
+        answered = []
+        now = time.monotonic_ns() // 1_000_000
+        for request in list(self._in_flight):
+            body = self.answer(request.request)
+            if body is HOLD:
+                continue
+            self._in_flight.remove(request)
+            if body is None and request.expect_response:
+                body = self._as_a_broker(request.request)
+            elif body is None:
+                self._as_a_broker(request.request)
+            version = request.request.versions.max
+            answered.append(ClientResponse(request, version, request.created_ms, now, body))
+        return answered
+
+    def _as_a_broker(self, request: Request[object]) -> object:
+        if isinstance(request, InitProducerIdRequest):
+            return InitProducerIdResponse(ErrorCode.NONE, 4711, 0)
+        assert isinstance(request, ProduceRequest)
+        answers = []
+        for piece in request.data:
+            batch = parse_batch(b"".join(piece.buffers))
+            self.logs[piece.tp].append(batch)
+            offset = self.next_offset[piece.tp]
+            self.next_offset[piece.tp] += len(batch.records)
+            answers.append(PartitionProduceResponse(piece.tp, ErrorCode.NONE, offset))
+        return ProduceResponse(tuple(answers))
+
+    def send(self, request: ClientRequest, now: int) -> None:
+        with self._changed:
+            self._in_flight.append(request)
+            self.produced += isinstance(request.request, ProduceRequest)
+            self._changed.notify_all()
+
+    def wakeup(self) -> None:
+        self.on_wakeup()
+        with self._changed:
+            self._woken = True
+            self._changed.notify_all()
+
+    def new_client_request(
+        self,
+        node_id: int,
+        request: Request[object],
+        now: int,
+        *,
+        expect_response: bool = True,
+        request_timeout_ms: int | None = None,
+        callback: Callable[[ClientResponse], None] | None = None,
+    ) -> ClientRequest:
+        return ClientRequest(node_id, request, 0, now, 30_000, expect_response, callback)
+
+    def ready(self, node: Node, now: int) -> bool:
+        return self.is_ready(node, now)
+
+    def is_ready(self, node: Node, now: int) -> bool:
+        return self.in_flight_request_count(node.id) < self._max_in_flight
+
+    def connection_delay(self, node: Node, now: int) -> int:
+        return 2**62
+
+    def poll_delay_ms(self, node: Node, now: int) -> int:
+        return 2**62
+
+    def connection_failed(self, node: Node) -> bool:
+        return False
+
+    def connection_failures(self) -> Mapping[str, str]:
+        return {}
+
+    def authentication_error(self, node: Node) -> AuthenticationError | None:
+        return None
+
+    def api_versions(self, node_id: int) -> NodeApiVersions | None:
+        return None
+
+    def disconnect(self, node_id: int) -> None:
+        raise NotImplementedError
+
+    def close_node(self, node_id: int) -> None:
+        raise NotImplementedError
+
+    def least_loaded_node(self, now: int) -> Node | None:
+        return self._nodes[0]
+
+    def in_flight_request_count(self, node_id: int | None = None) -> int:
+        return sum(1 for r in self._in_flight if node_id in (None, r.destination))
+
+    def has_in_flight_requests(self, node_id: int | None = None) -> bool:
+        return bool(self._in_flight)
+
+    def has_ready_nodes(self, now: int) -> bool:
+        return True
+
+    def throttle_ms(self, node_id: int) -> int:
+        return 0
+
+    def initiate_close(self) -> None:
+        self.closed = True
+
+    @property
+    def active(self) -> bool:
+        return not self.closed
+
+    def close(self) -> None:
+        self.closed = True
