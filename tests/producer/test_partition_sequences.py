@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
@@ -25,6 +25,7 @@ from spark_kafka_sink.producer.partition_sequences import (
     Situation,
     increment_sequence,
 )
+from tests.fakes.partition_log import PartitionLog
 
 SEQUENCES = 2**31
 
@@ -243,33 +244,6 @@ class Batch:
         return range(self.first, self.first + self.count)
 
 
-@dataclass
-class Log:
-    """One partition, as its leader keeps it (replicas follow at once)."""
-
-    records: list[int] = field(default_factory=list)
-    last: int | None = None
-    window: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=5))
-
-    def append(self, batch: Batch) -> tuple[Answer, int]:
-        end = batch.first + batch.count - 1
-        for first, last, offset in self.window:
-            if (first, last) == (batch.first, end):
-                return Answer.ACKNOWLEDGED, offset
-        if self.last is not None and batch.first != self.last + 1:
-            return Answer.OUT_OF_ORDER, -1
-        offset = len(self.records)
-        self.records.extend(batch.records)
-        self.last = end
-        self.window.append((batch.first, end, offset))
-        return Answer.ACKNOWLEDGED, offset
-
-    def restart(self) -> None:
-        """A clean restart: the snapshot holds each producer's last batch only."""
-        while len(self.window) > 1:
-            self.window.popleft()
-
-
 class Connection:
     """Requests in, answers out, both in order."""
 
@@ -289,7 +263,7 @@ class World:
     """One producer, one partition, two brokers."""
 
     def __init__(self) -> None:
-        self.log = Log()
+        self.log = PartitionLog()
         self.leader: int | None = None  # a fresh topic: nobody leads yet
         self.connections = [Connection(), Connection()]
         self.ghosts: list[deque[Batch]] = []  # what dead connections had handed to a broker
@@ -354,7 +328,7 @@ class World:
             return Answer.UNCLEAR, -1  # NOT_LEADER_OR_FOLLOWER
         if batch.count > TOO_LARGE:
             return Answer.REFUSED, -1  # MESSAGE_TOO_LARGE
-        return self.log.append(batch)
+        return self.log.append(batch.first, batch.count)
 
     def process(self, node: int, *, unclear: bool = False) -> None:
         connection = self.connections[node]
