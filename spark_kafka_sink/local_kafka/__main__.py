@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         with KafkaCluster(
             options.nodes,
             port=options.port,
-            properties=dict(options.property),
+            overrides=dict(options.property),
             heap=options.heap,
             full_jvm=options.full_jvm,
         ) as cluster:

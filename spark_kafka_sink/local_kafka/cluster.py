@@ -23,6 +23,7 @@ from spark_kafka_sink.local_kafka.server_properties import (
     node_properties,
     read_properties,
     template_directory,
+    with_overrides,
     write_properties,
 )
 
@@ -40,11 +41,13 @@ class KafkaCluster:
 
     Args:
         nodes: 1 or 3.
-        properties: server properties that override ``conf/kafka``.
+        overrides: server properties that override ``conf/kafka`` on every node. To put a proxy
+            before the clients' listener, override ``advertised.listeners`` with its address; the
+            brokers' own listener is added to it.
         port: the client port of node 1; the other nodes take the following ones. Default: free
             ports. Either way they are held until :meth:`stop`, also while a node is down.
         listeners: the clients' listeners, name to security protocol. What a protocol other than
-            PLAINTEXT needs goes into ``properties``.
+            PLAINTEXT needs goes into ``overrides``.
         heap: each broker's maximal heap, as in ``-Xmx``.
         full_jvm: run the brokers as in production (both compiler tiers, G1), which is slower to
             start and faster once warm. For benchmarks.
@@ -60,7 +63,7 @@ class KafkaCluster:
         self,
         nodes: int = 1,
         *,
-        properties: Mapping[str, str] | None = None,
+        overrides: Mapping[str, str] | None = None,
         port: int | None = None,
         listeners: Mapping[str, str] = _PLAINTEXT,
         heap: str = "512m",
@@ -94,17 +97,17 @@ class KafkaCluster:
                 node_id,
                 installation=self._get_installation,
                 brood=self._brood,
-                properties={
-                    **common,
-                    **node_properties(
+                properties=with_overrides(
+                    common
+                    | node_properties(
                         node_id,
                         self._brood.directory / f"node-{node_id}" / "data",
                         {n: (p, held[node_id][n].port) for n, p in listeners.items()},
                         internal_port=held[node_id]["INTERNAL"].port,
                         voters=voters,
                     ),
-                    **(properties or {}),
-                },
+                    overrides or {},
+                ),
                 ports=held[node_id],
                 jvm_options=jvm,
             )

@@ -74,3 +74,17 @@ def node_properties(
         "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
         "controller.quorum.voters": ",".join(f"{id_}@{HOST}:{p}" for id_, p in voters.items()),
     }
+
+
+def with_overrides(properties: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
+    """``properties`` with ``overrides``, whose advertised listeners keep the brokers' own.
+
+    Kafka refuses advertised listeners without the one that brokers use among themselves, and a
+    test that wants clients to see another address should not have to know that one.
+    """
+    merged = {**properties, **overrides}
+    name = "advertised.listeners"
+    own = next(a for a in properties[name].split(",") if a.startswith(f"{_INTERNAL}://"))
+    if f"{_INTERNAL}://" not in merged[name]:
+        merged[name] += f",{own}"
+    return merged

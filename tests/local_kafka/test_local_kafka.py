@@ -54,7 +54,7 @@ def test_a_frozen_node_answers_nothing_until_it_is_thawed():
 
 
 def test_a_start_that_fails_shows_the_log_and_leaves_nothing_behind():
-    cluster = KafkaCluster(properties={"num.io.threads": "0"})
+    cluster = KafkaCluster(overrides={"num.io.threads": "0"})
     with pytest.raises(LocalKafkaError) as caught:
         cluster.start()
     assert "num.io.threads" in str(caught.value)
@@ -83,6 +83,15 @@ def test_three_nodes_go_on_when_one_is_gone(kafka3):
     kafka3.node(1).wait_until_ready(nodes=frozenset({1, 3}))
     kafka3.node(2).start()
     kafka3.wait_until_in_sync()
+
+
+def test_clients_can_be_told_another_address_than_brokers_use():
+    from confluent_kafka.admin import AdminClient
+
+    told = {"advertised.listeners": "PLAINTEXT://127.0.0.1:9"}
+    with KafkaCluster(overrides=told) as cluster:
+        metadata = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=30)
+        assert [(b.host, b.port) for b in metadata.brokers.values()] == [("127.0.0.1", 9)]
 
 
 def test_an_older_feature_level_can_be_chosen():
