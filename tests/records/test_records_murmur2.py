@@ -43,28 +43,25 @@ def test_the_vectors_of_librdkafka_hold():
     assert murmur2(pa.array(list(LIBRDKAFKA))).tolist() == list(LIBRDKAFKA.values())
 
 
-def java_random_bytes(lengths):
-    """What one SplittableRandom(0) fills arrays of these lengths with, one after the other."""
-    words = (lengths + 7) // 8
-    with np.errstate(over="ignore"):
-        z = np.arange(1, words.sum() + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    data = (z ^ z >> np.uint64(31)).view(np.uint8)
-    # Each array takes whole words and drops what is left of its last one.
-    starts = np.repeat(8 * (np.cumsum(words) - words), lengths)
-    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return data[starts + within]
+def java_random_bytes(first, words):
+    """Longs ``first`` and so on of a SplittableRandom(0), as the bytes that nextBytes takes."""
+    z = np.arange(first + 1, first + words + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return (z ^ z >> np.uint64(31)).view(np.uint8)
 
 
 def test_the_sum_over_javas_random_arrays_holds():
-    lengths = np.repeat(np.arange(1001), 100)
-    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
-    keys = pa.Array.from_buffers(
-        pa.binary(),
-        len(lengths),
-        [None, pa.py_buffer(offsets), pa.py_buffer(java_random_bytes(lengths))],
-    )
+    # UtilsTest.testMurmur2Checksum: 100 arrays of each length, filled by one generator.
+    used, parts = 0, []
+    for length in range(1001):
+        words = (length + 7) // 8
+        filled = java_random_bytes(used, 100 * words).reshape(100, 8 * words)
+        parts.append(filled[:, :length].reshape(-1))
+        used += 100 * words
+    offsets = np.concatenate(([0], np.cumsum(np.repeat(np.arange(1001), 100)))).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.concatenate(parts))]
+    keys = pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
     assert int(murmur2(keys).astype(np.int64).sum()) == 0xC3B8CF7C99FC
 
 
