@@ -163,7 +163,7 @@ def test_headers_keep_order_doubles_and_nulls(spark, write, topic, consume):
     ]
     rows = [(str(n), 0, headers) for n, headers in enumerate(lists)]
     schema = "value string, partition int, headers array<struct<key:string,value:binary>>"
-    write(frame(spark, rows, f"topic string, {schema}" if False else schema), topic)
+    write(frame(spark, rows, schema), topic)
     found = consume(topic)
     assert found.values == [b"0", b"1", b"2", b"3", b"4"]
     assert found.headers == [headers or [] for headers in lists]
@@ -352,13 +352,17 @@ def test_a_stream_from_the_rate_source(spark, stream, topic, consume):
     )
     try:
         deadline = time.monotonic() + 30
-        while len(consume(topic)) < 100:
+        while sum(progress.numInputRows for progress in query.recentProgress) < 100:
             assert time.monotonic() < deadline
             assert query.exception() is None
+            query.awaitTermination(0.1)
     finally:
         query.stop()
+    # stop() comes in the middle of a micro-batch, of which some rows may be there.
+    committed = sum(progress.numInputRows for progress in query.recentProgress)
     found = [int(v) for v in consume(topic).values]
-    assert sorted(found) == list(range(len(found))), "no row lost or doubled"
+    assert len(found) == len(set(found)), "no row twice"
+    assert set(range(committed)) <= set(found), "no row lost"
 
 
 def test_a_stream_to_a_missing_topic_fails_its_job(source, stream):
@@ -367,7 +371,7 @@ def test_a_stream_to_a_missing_topic_fails_its_job(source, stream):
     query = stream(rows, f"missing-{uuid.uuid4().hex}", **{"kafka.max.block.ms": "1000"})
     with pytest.raises(StreamingQueryException) as raised:
         query.awaitTermination()
-    assert "job aborted" in str(raised.value).lower()
+    # Spark's own sink ends in "Job aborted" here; of a Python sink Spark shows the cause itself.
     assert "not present in metadata after 1000 ms" in str(raised.value)
 
 

@@ -1,0 +1,183 @@
+"""What needs a Python process of its own: discovery without register(), and Spark Connect.
+
+Each test starts one process with its own Spark. A classic session and a Connect session can't live
+in one process, and discovery happens once per JVM.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(240)]
+
+ROOT = Path(__file__).parents[2]
+
+START = """
+import os, sys, tempfile
+from pyspark.sql import SparkSession
+bootstrap, topic = sys.argv[1:]
+options = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
+"""
+
+CLASSIC = "\nspark = SparkSession.builder.master('local[1]').getOrCreate()\n"
+
+DISCOVERED = """
+rows = spark.range(5).selectExpr("cast(id AS string) AS value").coalesce(1)
+rows.write.format("kprod").options(**options).mode("append").save()
+assert "spark_kafka_sink" not in sys.modules, "nothing of ours runs in the user's process"
+
+from pyspark.errors import AnalysisException
+try:
+    rows.write.format("kprod").options(**options).save()
+except AnalysisException as error:
+    assert "cannot be written in the" in str(error), error
+else:
+    raise AssertionError("without register() Spark refuses save() without a mode")
+
+# A stream of the discovered source: its commit gets a DefaultSource out of a pickle.
+source = tempfile.mkdtemp()
+rows.write.mode("overwrite").json(source)
+query = (spark.readStream.schema("value string").json(source).writeStream.format("kprod")
+         .options(**options).option("checkpointLocation", tempfile.mkdtemp())
+         .trigger(availableNow=True).start())
+query.awaitTermination()
+print("DONE")
+"""
+
+BROKEN_NEIGHBOUR = """
+rows = spark.range(5).selectExpr("cast(id AS string) AS value").coalesce(1)
+try:
+    rows.write.format("kprod").options(**options).mode("append").save()
+except Exception as error:
+    assert "DATA_SOURCE_NOT_FOUND" in str(error), error
+else:
+    raise AssertionError("Spark drops all discovered sources when one of them is broken")
+import spark_kafka_sink
+spark_kafka_sink.register(spark)
+rows.write.format("kprod").options(**options).save()
+print("DONE")
+"""
+
+CONNECT = """
+spark = SparkSession.builder.remote("local[1]").getOrCreate()
+import spark_kafka_sink
+from spark_kafka_sink.errors import ConfigError
+spark_kafka_sink.register(spark)
+spark_kafka_sink.register(spark)
+rows = spark.range(5).selectExpr("cast(id AS string) AS value").coalesce(1)
+assert "connect" in type(rows.write).__module__
+
+rows.write.format("kprod").options(**options).save()
+rows.write.options(**options).save(format="kprod", mode="append")
+
+def refused(text, action):
+    try:
+        action()
+    except Exception as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError(f"not refused: {text}")
+
+refused("cannot be written in the",
+        lambda: rows.write.format("kprod").options(**options).mode("error").save())
+refused("Save mode Overwrite not allowed for Kafka",
+        lambda: rows.write.format("kprod").options(**options).mode("overwrite").save())
+refused("value must be a(n) string or binary",
+        lambda: spark.range(1).selectExpr("id AS value").write.format("kprod")
+        .options(**options).save())
+there = tempfile.mkdtemp()
+refused("already exists", lambda: rows.write.format("json").save(there))
+
+source = tempfile.mkdtemp()
+rows.write.mode("overwrite").json(source)
+stream = spark.readStream.schema("value string").json(source)
+
+def start(trigger, **more):
+    return (stream.writeStream.format("kprod").options(**options)
+            .option("checkpointLocation", tempfile.mkdtemp()).trigger(**trigger).start(**more))
+
+try:
+    start({"continuous": "1 second"})
+except ConfigError as error:
+    assert "continuous trigger" in str(error)
+else:
+    raise AssertionError("the continuous trigger was not refused")
+query = start({"availableNow": True})
+query.awaitTermination()
+assert query.exception() is None
+
+spark.sql("CREATE TABLE t (value string) USING kprod")
+rows.writeTo("t").options(**options).append()
+try:
+    stream.writeStream.options(**options).trigger(continuous="1 second").toTable("t")
+except ConfigError as error:
+    assert "continuous trigger" in str(error)
+else:
+    raise AssertionError("the continuous trigger was not refused for a table")
+
+spark_kafka_sink.register(spark, default_mode=False)
+refused("cannot be written in the",
+        lambda: rows.write.format("kprod").options(**options).save())
+spark.stop()
+print("DONE")
+"""
+
+
+CONFS = (
+    "spark.ui.enabled=false",
+    "spark.ui.showConsoleProgress=false",
+    "spark.driver.host=127.0.0.1",
+    "spark.driver.bindAddress=127.0.0.1",
+    "spark.driver.memory=700m",
+    "spark.sql.shuffle.partitions=1",
+)
+
+
+def run(script, bootstrap, topic, python_path, home):
+    """Runs ``script`` in a fresh Python; what it prints is shown when it fails."""
+    environment = {name: v for name, v in os.environ.items() if not name.startswith("SPARK")}
+    environment |= {
+        "PYTHONPATH": os.pathsep.join(map(str, python_path)),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": " ".join([*(f"--conf {conf}" for conf in CONFS), "pyspark-shell"]),
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), bootstrap, topic],
+        env=environment,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("DONE\n"), done.stdout + done.stderr
+    return done
+
+
+def test_spark_finds_the_format_by_itself(kafka, consume, tmp_path):
+    topic = kafka.unique_topic("discovered")
+    done = run(START + CLASSIC + DISCOVERED, kafka.bootstrap, topic, [ROOT], tmp_path)
+    assert sorted(consume(topic).values) == sorted(str(n).encode() for n in [*range(5)] * 2)
+    assert "kprod wrote rows=5" in done.stderr, "the report is in the driver's log"
+
+
+def test_a_broken_neighbour_hides_the_format_and_register_brings_it_back(kafka, consume, tmp_path):
+    (tmp_path / "pyspark_broken.py").write_text("raise ImportError('not our fault')\n")
+    topic = kafka.unique_topic("neighbour")
+    run(START + CLASSIC + BROKEN_NEIGHBOUR, kafka.bootstrap, topic, [ROOT, tmp_path], tmp_path)
+    assert len(consume(topic)) == 5
+
+
+def test_a_connect_session_is_like_a_classic_one(kafka, consume, tmp_path):
+    topic = kafka.unique_topic("connect")
+    run(START + CONNECT, kafka.bootstrap, topic, [ROOT], tmp_path)
+    assert sorted(consume(topic).values) == sorted(str(n).encode() for n in [*range(5)] * 4)
