@@ -46,6 +46,7 @@ from spark_kafka_sink.producer.transaction_manager import TransactionManager
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.encoded_slice import EncodedSlice
 from spark_kafka_sink.records.partitioners import TopicView, partitioner
+from spark_kafka_sink.records.ragged import offsets_of
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
 from spark_kafka_sink.records.record_columns import MAX_CHUNK_BYTES, RecordColumns
 from spark_kafka_sink.records.record_encoder import (
@@ -56,9 +57,9 @@ from spark_kafka_sink.records.record_encoder import (
     group_rows,
 )
 
-#: Bytes of a record besides key, value and headers: length, attributes, two deltas and the two
-#: lengths, as large as they get in a batch (Arrow's own 4 bytes of offset per value count too).
-_RECORD_OVERHEAD = 20
+#: Bytes of a record besides key, value and headers, as many as they can get: length, attributes,
+#: the two deltas, the two lengths.
+_RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5
 
 #: Header of a batch and Java's bound of a record's overhead, for its size check.
 _JAVA_OVERHEAD = 61 + 21
@@ -299,26 +300,24 @@ class KafkaProducer:
         size = chunk.rows * _RECORD_OVERHEAD + HEADER_SIZE
         for column in (chunk.key, chunk.value, chunk.headers):
             if column is not None:
-                size += column.nbytes
-        if chunk.rows == 1 and size > self._config.buffer_memory:
-            self._check_fits(chunk)
-            return min(size, self._config.buffer_memory)
-        return size
-
-    def _check_fits(self, row: RecordColumns) -> None:
-        size = int(content_sizes(row)[0]) + _JAVA_OVERHEAD
-        limit = self._config.max_request_size
-        if size > limit:
-            return  # encode_groups says so, with its own option
-        if size > self._config.buffer_memory:
-            topic = row.topics()[0]
+                offsets = offsets_of(column)
+                size += int(offsets[-1]) - int(offsets[0])
+        memory = self._config.buffer_memory
+        if chunk.rows > 1 or size <= memory:
+            return size
+        # The bound leaves slack, so this row may fit exactly.
+        exact = int(content_sizes(chunk)[0]) + _JAVA_OVERHEAD
+        if exact > self._config.max_request_size:
+            return 0  # encode_groups refuses it, and must not wait for memory first
+        if exact > memory:
             raise RecordTooLargeError(
-                f"Row {row.first_row} of the Arrow batch (topic {topic}): The message is {size} "
-                "bytes when serialized which is larger than the total memory buffer you have "
-                "configured with the buffer.memory configuration.",
+                f"Row {chunk.first_row} of the Arrow batch (topic {chunk.topics()[0]}): The "
+                f"message is {exact} bytes when serialized which is larger than the total memory "
+                "buffer you have configured with the buffer.memory configuration.",
                 hint="raise kafka.buffer.memory",
                 code=ErrorCode.MESSAGE_TOO_LARGE,
             )
+        return memory
 
     def _allocate(self, size: int) -> None:
         config = self._config

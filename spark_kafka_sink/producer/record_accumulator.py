@@ -33,6 +33,7 @@ from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import NEVER, Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaError
+from spark_kafka_sink.producer.batch_limits import BatchLimits
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.drain_control import DrainControl
 from spark_kafka_sink.producer.incomplete_batches import Flush, IncompleteBatches
@@ -44,7 +45,7 @@ from spark_kafka_sink.producer.producer_batch import (
     sequence_before,
 )
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
-from spark_kafka_sink.records.compression import Codec, CompressionRatioEstimator
+from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition
 from spark_kafka_sink.records.record_batch import (
     HEADER_SIZE,
@@ -57,14 +58,6 @@ from spark_kafka_sink.records.record_batch import (
 #: writer never waited linger.ms: rows that trickle in a little faster than linger.ms would else
 #: keep it open until delivery.timeout.ms, which counts from its creation, is over.
 MAX_OPEN_MS = 1_000
-
-#: Raw bytes of one batch are at most this many times batch.size, however well they compress,
-#: because raw bytes are what lies in memory until the batch is closed.
-MAX_RAW_BATCHES = 8
-
-
-#: Java's COMPRESSION_RATE_ESTIMATION_FACTOR: a batch may compress a little worse than expected.
-COMPRESSION_SAFETY = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +91,9 @@ class RecordAccumulator:
     """Queues of ProducerBatch by topic partition (Java's RecordAccumulator).
 
     One lock (``_lock``) guards every queue and all the fields below it, the flushes, and all
-    moves of a batch between OPEN, CLOSING, READY and IN_FLIGHT. The pool has its own lock; it may
-    be taken under ours for a moment, never waited on, and never the other way round. The listener
-    is called without locks. ``wakeup`` (the sender's) is called without locks whenever a batch
-    became ready or the only open batch was opened.
+    moves of a batch between OPEN, CLOSING, READY and IN_FLIGHT. The pool has its own lock; neither
+    is taken under the other. The listener is called without locks, and so is ``wakeup`` (the
+    sender's), whenever a batch became ready or the only open batch was opened.
 
     Called by the writer: :meth:`positions`, :meth:`append`, :meth:`set_writer_waiting_since`,
     flush. Called by the sender: everything else.
@@ -125,12 +117,10 @@ class RecordAccumulator:
         self._listener = listener
         self._wakeup = wakeup
         self._codec = Codec.of(config)
-        self._estimator = CompressionRatioEstimator()
+        self._limits = BatchLimits(config, self._codec)
         self._linger_ms = config.linger_ms
         self._max_open_ms = max(config.linger_ms, MAX_OPEN_MS)
         self._delivery_timeout_ms = config.delivery_timeout_ms
-        self._batch_limit = max(1, min(config.batch_size, config.max_request_size))
-        self._raw_cap = max(1, MAX_RAW_BATCHES * config.batch_size)
         self._backoff = ExponentialBackoff(
             config.retry_backoff_ms, config.retry_backoff_max_ms, random=random
         )
@@ -142,7 +132,6 @@ class RecordAccumulator:
         self._flushed = threading.Condition(self._lock)
         self._queues = PartitionQueues()
         self._incomplete = IncompleteBatches(self._flushed)
-        self._topic_limits: dict[str, int] = {}
         self._writer_waiting_since: int | None = None
         self._closed = False
         self._failure: KafkaError | None = None
@@ -155,20 +144,21 @@ class RecordAccumulator:
     def positions(self, tps: Sequence[TopicPartition]) -> list[OpenPosition]:
         """Where the open batch of each of ``tps`` stands now."""
         limits = {topic: self.raw_limit(topic) for topic in {tp.topic for tp in tps}}
+        closed = {topic: OpenPosition(0, 0, 0, limit) for topic, limit in limits.items()}
+        positions = []
         with self._lock:
-            return [self._position(tp, limits[tp.topic]) for tp in tps]
-
-    def _position(self, tp: TopicPartition, raw_limit: int) -> OpenPosition:
-        queue = self._queues.find(tp)
-        if queue is None or queue.open is None:
-            return OpenPosition(generation=0, record_count=0, base_timestamp=0, room=raw_limit)
-        batch = queue.open
-        return OpenPosition(
-            generation=batch.generation,
-            record_count=batch.record_count,
-            base_timestamp=batch.base_timestamp,
-            room=raw_limit - batch.raw_size,
-        )
+            for tp in tps:
+                queue = self._queues.find(tp)
+                batch = None if queue is None else queue.open
+                if batch is None:
+                    positions.append(closed[tp.topic])
+                    continue
+                room = limits[tp.topic] - batch.raw_size
+                position = OpenPosition(
+                    batch.generation, batch.record_count, batch.base_timestamp, room
+                )
+                positions.append(position)
+        return positions
 
     def open_room(self, tp: TopicPartition) -> int | None:
         """Raw bytes that the open batch of ``tp`` still takes; None when none is open."""
@@ -179,18 +169,8 @@ class RecordAccumulator:
             return self.raw_limit(tp.topic) - queue.open.raw_size
 
     def raw_limit(self, topic: str) -> int:
-        """Raw record bytes after which a batch of ``topic`` counts as full.
-
-        batch.size, max.request.size and what a broker refused as too large bound the *compressed*
-        batch; the topic's estimated ratio (with Java's margin of 1.05) says what that is in raw
-        bytes.
-        """
-        limit = min(self._batch_limit, self._topic_limits.get(topic, self._batch_limit))
-        room = max(1, limit - HEADER_SIZE)
-        if self._codec.is_none:
-            return room
-        ratio = self._estimator.estimation(topic, self._codec) * COMPRESSION_SAFETY
-        return max(1, min(int(room / ratio), self._raw_cap))
+        """Raw record bytes after which a batch of ``topic`` counts as full."""
+        return self._limits.raw_limit(topic)
 
     def append(self, slices: Sequence[EncodedSlice], now: int) -> AppendResult:
         """Copy ``slices`` into their batches; see the module docstring for why some are refused.
@@ -319,13 +299,10 @@ class RecordAccumulator:
         with self._lock:
             if batch.state is not BatchState.CLOSING:
                 return  # aborted meanwhile: its memory is given back already
-            raw_size, before = batch.raw_size, batch.pool_size
+            before = batch.pool_size
             batch.finish_close(compressed, self._codec)
-            batch.pool_size = batch.size_in_bytes
-            after = batch.pool_size
-            self._estimator.update(
-                batch.tp.topic, self._codec, (batch.size_in_bytes - HEADER_SIZE) / raw_size
-            )
+            after = batch.pool_size = batch.size_in_bytes
+        self._limits.closed(batch)
         self.pool.adjust(before, after)
 
     # ---- what must go ------------------------------------------------------------------------
@@ -600,14 +577,12 @@ class RecordAccumulator:
         flight in the place of ``batch``, whose memory is theirs now. Batches of this topic are
         limited to half of the refused size from here on (design.md rule 5.7).
         """
-        limit = max(1, batch.size_in_bytes // 2)
         with self._lock:
             self._check_tracked(batch)
             first = self._incomplete.new_generations(2)
         pieces = batch.split(first)
+        self._limits.refused(batch)
         with self._lock:
-            topic = batch.tp.topic
-            self._topic_limits[topic] = min(limit, self._topic_limits.get(topic, limit))
             for piece in pieces:
                 piece.pool_size = piece.size_in_bytes
             before, batch.pool_size = batch.pool_size, 0

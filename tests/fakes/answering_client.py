@@ -43,6 +43,7 @@ class AnsweringClient:
         self.on_wakeup: Callable[[], None] = lambda: None
         self.on_poll: Callable[[], None] = lambda: None
         self.logs: dict[TopicPartition, list[RecordBatch]] = defaultdict(list)
+        self.batch_sizes: dict[TopicPartition, list[int]] = defaultdict(list)
         self.next_offset: dict[TopicPartition, int] = defaultdict(int)
         self.produced = 0
         self.closed = False
@@ -100,6 +101,7 @@ class AnsweringClient:
         for piece in request.data:
             batch = parse_batch(b"".join(piece.buffers))
             self.logs[piece.tp].append(batch)
+            self.batch_sizes[piece.tp].append(piece.size)
             offset = self.next_offset[piece.tp]
             self.next_offset[piece.tp] += len(batch.records)
             answers.append(PartitionProduceResponse(piece.tp, ErrorCode.NONE, offset))

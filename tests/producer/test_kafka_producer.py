@@ -192,6 +192,24 @@ def test_without_acks_rows_count_when_they_are_handed_over(producers: Producers)
     assert len(client.values(TopicPartition("test", 0))) == 100
 
 
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
+def test_batches_of_mixed_compressibility_seldom_exceed_batch_size(
+    producers: Producers, codec: str
+):
+    """Behaviour 46: the estimated ratio rises at once and falls slowly, so fewer than one batch
+    in ten comes out larger than planned (and would be split by a broker with that limit)."""
+    producer, client = producers(compression_type=codec, batch_size=16_384)
+    rng = np.random.default_rng(3)
+    for _ in range(60):
+        noise = rng.random() < 0.5
+        values = [rng.bytes(200) if noise else bytes(200) for _ in range(400)]
+        producer.send_columns(rows_of(values, 0))
+    assert producer.finish_attempt().rows == 24_000
+    sizes = client.batch_sizes[TopicPartition("test", 0)]
+    assert len(sizes) > 50
+    assert sum(size > 16_384 for size in sizes) < len(sizes) / 10
+
+
 # ---- linger --------------------------------------------------------------------------------------
 
 
@@ -279,6 +297,21 @@ def test_a_record_beyond_max_request_size_is_refused_in_javas_words(producers: P
         r"max\.request\.size configuration\.",
     ):
         producer.send_columns(rows_of([b"x", b"y" * 6000], 0))
+
+
+def test_a_record_beyond_both_limits_is_refused_at_once(producers: Producers):
+    """It must not wait for all of the memory first, which others still hold."""
+    producer, client = producers(max_request_size=5000, buffer_memory=6000)
+    client.answer = hold
+    producer.send_columns(rows_of(numbered(0, 100), 0))
+    with pytest.raises(RecordTooLargeError, match=r"max\.request\.size"):
+        producer.send_columns(rows_of([b"y" * 7000], 0))
+
+
+def test_a_record_that_just_fits_into_buffer_memory_is_sent(producers: Producers):
+    producer, _ = producers(buffer_memory=6000)
+    producer.send_columns(rows_of([b"x" * 5900], 0))
+    assert producer.finish_attempt().rows == 1
 
 
 def test_a_record_beyond_buffer_memory_is_refused_in_javas_words(producers: Producers):
