@@ -171,6 +171,7 @@ class MockClient:
         assert not self.closed
         self.poll_timeouts.append(timeout_ms)
         self.on_poll()
+        now = self._clock.now_ms()
         self._update_metadata(now)
         for sent in self._in_flight:
             if sent.answer is None and not sent.request.expect_response:

@@ -92,6 +92,7 @@ def test_one_request_carries_all_partitions_of_a_node() -> None:
         world.round(2)
         assert all(acknowledged(batch) for batch in batches)
         assert [r.destination for r in world.client.requests[1:]] == [1, 2]
+        assert world.client.poll_timeouts[1] == 0, "more of the same partitions may be ready"
         report = world.recorder.report()
         assert report.requests == 2
         assert report.throttle_ms == 7
@@ -548,22 +549,39 @@ def test_a_single_record_that_is_too_large_fails() -> None:
 # ---- time ----------------------------------------------------------------------------------------
 
 
-def test_past_delivery_timeout_a_batch_is_neither_split_nor_retried() -> None:
-    """Behaviour 75."""
-    for code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NOT_ENOUGH_REPLICAS):
-        with SenderWorld(idempotent=False) as world:
-            batch = world.append(records=2)
-            world.refuse(code, after_ms=130_000)
-            world.round(2)
-            world.client._in_flight[0].due_ms = world.clock.now_ms() + 120_000
-            world.clock.advance(119_999)
-            world.round(1)
-            assert not batch.is_done
-            world.clock.advance(1)
-            world.round(1)
-            assert isinstance(error_of(batch), (KafkaTimeoutError, RecordTooLargeError))
-            assert world.memory_in_use == 0
-            assert len(world.produced) == 1
+@pytest.mark.parametrize("code", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NOT_ENOUGH_REPLICAS])
+def test_past_delivery_timeout_a_batch_is_neither_split_nor_retried(code: ErrorCode) -> None:
+    """Behaviour 75: the time runs out inside the very poll that brings the answer."""
+    with SenderWorld(idempotent=False) as world:
+        batch = world.append(records=2)
+        world.refuse(code)
+        world.client.on_poll = lambda: world.clock.advance(120_000)
+        world.round(1)
+        assert isinstance(error_of(batch), ApiError)
+        assert world.memory_in_use == 0
+        assert not world.accumulator.has_incomplete
+        assert world.recorder.report().splits == 0
+
+
+def test_a_batch_in_doubt_expires_too() -> None:
+    with SenderWorld() as world:
+        world.establish()
+        old = world.append()
+        world.round(1)
+        world.clock.advance(60_000)
+        world.append()
+        world.round(1)
+        world.refuse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+        world.round(1)
+        world.clock.advance(59_999)
+        world.round(1)
+        assert not old.is_done
+        assert world.client.poll_timeouts[-1] <= 1
+        world.clock.advance(1)
+        world.sender.run()
+        assert isinstance(error_of(old), KafkaTimeoutError)
+        assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in error_of(old).message
 
 
 def test_a_queued_batch_expires_and_the_error_tells_why_it_was_never_sent() -> None:
