@@ -8,7 +8,7 @@ round, with its interval. The table is printed and put at the head of bench/HIST
 from __future__ import annotations
 
 import argparse
-import datetime
+import datetime as dt
 import json
 import os
 import platform
@@ -133,9 +133,23 @@ class Bench:
             cpu = {k: v["cpu"] for k, v in results.items()}  # type: ignore[index]
             for peer in ("kafka", "kafka tuned", "noop"):
                 label = {"kafka": "Spark's sink, defaults", "kafka tuned": "Spark's sink, tuned"}
-                self.add(f"Spark, {name}", "rows/s", label.get(peer, peer), rate["kprod"], rate[peer])
-            self.add(f"Spark, {name}", "client CPU s", "Spark's sink, defaults", cpu["kprod"], cpu["kafka"])
-            self.add(f"Spark, {name}", "client CPU s", "Spark's sink, tuned", cpu["kprod"], cpu["kafka tuned"])
+                self.add(
+                    f"Spark, {name}", "rows/s", label.get(peer, peer), rate["kprod"], rate[peer]
+                )
+            self.add(
+                f"Spark, {name}",
+                "client CPU s",
+                "Spark's sink, defaults",
+                cpu["kprod"],
+                cpu["kafka"],
+            )
+            self.add(
+                f"Spark, {name}",
+                "client CPU s",
+                "Spark's sink, tuned",
+                cpu["kprod"],
+                cpu["kafka tuned"],
+            )
 
     def microbatch(self) -> None:
         results = child("bench.microbatch", "--bootstrap", self.bootstrap, "--rounds", "5")
@@ -147,8 +161,10 @@ class Bench:
                 "micro-batch of 1000 rows, p50",
                 f"{median(ours):.0f} ms",
                 f"{median(theirs):.0f} ms (Python sink that does nothing)",
-                f"{median(differences):+.0f} ms ({differences[0]:+.0f} to {differences[-1]:+.0f}, "
-                f"n={len(differences)})",
+                (
+                    f"{median(differences):+.0f} ms ({differences[0]:+.0f} to {differences[-1]:+.0f}, "
+                    f"n={len(differences)})"
+                ),
             )
         )
 
@@ -162,12 +178,14 @@ class Bench:
             "bench.memory", "--bootstrap", self.bootstrap, "--topic", topic,
             "--gigabytes", str(gigabytes),
         )  # fmt: skip
-        mib = {k: int(str(result[k])) / 2**20 for k in ("base", "peak", "bound", "peak_of_second_half")}
+        mib = {
+            k: int(str(result[k])) / 2**20 for k in ("base", "peak", "bound", "peak_of_second_half")
+        }
         self.lines.append(
             (
                 f"memory, {gigabytes:g} GB through one task",
                 f"peak RSS {mib['peak']:.0f} MiB",
-                f"bound {mib['bound']:.0f} MiB (base {mib['base']:.0f} + 32 + 2 Arrow batches + 64)",
+                f"bound {mib['bound']:.0f} MiB (base {mib['base']:.0f} + 32 + Arrow + 64)",
                 f"second half's peak {mib['peak_of_second_half']:.0f} MiB",
             )
         )
@@ -191,7 +209,11 @@ class Bench:
 
 def commit() -> str:
     done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
     )
     return done.stdout.strip() or "no commit"
 
@@ -203,7 +225,7 @@ def publish(lines: list[tuple[str, str, str, str]], parts: str) -> None:
     for line in lines:
         table.add_row(*line)
     Console(width=150).print(table)
-    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     text = [f"## {today}, commit {commit()} ({parts})", ""]
     text.append(
         f"Python {platform.python_version()}, {os.cpu_count()} cores shared by client and broker; "
@@ -222,13 +244,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--gigabytes", type=float, default=20.0)
     args = parser.parse_args()
-    with KafkaCluster() as kafka:
+    with KafkaCluster(full_jvm=True, heap="1g") as kafka:
         bench = Bench(kafka.bootstrap, args.rounds)
         for part in args.parts:
             if part == "memory":
                 bench.memory(args.gigabytes)
             else:
-                {"engine": bench.engine, "spark": bench.spark, "microbatch": bench.microbatch}[part]()
+                {"engine": bench.engine, "spark": bench.spark, "microbatch": bench.microbatch}[
+                    part
+                ]()
     publish(bench.lines, ", ".join(args.parts))
 
 

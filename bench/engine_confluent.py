@@ -24,9 +24,7 @@ def main() -> None:
     rows = [
         (key, value)
         for batch in arrow_batches(args.value_size, 4, 7)
-        for key, value in zip(
-            batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True
-        )
+        for key, value in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
     ]
     producer = Producer(
         {

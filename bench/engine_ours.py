@@ -51,7 +51,9 @@ def main() -> None:
     options = {"bootstrap.servers": args.bootstrap}
     options.update(option.split("=", 1) for option in args.option)
     plan = ColumnPlan(topic=args.topic, key_column=0, value_column=1)
-    batches = arrow_batches(args.value_size, max(4, min(50, 5_000_000 // args.value_size // 1000)), 7)
+    batches = arrow_batches(
+        args.value_size, max(4, min(50, 5_000_000 // args.value_size // 1000)), 7
+    )
     producer = KafkaProducer(ProducerConfig.parse(options))
 
     def write(rows: int) -> None:
@@ -59,7 +61,7 @@ def main() -> None:
         sent = 0
         while sent < rows:
             for batch in batches:
-                producer.send_columns(from_record_batch(batch, plan))
+                producer.send_columns(from_record_batch(batch, plan, time.time_ns() // 1_000_000))
                 sent += ARROW_ROWS
                 if sent >= rows:
                     break

@@ -45,7 +45,7 @@ def task(bootstrap: str, topic: str, total_bytes: int) -> None:
         for message in serialized:
             # As in a worker, every Arrow batch is a new object with memory of its own.
             batch = pa.ipc.read_record_batch(pa.py_buffer(message.to_pybytes()), schema)
-            producer.send_columns(from_record_batch(batch, plan))
+            producer.send_columns(from_record_batch(batch, plan, time.time_ns() // 1_000_000))
             sent += batch.nbytes
     report = producer.finish_attempt()
     producer.close(10_000)

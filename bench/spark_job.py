@@ -48,7 +48,8 @@ def rows(spark: SparkSession, count: int, value_size: int) -> DataFrame:
     value = F.concat(*[F.sha2(F.concat(F.col("id"), F.lit(f"-{i}")), 256) for i in range(1)])
     text = value if hexes == 1 else F.repeat(value, hexes)
     return spark.range(0, count, 1, 2).select(
-        F.col("id").cast("string").alias("key"), F.substring(F.rpad(text, value_size, "x"), 1, value_size).alias("value")
+        F.col("id").cast("string").alias("key"),
+        F.substring(F.rpad(text, value_size, "x"), 1, value_size).alias("value"),
     )
 
 

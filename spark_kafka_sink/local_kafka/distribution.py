@@ -107,33 +107,41 @@ def resolve(java: Java, directory: Path) -> Distribution:
 
     Raises LocalKafkaError naming each resolver that was tried and the end of what it printed.
     """
-    home = directory / f"kafka-{KAFKA_VERSION}"
-    if not _is_whole(home):
+    home = fetch(java, directory, f"kafka-{KAFKA_VERSION}", COORDINATES)
+    return Distribution(KAFKA_VERSION, home, tuple(sorted((home / "jars").glob("*.jar"))))
+
+
+def fetch(java: Java, directory: Path, name: str, coordinates: tuple[Coordinate, ...]) -> Path:
+    """``directory``/``name``, whose folder ``jars`` holds ``coordinates``; as :func:`resolve`."""
+    home = directory / name
+    if not _is_whole(home, coordinates):
         if home.exists():
             _log.warning("%s is damaged or of another release; fetching it again", home)
             shutil.rmtree(home)
         _remove_leftovers(directory)
         work = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=directory))
         try:
-            _fetch(java, work)
-            (work / "kafka" / _FILE_LIST).write_text(json.dumps(_file_list(work / "kafka")))
+            _fetch(java, work, coordinates)
+            (work / "kafka" / _FILE_LIST).write_text(
+                json.dumps(_file_list(work / "kafka", coordinates))
+            )
             (work / "kafka").rename(home)
         finally:
             shutil.rmtree(work, ignore_errors=True)
-    return Distribution(KAFKA_VERSION, home, tuple(sorted((home / "jars").glob("*.jar"))))
+    return home
 
 
-def _is_whole(home: Path) -> bool:
+def _is_whole(home: Path, coordinates: tuple[Coordinate, ...]) -> bool:
     try:
         expected = json.loads((home / _FILE_LIST).read_text())
-        return bool(expected == _file_list(home))
+        return bool(expected == _file_list(home, coordinates))
     except (OSError, ValueError):
         return False
 
 
-def _file_list(home: Path) -> dict[str, object]:
+def _file_list(home: Path, coordinates: tuple[Coordinate, ...]) -> dict[str, object]:
     return {
-        "coordinates": [f"{c.group}:{c.name}:{c.version}" for c in COORDINATES],
+        "coordinates": [f"{c.group}:{c.name}:{c.version}" for c in coordinates],
         "jars": {jar.name: jar.stat().st_size for jar in sorted((home / "jars").glob("*.jar"))},
     }
 
@@ -144,14 +152,14 @@ def _remove_leftovers(directory: Path) -> None:
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _fetch(java: Java, work: Path) -> None:
+def _fetch(java: Java, work: Path, coordinates: tuple[Coordinate, ...]) -> None:
     """Fill ``work``/kafka/jars, through the first resolver that can."""
     jars = work / "kafka" / "jars"
     commands = []
     if (maven := shutil.which("mvn")) is not None:
-        commands.append(("Maven", _maven_command(maven, work, jars)))
+        commands.append(("Maven", _maven_command(maven, work, jars, coordinates)))
     if (ivy := _find_ivy()) is not None:
-        commands.append(("PySpark's Ivy", _ivy_command(java, ivy, work, jars)))
+        commands.append(("PySpark's Ivy", _ivy_command(java, ivy, work, jars, coordinates)))
     if not commands:
         raise LocalKafkaError(
             f"Fetching Apache Kafka {KAFKA_VERSION} needs Maven or PySpark, and neither is there.",
@@ -162,7 +170,7 @@ def _fetch(java: Java, work: Path) -> None:
         _log.info("fetching Apache Kafka %s into %s through %s", KAFKA_VERSION, work.parent, name)
         shutil.rmtree(jars, ignore_errors=True)
         jars.mkdir(parents=True)
-        problem = _run_resolver(command, work) or _missing(jars)
+        problem = _run_resolver(command, work) or _missing(jars, coordinates)
         if problem is None:
             return
         failures.append(f"{name}: {problem}")
@@ -196,9 +204,9 @@ def _run_resolver(command: list[str], work: Path) -> str | None:
     return "\n".join([f"exit status {answer.returncode}", *tail])
 
 
-def _missing(jars: Path) -> str | None:
+def _missing(jars: Path, coordinates: tuple[Coordinate, ...]) -> str | None:
     """What a resolver that claims success did not bring, or None."""
-    absent = [c.jar for c in COORDINATES if not (jars / c.jar).exists()]
+    absent = [c.jar for c in coordinates if not (jars / c.jar).exists()]
     broken = [jar.name for jar in jars.glob("*.jar") if not zipfile.is_zipfile(jar)]
     if absent or broken:
         return f"not brought: {absent}, not a jar: {broken}"
@@ -208,8 +216,10 @@ def _missing(jars: Path) -> str | None:
 # --- Maven ---------------------------------------------------------------------------------------
 
 
-def _maven_command(maven: str, work: Path, jars: Path) -> list[str]:
-    (work / "pom.xml").write_text(_pom())
+def _maven_command(
+    maven: str, work: Path, jars: Path, coordinates: tuple[Coordinate, ...]
+) -> list[str]:
+    (work / "pom.xml").write_text(_pom(coordinates))
     return [
         maven,
         "--batch-mode",
@@ -223,7 +233,7 @@ def _maven_command(maven: str, work: Path, jars: Path) -> list[str]:
     ]
 
 
-def _pom() -> str:
+def _pom(coordinates: tuple[Coordinate, ...]) -> str:
     no_more = (
         "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
         "</exclusions>"
@@ -231,7 +241,7 @@ def _pom() -> str:
     dependencies = "\n".join(
         f"    <dependency><groupId>{c.group}</groupId><artifactId>{c.name}</artifactId>"
         f"<version>{c.version}</version>{no_more if c.alone else ''}</dependency>"
-        for c in COORDINATES
+        for c in coordinates
     )
     return f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -266,8 +276,10 @@ def _find_ivy() -> Path | None:
     return None
 
 
-def _ivy_command(java: Java, ivy: Path, work: Path, jars: Path) -> list[str]:
-    (work / "ivy.xml").write_text(_ivy_module())
+def _ivy_command(
+    java: Java, ivy: Path, work: Path, jars: Path, coordinates: tuple[Coordinate, ...]
+) -> list[str]:
+    (work / "ivy.xml").write_text(_ivy_module(coordinates))
     return [
         str(java.path),
         # A user directory of its own: nothing half-fetched in ~/.ivy2 can get in, and two Ivys
@@ -290,11 +302,11 @@ def _ivy_command(java: Java, ivy: Path, work: Path, jars: Path) -> list[str]:
     ]
 
 
-def _ivy_module() -> str:
+def _ivy_module(coordinates: tuple[Coordinate, ...]) -> str:
     dependencies = "\n".join(
         f'    <dependency org="{c.group}" name="{c.name}" rev="{c.version}"'
         f' conf="default->default" transitive="{str(not c.alone).lower()}"/>'
-        for c in COORDINATES
+        for c in coordinates
     )
     return f"""<ivy-module version="2.0">
   <info organisation="spark_kafka_sink" module="local_kafka"/>

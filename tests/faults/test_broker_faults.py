@@ -1,0 +1,90 @@
+"""Three real nodes that are bounced, killed and frozen under load: every row arrives, once."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.report import ProduceReport
+from tests.faults.load import config, verdict, write
+
+pytestmark = [pytest.mark.broker, pytest.mark.cluster, pytest.mark.timeout(300)]
+
+ROWS = 200_000
+
+
+def replicated_topic(bootstrap: str, partitions: int = 6) -> str:
+    name = f"replicated-{uuid.uuid4().hex[:12]}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topic = NewTopic(name, partitions, 3, config={"min.insync.replicas": "2"})
+    admin.create_topics([topic])[name].result(30)
+    return name
+
+
+def under_load(kafka3, fault: Callable[[], None]) -> ProduceReport:
+    """Write while ``fault`` runs in another thread, from a third of the rows on, to its end."""
+    topic = replicated_topic(kafka3.bootstrap)
+    producer = KafkaProducer(
+        config(kafka3.bootstrap, batch_size="32768", request_timeout_ms="10000")
+    )
+    done = threading.Event()
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            fault()
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=run)
+
+    def at(sent: int) -> None:
+        if sent >= ROWS // 3 and thread.ident is None:
+            thread.start()
+
+    report = write(producer, topic, ROWS, at=at, until=done)
+    thread.join()
+    producer.close(20_000)
+    assert not errors, errors
+    found = verdict(kafka3.bootstrap, topic, report.rows)
+    assert found.clean, str(found)
+    return report
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_clean_bounce_of_a_node_under_load_loses_and_doubles_nothing(kafka3, index):
+    def bounce() -> None:
+        kafka3.cluster.nodes[index].stop()
+        kafka3.cluster.nodes[index].start()
+
+    under_load(kafka3, bounce)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_killed_node_under_load_loses_and_doubles_nothing(kafka3, index):
+    def kill() -> None:
+        kafka3.cluster.nodes[index].kill()
+        kafka3.cluster.nodes[index].start()
+
+    under_load(kafka3, kill)
+
+
+def test_two_frozen_nodes_stall_the_writer_and_lose_and_double_nothing(kafka3):
+    def freeze() -> None:
+        frozen = kafka3.cluster.nodes[1:]
+        for node in frozen:
+            node.freeze()
+        # Longer than the producer's request.timeout.ms, so that what was in flight is resent.
+        threading.Event().wait(12)
+        for node in frozen:
+            node.thaw()
+
+    report = under_load(kafka3, freeze)
+    assert report.retries > 0
