@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from spark_kafka_sink.records.record_columns import ColumnPlan
+from spark_kafka_sink.records.column_plan import ColumnPlan
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.records.record_columns import ColumnPlan
+from spark_kafka_sink.records.column_plan import ColumnPlan
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

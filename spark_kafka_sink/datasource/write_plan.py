@@ -26,7 +26,7 @@ from spark_kafka_sink.datasource.commit_message import (
 from spark_kafka_sink.datasource.write_report import WriteReport, publish, show_on_driver
 from spark_kafka_sink.errors import CommitError, IllegalStateError
 from spark_kafka_sink.protocol.cluster import Cluster
-from spark_kafka_sink.records.record_columns import ColumnPlan
+from spark_kafka_sink.records.column_plan import ColumnPlan
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
-from spark_kafka_sink.errors import DeliveryError, IllegalStateError
-from spark_kafka_sink.records.record_columns import ColumnPlan, RecordColumns, from_record_batch
+from spark_kafka_sink.errors import DataError, DeliveryError, IllegalStateError, RecordTooLargeError
+from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -170,8 +171,18 @@ class WriteTask:
         return self._message(report, identity, self._monotonic_ms() - start)
 
     def _send(self, producer: TaskProducer, batch: pa.RecordBatch) -> None:
+        before = self._rows
         self._rows += batch.num_rows
-        producer.send_columns(from_record_batch(batch, self._plan, self._wall_ms()))
+        try:
+            producer.send_columns(from_record_batch(batch, self._plan, self._wall_ms()))
+        except (DataError, RecordTooLargeError) as error:
+            # One of these rows is at fault. The rooms below count rows of one Arrow batch; Spark's
+            # user knows partitions. (Any other error may be of rows that were sent long before.)
+            error.add_note(
+                f"  while sending rows {before} to {self._rows - 1} of partition "
+                f"{self._identity.partition_id} of the DataFrame"
+            )
+            raise
 
     def _check_counts(self, report: ProduceReport) -> None:
         if report.rows != self._rows:

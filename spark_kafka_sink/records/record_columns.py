@@ -1,9 +1,9 @@
 """Arrow columns as Kafka needs them: the second step on the way of a record.
 
-Owns: :class:`ColumnPlan` (which column of the DataFrame is what; made once on the driver),
-:class:`RecordColumns` (topic, partition, key, value, headers, timestamp of many rows, nulls and
-casts decided) and :func:`from_record_batch`, which makes one from an Arrow batch. Never: partitions
-of rows (``partitioners``), bytes of records (``record_encoder``), rows one by one.
+Owns: :class:`RecordColumns` (topic, partition, key, value, headers, timestamp of many rows, nulls
+and casts decided) and :func:`from_record_batch`, which makes one from an Arrow batch. Never: which
+column is what (``column_plan``), partitions of rows (``partitioners``), bytes of records
+(``record_encoder``), rows one by one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.errors import DataError
+from spark_kafka_sink.records.column_plan import ColumnPlan as ColumnPlan  # noqa: PLC0414 - for callers
 from spark_kafka_sink.records.ragged import lengths_of, valid_of
 from spark_kafka_sink.records.record_headers import check_headers, encode_headers
 
@@ -31,24 +32,6 @@ _NULL_TOPIC = (
     " Use the `topic` option for setting a default topic."
 )
 _INT32_MAX = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnPlan:
-    """Which column of the incoming Arrow batches plays which part. Picklable; no Arrow inside.
-
-    ``topic`` is the option (trimmed); when set, no topic column is read. The others are indices
-    into the batch's columns, or None when the DataFrame has no such column. The types are read
-    from each batch (Spark sends several Arrow types for one of its own).
-    """
-
-    topic: str | None = None
-    value_column: int | None = None
-    key_column: int | None = None
-    topic_column: int | None = None
-    headers_column: int | None = None
-    partition_column: int | None = None
-    timestamp_column: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

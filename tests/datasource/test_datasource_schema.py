@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 
 from spark_kafka_sink.datasource.schema import near_names, plan_columns
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.records.record_columns import ColumnPlan
+from spark_kafka_sink.records.column_plan import ColumnPlan
 
 TEXT = StringType()
 HEADERS = ArrayType(

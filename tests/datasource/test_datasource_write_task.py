@@ -8,7 +8,7 @@ from recording_producer import OneProducer, RecordingProducer
 
 from spark_kafka_sink.datasource.write_task import TaskIdentity, WriteTask
 from spark_kafka_sink.errors import DataError, DeliveryError, IllegalStateError
-from spark_kafka_sink.records.record_columns import ColumnPlan
+from spark_kafka_sink.records.column_plan import ColumnPlan
 
 PLAN = ColumnPlan(topic="t", value_column=0)
 IDENTITY = TaskIdentity(
@@ -132,6 +132,13 @@ def test_a_bad_row_fails_the_attempt_and_closes_the_producer():
     with pytest.raises(DataError, match="topic"):
         run(producers, [batch("a", None)], plan)
     assert producers.discarded == 1
+
+
+def test_a_bad_rows_error_says_where_in_the_dataframe_it_is():
+    plan = ColumnPlan(topic_column=0, value_column=0)
+    with pytest.raises(DataError) as raised:
+        run(OneProducer(RecordingProducer()), [batch("a", "b"), batch("c", None)], plan)
+    assert raised.value.__notes__ == ["  while sending rows 2 to 3 of partition 5 of the DataFrame"]
 
 
 def test_outside_of_a_task_there_is_no_identity():
