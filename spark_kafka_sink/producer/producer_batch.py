@@ -42,6 +42,7 @@ class BatchState(Enum):
 
 
 _S = BatchState
+_OPEN = BatchState.OPEN
 
 #: Every move that is allowed. OPEN -> CLOSING is a claim: exactly one thread compresses.
 #: CLOSING -> OPEN is a claim given back by a thread that was interrupted. Any batch may fail.
@@ -170,7 +171,8 @@ class ProducerBatch:
 
     def append(self, chunk: bytes, record_count: int, max_timestamp: int) -> None:
         """Add finished records; IllegalStateError unless OPEN."""
-        self._require(BatchState.OPEN)
+        if self._state is not _OPEN:
+            self._require(_OPEN)
         self._chunks.append(chunk)
         self.raw_size += len(chunk)
         self.record_count += record_count

@@ -133,6 +133,7 @@ class RecordAccumulator:
         self._queues = PartitionQueues()
         self._incomplete = IncompleteBatches(self._flushed)
         self._writer_waiting_since: int | None = None
+        self._writer_encodes = False
         self._closed = False
         self._failure: KafkaError | None = None
         self._next_expiry_ms = NEVER
@@ -142,11 +143,12 @@ class RecordAccumulator:
     # ---- the writer ------------------------------------------------------------------------
 
     def positions(self, tps: Sequence[TopicPartition]) -> list[OpenPosition]:
-        """Where the open batch of each of ``tps`` stands now."""
+        """Where the open batch of each of ``tps`` stands now; :meth:`append` must follow soon."""
         limits = {topic: self.raw_limit(topic) for topic in {tp.topic for tp in tps}}
         closed = {topic: OpenPosition(0, 0, 0, limit) for topic, limit in limits.items()}
         positions = []
         with self._lock:
+            self._writer_encodes = True
             for tp in tps:
                 queue = self._queues.find(tp)
                 batch = None if queue is None else queue.open
@@ -195,7 +197,7 @@ class RecordAccumulator:
                 queue = self._queues.of(piece.tp)
                 batch = queue.open
                 if piece.generation == 0:
-                    if piece.tp in refused_tps:
+                    if refused and piece.tp in refused_tps:
                         refused.append(piece)
                         continue
                     if batch is not None:
@@ -206,7 +208,7 @@ class RecordAccumulator:
                     batch.pool_size += HEADER_SIZE
                 elif (
                     batch is None
-                    or piece.tp in refused_tps
+                    or (refused and piece.tp in refused_tps)
                     or batch.generation != piece.generation
                     or batch.record_count != piece.first_offset_delta
                 ):
@@ -219,7 +221,9 @@ class RecordAccumulator:
                 if piece.last:
                     ready |= self._claim(queue, claimed)
             self.refused_slices += len(refused)
-            wake = ready or (was_idle and bool(self._queues.open))
+            self._writer_encodes = False
+            # The sender does not know of a first open batch, nor that one is old by now.
+            wake = ready or was_idle or self._oldest_open_left(now) <= 0
         if wake:
             self._wakeup()
         self._close_claimed(claimed)
@@ -329,8 +333,18 @@ class RecordAccumulator:
         return NEVER if since is None else self._linger_ms - (now - since)
 
     def _open_left(self, batch: ProducerBatch, now: int) -> int:
-        """Milliseconds until ``batch`` has been open for too long."""
-        return self._max_open_ms - (now - batch.created_ms)
+        """Milliseconds until ``batch`` has been open for too long.
+
+        While the writer encodes for its position it may stay open as long again: age is no hurry,
+        and slices that are refused are encoded twice. (Not for ever: the writer may have failed.)
+        """
+        limit = self._max_open_ms * 2 if self._writer_encodes else self._max_open_ms
+        return limit - (now - batch.created_ms)
+
+    def _oldest_open_left(self, now: int) -> int:
+        for queue in self._queues.open.values():
+            return self._open_left(queue.batches[-1], now)
+        return NEVER
 
     def _backoff_left(self, queue: PartitionQueue, batch: ProducerBatch, now: int) -> int:
         """Milliseconds of backoff left; none when the leader changed since the last attempt."""

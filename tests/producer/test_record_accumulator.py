@@ -94,6 +94,26 @@ def test_an_aged_batch_does_not_drag_the_young_ones_along():
     assert world.ready().next_ready_check_delay_ms == MAX_OPEN_MS - 1
 
 
+def test_an_aged_batch_waits_for_the_slices_that_are_encoded_for_it():
+    """Else the writer of many partitions would encode a part of every chunk twice."""
+    world = World()
+    world.append(TP0)
+    world.clock.advance(MAX_OPEN_MS - 1)
+    encoded = world.slice(TP0, 50)
+    world.clock.advance(1)
+    assert world.ready_nodes() == set()
+    assert world.drain(1) == []
+    woken = world.wakeups
+    assert world.accumulator.append([encoded], world.now).refused == ()
+    assert world.wakeups == woken + 1
+    assert [b.record_count for b in world.drain(1)] == [2]
+    # A writer that failed while it encoded can't hold a batch for ever.
+    world.append(TP0)
+    world.slice(TP0, 50)
+    world.clock.advance(2 * MAX_OPEN_MS)
+    assert world.ready_nodes() == {1}
+
+
 def test_the_next_ready_check_is_the_smallest_wait_of_those_not_ready():
     """Behaviour 31."""
     world = World(retry_backoff_ms=40, retry_backoff_max_ms=40)
