@@ -192,6 +192,18 @@ def test_without_acks_rows_count_when_they_are_handed_over(producers: Producers)
     assert len(client.values(TopicPartition("test", 0))) == 100
 
 
+def test_null_keys_leave_no_fractions_of_batches(producers: Producers):
+    """Behaviour 51: two thirds of a batch for each linger; all go to one partition at a time."""
+    producer, client = producers(batch_size=10_000)
+    for first in range(0, 4000, 100):
+        producer.send_columns(rows_of(numbered(first, 100, 60)))  # 6800 bytes of records
+        producer.flush()
+    sizes = [size for sizes in client.batch_sizes.values() for size in sizes]
+    assert len(client.batch_sizes) > 1  # it did move on
+    assert len(sizes) == 40
+    assert all(5_000 < size < 10_000 for size in sizes)
+
+
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
 def test_batches_of_mixed_compressibility_seldom_exceed_batch_size(
     producers: Producers, codec: str
