@@ -261,6 +261,19 @@ def test_big_rows_pass_through_a_small_buffer(spark, kafka, write, consume):
     assert {len(v) for v in found.values} == {15000}
 
 
+def test_a_job_that_failed_says_what_stays_and_the_next_one_works(spark, write, topic, consume):
+    rows = spark.range(0, 4, 1, 2).selectExpr(
+        "cast(id AS string) AS value", "IF(id = 3, -5, 0) AS partition"
+    )
+    with pytest.raises(Exception) as raised:
+        write(rows, topic)
+    assert "DataError" in str(raised.value)
+    assert "while sending rows 0 to 1 of partition 1 of the DataFrame" in str(raised.value)
+    assert set(values(consume(topic))) <= {"0", "1"}, "nothing of the bad partition"
+    write(rows.where("value < '3'"), topic)
+    assert {"0", "1", "2"} <= set(values(consume(topic)))
+
+
 # ---- SQL and tables ------------------------------------------------------------------------------
 
 
