@@ -95,12 +95,16 @@ class WriteReport:
 
     def line(self) -> str:
         """The report as one line of ``name=value``."""
+        return "kprod wrote " + " ".join(f"{n}={value}" for n, value in self.summary().items())
+
+    def summary(self) -> dict[str, str]:
+        """Names and values of the line, in its order."""
         slowest = self.slowest_node
         shown = self.offsets[:LOGGED_PARTITIONS]
         parts = [f"{t}-{p}:{first}..{last}" for t, p, first, last in shown]
         if len(shown) < len(self.offsets):
             parts.append(f"+{len(self.offsets) - len(shown)} more")
-        values = {
+        values: dict[str, object] = {
             "rows": self.rows,
             "bytes": self.bytes,
             "batches": self.batches,
@@ -119,7 +123,7 @@ class WriteReport:
         }
         if self.query_id:
             values = {"queryId": self.query_id, "batchId": self.batch_id} | values
-        return "kprod wrote " + " ".join(f"{name}={value}" for name, value in values.items())
+        return {name: str(value) for name, value in values.items()}
 
     def json(self, written_at_ms: int) -> str:
         """The report as one line of JSON; ``written_at_ms`` is wall time."""
@@ -162,7 +166,8 @@ class WriteReport:
 def publish(report: WriteReport, report_path: str | None, written_at_ms: int) -> None:
     """Logs the line, and appends the JSON to ``report_path`` when given. Never raises."""
     show_on_driver()
-    _log.info("%s", report.line())
+    # Spark's JSON log of Python workers shows the fields of "context" as columns.
+    _log.info("%s", report.line(), extra={"context": report.summary()})
     if report_path is None:
         return
     line = (report.json(written_at_ms) + "\n").encode()

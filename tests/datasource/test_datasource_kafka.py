@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import json
+import pickle
 import time
 import uuid
 
 import psutil
 import pytest
+from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
+from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.functions import col, lit
+from pyspark.sql.types import StructType
 
 from spark_kafka_sink.datasource.source import KprodDataSource
+from spark_kafka_sink.protocol.cluster import TopicPartition
 
 ROWS = [str(n) for n in range(1, 6)]
 
@@ -510,6 +515,26 @@ def test_a_stream_reports_each_micro_batch(source, stream, topic, tmp_path):
 def test_a_report_that_cannot_be_written_fails_nothing(spark, write, topic, consume):
     write(frame(spark, [("v",)], "value string"), topic, reportPath="/no/such/directory/r.jsonl")
     assert len(consume(topic)) == 1
+
+
+def test_the_report_is_in_sparks_log_of_python_workers(spark, write, topic):
+    spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
+    try:
+        write(frame(spark, [("v",)], "value string"), topic)
+        told = [row for row in spark.tvf.python_worker_logs().collect() if "kprod wrote" in row.msg]
+    finally:
+        spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
+    assert len(told) == 1
+    assert (told[0].context["rows"], told[0].level) == ("1", "INFO")
+
+
+def test_what_the_driver_learnt_of_the_cluster_travels_with_the_writer(kafka, topic):
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic}
+    schema = StructType().add("value", "string")
+    writer = KprodDataSource(CaseInsensitiveDict(options)).writer(schema, overwrite=False)
+    cluster = pickle.loads(cloudpickle.dumps(writer)).plan.cluster
+    assert cluster.partition_count(topic) == 2
+    assert cluster.leader_for(TopicPartition(topic, 1)).port
 
 
 def test_producers_stay_warm_between_tasks(spark, kafka, write, topic, consume):

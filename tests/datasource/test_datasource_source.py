@@ -13,6 +13,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from test_datasource_commit_message import message
 
+from pyspark_kprod import DefaultSource
 from spark_kafka_sink.datasource import preflight, source
 from spark_kafka_sink.datasource.source import KprodDataSource
 from spark_kafka_sink.errors import CommitError, ConfigError, KafkaError, SchemaError
@@ -56,6 +57,13 @@ def test_commit_of_a_stream_asks_no_broker_even_when_the_preflight_is_required(m
     # What Spark does before commit and abort: unpickle the source, ask it for a writer by keyword.
     travelled = pickle.loads(cloud_dumps(planned))
     travelled.streamWriter(schema=SCHEMA, overwrite=False).commit([message(batch_id=4)], 4)
+
+
+def test_the_discovered_source_tells_planning_from_commit_too():
+    planned = DefaultSource(CaseInsensitiveDict(OPTIONS | {"preflight": "required"}))
+    with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"):
+        planned.streamWriter(SCHEMA, False)
+    pickle.loads(cloud_dumps(planned)).streamWriter(schema=SCHEMA, overwrite=False)
 
 
 def test_a_source_that_travelled_twice_is_still_one_that_travelled():

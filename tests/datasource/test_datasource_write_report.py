@@ -86,7 +86,9 @@ def test_the_json_holds_what_the_line_holds(caplog, tmp_path):
         "topic": "t", "partition": 0, "firstOffset": 5, "lastOffset": 12,
     }  # fmt: skip
     assert told["brokers"][1]["maxLatencyMs"] == 250
-    assert [r.getMessage() for r in caplog.records] == [two_tasks().line()]
+    (record,) = caplog.records
+    assert record.getMessage() == two_tasks().line()
+    assert (record.context["rows"], record.context["slowestBroker"]) == ("8", "2(100.0ms)")
 
 
 def test_reports_are_appended_one_json_object_a_line(tmp_path):
