@@ -21,7 +21,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import NEVER, Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
@@ -41,6 +40,7 @@ from spark_kafka_sink.producer.produce_errors import (
     unexpected_error,
 )
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.producer_id_requester import ProducerIdRequester
 from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.transaction_manager import TransactionManager
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
@@ -50,7 +50,6 @@ from spark_kafka_sink.protocol.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from spark_kafka_sink.protocol.responses import InitProducerIdResponse
 
 _log = logging.getLogger(__name__)
 
@@ -116,7 +115,13 @@ class Sender:
         self._clock = clock
         self._report = report
         self._guarantee_message_order = config.max_in_flight_requests_per_connection == 1
-        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._producer_id_requester = (
+            None
+            if transaction_manager is None
+            else ProducerIdRequester(
+                client, metadata, transaction_manager, config, self._fail_producer
+            )
+        )
         self._running = True
         self._forced = False
         self._closed = False
@@ -127,9 +132,6 @@ class Sender:
         self._doubted: dict[ProducerBatch, None] = {}
         self._last_answers: dict[ProducerBatch, tuple[int, ErrorCode]] = {}
         self._next_expiry_ms = NEVER
-        self._identity_asked = False
-        self._identity_retry_ms = 0
-        self._identity_attempts = 0
         metadata.attach(self.wakeup, client.connection_failures)
 
     # -- phases -----------------------------------------------------------------------------------
@@ -172,12 +174,11 @@ class Sender:
         now = self._clock.now_ms()
         self._metadata.set_parked(parked=self._is_idle())
         timeout = NEVER
+        if self._producer_id_requester is not None:
+            # The accumulator drains nothing without an id, but connections open meanwhile.
+            timeout = self._producer_id_requester.maybe_request(now)
         if self._transaction_manager is not None:
-            if self._transaction_manager.has_producer_id:
-                self._transaction_manager.lapse(now)
-            else:
-                # The accumulator drains nothing without an id, but connections open meanwhile.
-                timeout = self._await_producer_id(now)
+            self._transaction_manager.lapse(now)
         timeout = min(timeout, self._send_producer_data(now))
         if self._fatal_error is None:
             self._client.poll(timeout, now)
@@ -224,54 +225,6 @@ class Sender:
             self._fatal_error = error
             if self._transaction_manager is not None:
                 self._transaction_manager.transition_to_fatal_error(error)
-
-    # -- identity ---------------------------------------------------------------------------------
-
-    def _await_producer_id(self, now: int) -> int:
-        """Ask any broker for a producer id; how long the network may be polled meanwhile."""
-        manager = self._transaction_manager
-        if manager is None or self._identity_asked or self._fatal_error is not None:
-            return NEVER
-        if now < self._identity_retry_ms:
-            return self._identity_retry_ms - now
-        node = self._client.least_loaded_node(now)
-        if node is None:
-            return self._config.retry_backoff_ms
-        if not self._client.ready(node, now):
-            self._check_authentication(node.id)
-            return self._client.poll_delay_ms(node, now)
-        request = self._client.new_client_request(
-            node.id,
-            manager.begin_initialize(),
-            now,
-            request_timeout_ms=self._config.request_timeout_ms,
-            callback=self._handle_init_producer_id,
-        )
-        self._identity_asked = True
-        self._client.send(request, now)
-        return NEVER
-
-    def _handle_init_producer_id(self, response: ClientResponse) -> None:
-        manager = self._transaction_manager
-        assert manager is not None
-        self._identity_asked = False
-        if isinstance(response.error, ApiError):
-            self._fail_producer(response.error)
-            return
-        where = f"InitProducerId on broker {self._name(response.request.destination)}"
-        body = response.body
-        if isinstance(body, InitProducerIdResponse) and manager.handle_init_producer_id(
-            body, where
-        ):
-            return
-        if manager.fatal_error is not None:
-            self._fail_producer(manager.fatal_error)
-            return
-        if response.disconnected:
-            self._metadata.request_update()
-        wait = self._backoff.backoff(self._identity_attempts)
-        self._identity_attempts += 1
-        self._identity_retry_ms = response.received_ms + wait
 
     # -- there ------------------------------------------------------------------------------------
 

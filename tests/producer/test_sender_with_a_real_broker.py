@@ -119,6 +119,67 @@ def test_a_clean_restart_in_the_middle_loses_and_doubles_nothing(own_broker: Kaf
     check(consume_topic(own_broker.bootstrap, "restart"), chunk * chunks, partitions)
 
 
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_batches_that_the_topic_refuses_as_too_large_are_split_and_arrive_once(
+    kafka: RealKafka, consume: Callable[..., Consumed], codec: str
+) -> None:
+    """Design rule 5.7, with batches in flight behind the refused ones."""
+    partitions, count = 3, 60_000
+    limits = {"max.message.bytes": "6000"}
+    topic = kafka.unique_topic("split", partitions, limits)
+    options = {"batch_size": 40_000, "compression_type": codec}
+    with KafkaProducer(config(kafka.bootstrap, **options)) as producer:
+        producer.start_attempt()
+        for first in range(0, count, 20_000):
+            producer.send_columns(rows(topic, first, 20_000, partitions))
+        report = producer.finish_attempt()
+        assert producer.reusable
+    assert report.rows == count
+    assert report.splits > 0
+    check(consume(topic), count, partitions)
+
+
+def test_a_warm_producer_keeps_its_id_and_sequences_across_attempts(
+    kafka: RealKafka, consume: Callable[..., Consumed]
+) -> None:
+    """Design rule 5.4."""
+    topic = kafka.unique_topic("warm", 2)
+    with KafkaProducer(config(kafka.bootstrap)) as producer:
+        identities = set()
+        for attempt in range(5):
+            producer.start_attempt()
+            producer.send_columns(rows(topic, attempt * 100, 100, 2))
+            assert producer.finish_attempt().rows == 100
+            identities.add(producer.producer_id_and_epoch)
+            assert producer.reusable
+            producer.park()
+        assert len(identities) == 1
+        assert min(identities)[0] >= 0
+    check(consume(topic), 500, 2)
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_without_idempotence_rows_arrive_and_are_counted(
+    kafka: RealKafka, consume: Callable[..., Consumed], acks: int
+) -> None:
+    topic = kafka.unique_topic("acks", 2)
+    with KafkaProducer(config(kafka.bootstrap, acks=1)) as producer:
+        # With acks=0 a broker that does not lead yet drops the batch, and nobody hears of it.
+        producer.send_columns(rows(topic, 0, 1_000, 2))
+        producer.flush()
+    with KafkaProducer(config(kafka.bootstrap, acks=acks)) as producer:
+        producer.start_attempt()
+        producer.send_columns(rows(topic, 1_000, 1_000, 2))
+        report = producer.finish_attempt()
+        assert report.rows == 1_000
+        assert bool(report.offsets) is (acks == 1)
+    found = consume(topic)
+    deadline = time.monotonic() + 20
+    while acks == 0 and len(found) < 2_000 and time.monotonic() < deadline:
+        found = consume(topic)  # nobody told us when the broker had worked on the request
+    check(found, 2_000, 2)
+
+
 def test_a_missing_topic_ends_in_a_clear_error_within_max_block(kafka: RealKafka) -> None:
     """Behaviour 18, with a topic name that a broker refuses to create."""
     with (

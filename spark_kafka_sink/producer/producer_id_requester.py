@@ -1,0 +1,90 @@
+"""Asks any broker for a producer id, until there is one or a refusal that no retry mends.
+
+Owns: the one InitProducerId request in flight, its node and its backoff. Never: what the answer
+means (``transaction_manager.py``), batches. The requests of a transaction (FindCoordinator,
+AddPartitionsToTxn, EndTxn) will stand beside it.
+
+Runs on the sender's thread: :meth:`maybe_request` in each round, the answer inside ``client.poll``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spark_kafka_sink.backoff import ExponentialBackoff
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import ApiError, KafkaError
+from spark_kafka_sink.network.client_request import ClientResponse
+from spark_kafka_sink.network.kafka_client import KafkaClient
+from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.producer.transaction_manager import TransactionManager
+from spark_kafka_sink.protocol.responses import InitProducerIdResponse
+
+
+class ProducerIdRequester:
+    """``fail`` ends the producer: the identity was refused for good."""
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        metadata: Metadata,
+        manager: TransactionManager,
+        config: ProducerConfig,
+        fail: Callable[[KafkaError], None],
+    ) -> None:
+        self._client = client
+        self._metadata = metadata
+        self._manager = manager
+        self._config = config
+        self._fail = fail
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._asked = False
+        self._retry_ms = 0
+        self._attempts = 0
+
+    def maybe_request(self, now: int) -> int:
+        """Ask, if an id is missing and one can ask now.
+
+        Returns how long the network may be polled before this must be called again (ms).
+        """
+        if self._asked or self._manager.has_producer_id or self._manager.fatal_error is not None:
+            return NEVER
+        if now < self._retry_ms:
+            return self._retry_ms - now
+        node = self._client.least_loaded_node(now)
+        if node is None:
+            return self._config.retry_backoff_ms
+        if not self._client.ready(node, now):
+            refused = self._client.authentication_error(node)
+            if refused is not None:
+                self._fail(refused)
+            return self._client.poll_delay_ms(node, now)
+        request = self._client.new_client_request(
+            node.id,
+            self._manager.begin_initialize(),
+            now,
+            request_timeout_ms=self._config.request_timeout_ms,
+            callback=self._handle_response,
+        )
+        self._asked = True
+        self._client.send(request, now)
+        return NEVER
+
+    def _handle_response(self, response: ClientResponse) -> None:
+        self._asked = False
+        if isinstance(response.error, ApiError):
+            self._fail(response.error)
+            return
+        body = response.body
+        if isinstance(body, InitProducerIdResponse):
+            node = self._metadata.fetch().nodes.get(response.request.destination)
+            if self._manager.handle_init_producer_id(body, f"InitProducerId on broker {node}"):
+                return
+            if self._manager.fatal_error is not None:
+                self._fail(self._manager.fatal_error)
+                return
+        if response.disconnected:
+            self._metadata.request_update()
+        self._retry_ms = response.received_ms + self._backoff.backoff(self._attempts)
+        self._attempts += 1
