@@ -153,7 +153,7 @@ class ViewGather:
         self._words[slots, 1] = word >> _32 if high is None else word >> _32 | high << _32
 
     def put_column(self, slots: Slots, array: pa.Array, rows: Indices | None) -> None:
-        as_views = array.cast(pa.binary_view())
+        as_views = _near(array).cast(pa.binary_view())
         buffers = as_views.buffers()
         views = np.frombuffer(buffers[1], np.complex128, len(array), as_views.offset * 16)
         valid = valid_of(array)
@@ -244,6 +244,24 @@ class TakeGather:
         )
         joined = pc.take(pool, pa.array(self._index), boundscheck=False)
         return joined.buffers()[2] or pa.py_buffer(b"")
+
+
+def _near(array: pa.Array) -> pa.Array:
+    """``array``, whose bytes may lie beyond 2 GiB in a large column, where no view can point to
+    them: then as an array whose buffer begins at its own first byte.
+    """
+    data = array.buffers()[2]
+    if data is None or data.size <= _INT32_MAX:
+        return array
+    offsets = offsets_of(array)
+    first, last = int(offsets[0]), int(offsets[-1])
+    valid = valid_of(array)
+    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(
+        array.type,
+        len(array),
+        [bits, pa.py_buffer(offsets - first), data.slice(first, last - first)],
+    )
 
 
 def _joined(first: Packed, second: Packed) -> tuple[UInt64s | int, UInt64s]:
