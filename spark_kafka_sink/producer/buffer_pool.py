@@ -100,8 +100,6 @@ class BufferPool:
             raise
 
     def _await_turn(self, waiter: _Waiter, deadline_ms: int) -> None:
-        # Memory may have come back between getting in line and taking the lock again.
-        self._hand_out()
         while waiter.gathered < waiter.size:
             self._check_open()
             in_time = self._clock.wait(waiter.condition, deadline_ms)

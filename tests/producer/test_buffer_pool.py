@@ -163,6 +163,24 @@ def test_memory_that_is_free_does_not_overtake_the_line():
     assert pool.available == 49
 
 
+def test_who_comes_while_another_gets_in_line_is_behind_it():
+    """Behaviour 27: 10 bytes are free, but somebody waits for 50 already."""
+    pool = BufferPool(100, FakeClock())
+    pool.allocate(90, NEVER)
+    seen: list[BaseException] = []
+
+    def overtake() -> None:
+        try:
+            pool.allocate(5, 0)
+        except BufferExhaustedError as error:
+            seen.append(error)
+        pool.deallocate(90)
+
+    pool.allocate(50, NEVER, on_wait=overtake)
+    assert len(seen) == 1
+    assert pool.available == 50
+
+
 def test_close_wakes_all_who_wait_and_refuses_further_ones():
     """Behaviour 28."""
     clock = FakeClock(threads=9)

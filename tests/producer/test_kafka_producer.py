@@ -168,7 +168,7 @@ def test_rows_encoded_for_a_batch_that_the_sender_closes_are_encoded_again(produ
     finally:
         stop.set()
         thread.join(10)
-    producer.flush()
+    assert producer.finish_attempt().rows == len(sent)
     assert client.values(TopicPartition("test", 1)) == sent
     assert accumulator.refused_slices > 0  # the race did happen
 
@@ -181,6 +181,14 @@ def test_memory_that_sits_in_open_batches_alone_does_not_block_for_ever(producer
         producer.send_columns(rows_of(values, [n % PARTITIONS for n in range(100)]))
     assert producer.finish_attempt().rows == 2000
     assert sum(len(client.values(TopicPartition("test", p))) for p in range(PARTITIONS)) == 2000
+
+
+def test_rows_of_a_few_bytes_fit_into_a_small_memory_piece_by_piece(producers: Producers):
+    """What a record adds to its row may be more than the row: a chunk of them is halved."""
+    producer, client = producers(buffer_memory=5_000, batch_size=1000)
+    producer.send_columns(rows_of([b""] * 20_000, 0))
+    assert producer.finish_attempt().rows == 20_000
+    assert len(client.values(TopicPartition("test", 0))) == 20_000
 
 
 def test_without_acks_rows_count_when_they_are_handed_over(producers: Producers):
@@ -232,6 +240,19 @@ def test_an_unfilled_batch_goes_when_the_writer_waits_for_its_input(producers: P
         client.await_produced(1)
 
 
+def test_the_sender_is_woken_for_the_writers_wait_only_when_a_batch_is_open(producers: Producers):
+    """It may sleep far longer than linger.ms; an idle wait must not cost a system call."""
+    producer, client = producers(linger_ms=100_000)
+    woken: list[int] = []
+    client.on_wakeup = lambda: woken.append(1)
+    with producer.waiting_for_input():
+        assert len(woken) == 0
+    producer.send_columns(rows_of([b"x"], 0))
+    before = len(woken)
+    with producer.waiting_for_input():
+        assert len(woken) == before + 1
+
+
 def test_an_unfilled_batch_goes_after_a_second_although_nobody_waits(producers: Producers):
     producer, client = producers()
     producer.send_columns(rows_of([b"x"], 0))
@@ -259,9 +280,12 @@ def test_the_first_failure_names_partition_cause_attempts_and_age(producers: Pro
         producer.send_columns(rows_of([b"x"], 0))
 
 
-def test_a_failure_reaches_a_writer_that_waits_for_memory(producers: Producers):
-    """It must not sit out the wait for memory that will not come."""
-    producer, client = producers(buffer_memory=20_000)
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_a_failure_reaches_a_writer_that_waits_for_memory(
+    producers: Producers, *, idempotent: bool
+):
+    """It must not sit out the wait for memory that will not come; and nothing more is sent."""
+    producer, client = producers(buffer_memory=20_000, enable_idempotence=str(idempotent).lower())
     client.answer = hold
 
     def write() -> None:
@@ -276,6 +300,7 @@ def test_a_failure_reaches_a_writer_that_waits_for_memory(producers: Producers):
     client.answer = refuse(ErrorCode.INVALID_RECORD)
     client.wakeup()
     assert failed.wait(10)
+    assert not producer._accumulator.has_undrained
 
 
 def test_rows_that_are_never_acknowledged_fail_at_delivery_timeout(producers: Producers):
@@ -339,6 +364,7 @@ def test_a_row_that_cannot_be_sent_loses_the_attempt(producers: Producers):
     with pytest.raises(DataError, match="Partition 9 of topic test"):
         producer.send_columns(rows_of([b"y"], 9))
     assert not producer.reusable
+    assert not producer._accumulator.has_undrained
     producer.close(10_000)
     assert client.produced == 0
 

@@ -111,6 +111,17 @@ def test_a_batch_ends_once_and_says_so_once():
     assert (batch.base_offset, batch.log_append_time_ms, batch.error) == (500, BASE, None)
 
 
+def test_a_batch_that_ended_keeps_no_bytes():
+    """Its memory is given back to the pool then; a send in progress has its own references."""
+    batch = batch_of(ROWS)
+    batch.close(NONE)
+    batch.set_producer_state(-1, -1, -1, transactional=False)
+    sent = batch.buffers()
+    batch.complete(0, -1)
+    assert len(batch.buffers()) == 1
+    assert sum(map(len, sent)) == batch.size_in_bytes
+
+
 def test_a_late_answer_to_an_aborted_batch_is_ignored():
     """Behaviour 52."""
     listener = Listener()
@@ -227,6 +238,28 @@ def test_split_pieces_take_the_place_of_the_whole_in_queue_pool_and_flush():
     assert world.accumulator.await_flush_completion(flush, world.now) is True
     assert manager.next[TP0] == 9
     assert world.memory_in_use == 0
+
+
+def test_without_sequences_too_the_pieces_go_in_order():
+    world = World()
+    data = encoded([(b"%d" % n, BASE) for n in range(4)])
+    world.append(TP0, len(data), 4, data=memoryview(data), base_timestamp=BASE, last=True)
+    (big,) = world.drain(1)
+    world.accumulator.split_and_reenqueue(big, world.now)
+    pieces = world.drain(1) + world.drain(1)
+    assert [r.value for piece in pieces for r in read(piece)] == [b"0", b"1", b"2", b"3"]
+
+
+def test_pieces_that_were_never_sent_by_themselves_are_spared_as_sent():
+    """Behaviour 48: their sequences are taken, and what the broker did with the whole is known to
+    the sequences alone."""
+    world = World(Sequences())
+    data = encoded([(b"x", BASE)] * 4)
+    world.append(TP0, len(data), 4, data=memoryview(data), base_timestamp=BASE, last=True)
+    (big,) = world.drain(1)
+    world.accumulator.split_and_reenqueue(big, world.now)
+    world.accumulator.abort_undrained_batches(KafkaTimeoutError("lost"))
+    assert world.listener.done == []
 
 
 @pytest.mark.parametrize(

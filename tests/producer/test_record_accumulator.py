@@ -185,6 +185,11 @@ def test_the_next_drain_starts_after_the_partition_drained_last():
             world.fill(tp)
     taken = [world.drain(1, max_size=1)[0].tp for _ in range(6)]
     assert taken == [TP0, TP1, TP0, TP1, TP0, TP1]
+    world.fill(TP0)
+    assert [b.tp for b in world.drain(1)] == [TP0]
+    world.fill(TP0)
+    world.fill(TP1)
+    assert [b.tp for b in world.drain(1, max_size=1)] == [TP1]
 
 
 def test_a_muted_partition_is_neither_ready_nor_drained_but_expires():
@@ -398,6 +403,16 @@ def test_batches_expire_oldest_first_and_only_the_dead_ones():
     assert world.accumulator.next_expiry_time_ms() == NEVER
 
 
+def test_batches_that_expire_together_come_oldest_first():
+    """Behaviour 42: over partitions, too."""
+    world = World(delivery_timeout_ms=1000, request_timeout_ms=100)
+    for tp in (TP2, TP0, TP1):
+        world.fill(tp)
+        world.clock.advance(1)
+    world.clock.advance(1000)
+    assert [b.tp for b in world.accumulator.expired_batches(world.now)] == [TP2, TP0, TP1]
+
+
 def test_an_old_batch_that_comes_back_is_seen_by_the_next_expiry():
     """Behaviour 43: the time is right after every pass."""
     world = World(delivery_timeout_ms=1000, request_timeout_ms=100)
@@ -458,6 +473,8 @@ def test_flush_waits_for_what_existed_and_not_for_what_came_later():
     flush = world.accumulator.begin_flush()
     (early,) = world.drain(1)
     world.append(TP2)
+    (late,) = world.drain(2)
+    world.complete(late)
     assert world.accumulator.await_flush_completion(flush, world.now + 50) is False
     world.complete(early)
     assert world.accumulator.await_flush_completion(flush, world.now) is True
@@ -498,6 +515,36 @@ def test_a_failed_accumulator_wakes_flush_and_refuses_appends():
         world.accumulator.pool.allocate(1, NEVER)
 
 
+def test_a_failure_ends_a_flush_although_a_batch_is_still_in_flight():
+    """The writer must hear of the failure at once, not when the last answer came."""
+    clock = FakeClock(threads=9)
+    world = World(clock=clock)
+    world.fill(TP0)
+    world.drain(1)
+    flush = world.accumulator.begin_flush()
+    result: list[bool] = []
+    waiter = threading.Thread(
+        target=lambda: result.append(world.accumulator.await_flush_completion(flush, NEVER)),
+        daemon=True,
+    )
+    waiter.start()
+    clock.await_waiters(1)
+    world.accumulator.fail(KafkaError("another batch failed"))
+    waiter.join(10)
+    assert result == [True]
+    assert world.accumulator.has_incomplete
+
+
+def test_a_batch_that_was_sent_once_is_spared_without_sequences_too():
+    """Behaviour 48: only its answer tells whether its records are in the log."""
+    world = World()
+    world.fill(TP0)
+    (batch,) = world.drain(1)
+    world.accumulator.reenqueue(batch, world.now)
+    world.accumulator.abort_undrained_batches(KafkaTimeoutError("lost"))
+    assert world.listener.done == []
+
+
 def test_aborting_undrained_batches_spares_those_that_were_sent():
     """Behaviour 48."""
     manager = Sequences()
@@ -533,6 +580,7 @@ def test_a_leaderless_partition_with_data_is_reported_and_one_without_is_not():
 
 def test_a_partition_that_metadata_lost_is_leaderless_and_comes_back():
     world = World()
+    world.ready(CLUSTER)
     world.fill(TopicPartition("gone", 3))
     assert world.ready(CLUSTER).unknown_leader_topics == {"gone"}
     found = cluster_of([1, 1, 1, 2], topic="gone")
