@@ -44,20 +44,34 @@ def refusal_error(
         cause = response.error
         return type(cause)(f"{where}: {cause.message}", hint=cause.hint, code=cause.code)
     told = answer.error_message
-    if told is None and answer.record_errors:
+    if answer.record_errors:
+        # The broker's message for the whole batch says the same of more records, in more words
+        # than are shown.
         first = answer.record_errors[0]
-        told = f"record {first.batch_index} of the batch: {first.message or 'refused'}"
+        others = len(answer.record_errors) - 1
+        told = (
+            f"record {first.batch_index} of the batch{f' (and {others} more)' if others else ''}: "
+            f"{first.message or told or 'refused'}"
+        )
+    if answer.error is ErrorCode.MESSAGE_TOO_LARGE:
+        # Only a batch of one record fails with it: larger ones are split.
+        told = f"{told or answer.error.info.meaning} (it has {batch.size_in_bytes} bytes)"
     if reason is not None:
         told = f"{told or answer.error.info.meaning}; {reason}"
     return answer.error.error(where, told)
 
 
-def delivery_timeout_error(batch: ProducerBatch, now: int, story: str) -> KafkaTimeoutError:
-    """delivery.timeout.ms is over; ``story`` tells how far the batch came."""
+def delivery_timeout_error(
+    batch: ProducerBatch, now: int, story: str, hint: str | None = None
+) -> KafkaTimeoutError:
+    """delivery.timeout.ms is over; ``story`` tells how far the batch came.
+
+    ``hint`` is what the last answer says must be done.
+    """
     return KafkaTimeoutError(
         f"Expiring {batch.record_count} record(s) for {batch.tp}: {now - batch.created_ms} ms "
         f"has passed since batch creation, {batch.attempts} retries were made; {story}",
-        hint="delivery.timeout.ms limits the time from batch creation to acknowledgement",
+        hint=hint or "delivery.timeout.ms limits the time from batch creation to acknowledgement",
         code=ErrorCode.REQUEST_TIMED_OUT,
     )
 

@@ -1,7 +1,8 @@
 """Rows for the engine's tests, and readers of what came of them that share no code with it.
 
 ``Row`` is what a test means; ``arrow`` is how Spark would send it; ``stored`` is what
-confluent-kafka finds, and ``dump_log`` what Kafka's own DumpLogSegments prints of the files on the broker's disk.
+confluent-kafka finds, and ``dump_log`` what Kafka's own DumpLogSegments prints of the files on the
+broker's disk.
 """
 
 from __future__ import annotations

@@ -1,0 +1,223 @@
+"""Options at their ends, memory that is short, partitions and topics in every number."""
+
+from __future__ import annotations
+
+import random
+import string
+from collections import Counter, defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.errors import DataError
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.records.record_columns import ColumnPlan
+from tests.engine.rows import attempt, config, send, values_batch, write
+
+# ---- memory --------------------------------------------------------------------------------------
+
+
+def test_buffer_memory_of_16_kib_carries_values_of_15000_bytes(kafka, consume):
+    """As Spark's own test has it: every row waits until the one before is acknowledged."""
+    topic = kafka.unique_topic("tiny")
+    rows = [b"%03d" % i + bytes(14_997) for i in range(60)]
+    options = {"buffer.memory": 16_384, "max.block.ms": 20_000}
+    write(kafka.bootstrap, ColumnPlan(topic, value_column=0), [values_batch(rows)], options)
+    assert consume(topic).values == rows
+
+
+@pytest.mark.parametrize(("partitions", "codec"), [(12, "none"), (100, "zstd"), (100, "none")])
+def test_a_megabyte_of_memory_is_enough_for_many_partitions(kafka, consume, partitions, codec):
+    """Open batches alone could hold all of it many times over."""
+    topic = kafka.unique_topic("little", partitions)
+    rng = random.Random(3)
+    rows = [b"%06d" % i + rng.randbytes(200) for i in range(40_000)]
+    keys = pa.array([b"%d" % (i % 977) for i in range(len(rows))], pa.binary())
+    batch = pa.RecordBatch.from_arrays([pa.array(rows, pa.binary()), keys], names=["value", "key"])
+    columns = ColumnPlan(topic, value_column=0, key_column=1)
+    options = {"buffer.memory": 1_048_576, "compression.type": codec}
+    write(kafka.bootstrap, columns, [batch.slice(i, 5000) for i in range(0, 40_000, 5000)], options)
+    found = consume(topic)
+    assert sorted(found.values) == rows
+    for values in found.by_partition().values():
+        assert values == sorted(values)
+
+
+# ---- options -------------------------------------------------------------------------------------
+
+PLAIN = {"enable.idempotence": "false"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"acks": "1", **PLAIN, "max.in.flight.requests.per.connection": 1},
+        {"acks": "0", **PLAIN},
+        {**PLAIN, "max.in.flight.requests.per.connection": 1},
+        {"max.in.flight.requests.per.connection": 1},
+        {"linger.ms": 0},
+        {"linger.ms": 1000},
+        {"batch.size": 0},
+        {"batch.size": 1},
+        {"batch.size": 1_048_576},
+        {"batch.size": 1_048_576, "compression.type": "lz4"},
+        {"retries": 0},
+        {"send.buffer.bytes": 4096, "receive.buffer.bytes": 1024},
+    ],
+    ids=lambda options: " ".join(f"{k}={v}" for k, v in options.items()),
+)
+def test_every_row_arrives_once_in_order_with(kafka, consume, options):
+    topic = kafka.unique_topic("options", 2)
+    rows = [b"%06d" % i + bytes(i % 50) for i in range(3000)]
+    partition = pa.array([i % 2 for i in range(len(rows))], pa.int32())
+    batch = pa.RecordBatch.from_arrays([pa.array(rows, pa.binary()), partition], names=["v", "p"])
+    columns = ColumnPlan(topic, value_column=0, partition_column=1)
+    pieces = [batch.slice(i, 500) for i in range(0, len(rows), 500)]
+    report = write(kafka.bootstrap, columns, pieces, options)
+    assert report.rows == len(rows)
+    found = consume(topic)
+    assert found.by_partition() == {0: rows[0::2], 1: rows[1::2]}
+
+
+# ---- partitions ----------------------------------------------------------------------------------
+
+
+def test_keys_go_where_the_java_client_puts_them(kafka, consume):
+    """Held against kafka-python's partitioner, which ports Java's, on any unicode there is."""
+    from kafka.partitioner.default import DefaultPartitioner
+
+    partitions = 13
+    topic = kafka.unique_topic("keyed", partitions)
+    rng = random.Random(8)
+    letters = string.printable + "äößéñ漢字かなΩЖ🙂🚀\u0000\uffff"
+    keys = ["".join(rng.choices(letters, k=rng.randrange(0, 40))) for _ in range(5000)]
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([b"%d" % i for i in range(5000)], pa.binary()), pa.array(keys, pa.string())],
+        names=["value", "key"],
+    )
+    columns = ColumnPlan(topic, value_column=0, key_column=1)
+    write(kafka.bootstrap, columns, [batch.slice(0, 2500), batch.slice(2500)])
+    found = consume(topic)
+    java = DefaultPartitioner()
+    everyone = list(range(partitions))
+    assert len(found) == 5000
+    for key, partition in zip(found.keys, found.partitions, strict=True):
+        assert partition == java(key, everyone, everyone)
+
+
+def test_rows_without_a_key_spread_in_batches_of_about_batch_size(kafka, consume):
+    partitions, size = 6, 16_384
+    topic = kafka.unique_topic("sticky", partitions)
+    rng = random.Random(2)
+    rows = [b"%06d" % i + rng.randbytes(94) for i in range(60_000)]
+    columns = ColumnPlan(topic, value_column=0)
+    batches = [values_batch(rows[i : i + 3000]) for i in range(0, len(rows), 3000)]
+    producer = KafkaProducer(config(kafka.bootstrap, {"batch.size": size}))
+    report = attempt(producer, columns, batches)
+    producer.close(10_000)
+    found = consume(topic)
+    assert sorted(found.values) == rows
+    shares = Counter(found.partitions)
+    # About 400 pieces on 6 partitions: 67 each, give or take 7.5 (one in a million is 5 sigma).
+    assert len(shares) == partitions
+    assert min(shares.values()) > 60_000 / partitions * 0.5
+    assert max(shares.values()) < 60_000 / partitions * 1.5
+    assert report.bytes / report.batches > size * 0.8
+
+
+def test_round_robin_takes_turns_and_explicit_partitions_beat_it(kafka, consume):
+    topic = kafka.unique_topic("turns", 4)
+    given = [3 if i % 10 == 0 else None for i in range(4000)]
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([b"%d" % i for i in range(4000)], pa.binary()), pa.array(given, pa.int32())],
+        names=["value", "partition"],
+    )
+    columns = ColumnPlan(topic, value_column=0, partition_column=1)
+    options = {"partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
+    write(kafka.bootstrap, columns, [batch.slice(i, 400) for i in range(0, 4000, 400)], options)
+    shares = Counter(consume(topic).partitions)
+    assert shares == {0: 900, 1: 900, 2: 900, 3: 1300}
+
+
+def test_a_partition_that_the_topic_lacks_is_named(kafka):
+    topic = kafka.unique_topic("lacks", 2)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([b"a", b"b"], pa.binary()), pa.array([1, 2], pa.int32())], names=["v", "p"]
+    )
+    producer = KafkaProducer(config(kafka.bootstrap))
+    with pytest.raises(DataError, match=rf"Partition 2 of topic {topic} with partition count 2"):
+        send(producer, ColumnPlan(topic, value_column=0, partition_column=1), [batch])
+    producer.close(10_000)
+
+
+def create_topics(bootstrap: str, names: list[str]) -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for made in admin.create_topics([NewTopic(name, 1) for name in names]).values():
+        made.result(60)
+
+
+def read_all(bootstrap: str, topics: list[str], rows: int) -> dict[str, list[bytes]]:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "all", "enable.auto.commit": False}
+    )
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0) for topic in topics])
+        found: dict[str, list[bytes]] = defaultdict(list)
+        got = 0
+        while got < rows:
+            messages = consumer.consume(20_000, timeout=5)
+            assert messages, f"only {got} of {rows} rows are there"
+            for message in messages:
+                assert message.error() is None, message.error()
+                found[message.topic()].append(message.value())
+            got += len(messages)
+        return found
+    finally:
+        consumer.close()
+
+
+def test_hundreds_of_topics_by_column(kafka):
+    names = [f"by-column-{random.randrange(2**40):x}-{i}" for i in range(500)]
+    create_topics(kafka.bootstrap, names)
+    count = 30_000
+    rng = np.random.default_rng(1)
+    chosen = rng.integers(0, len(names), count)
+    values = [b"%d" % i for i in range(count)]
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(values, pa.binary()), pa.array([names[i] for i in chosen], pa.string())],
+        names=["value", "topic"],
+    )
+    columns = ColumnPlan(value_column=0, topic_column=1)
+    pieces = [batch.slice(i, 3000) for i in range(0, count, 3000)]
+    assert write(kafka.bootstrap, columns, pieces).rows == count
+    wanted: dict[str, list[bytes]] = defaultdict(list)
+    for value, topic in zip(values, chosen, strict=True):
+        wanted[names[topic]].append(value)
+    assert read_all(kafka.bootstrap, names, count) == wanted
+
+
+def test_a_thousand_partitions_and_99_of_100_rows_to_one_of_them(kafka, consume):
+    topic = kafka.unique_topic("wide", 1000)
+    count = 50_000
+    partitions = [7 if i % 100 else (i // 100 * 13) % 1000 for i in range(count)]
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([b"%06d" % i + bytes(100) for i in range(count)], pa.binary()),
+            pa.array(partitions, pa.int32()),
+        ],
+        names=["value", "partition"],
+    )
+    columns = ColumnPlan(topic, value_column=0, partition_column=1)
+    pieces = [batch.slice(i, 5000) for i in range(0, count, 5000)]
+    assert write(kafka.bootstrap, columns, pieces).rows == count
+    found = consume(topic).by_partition()
+    assert sum(map(len, found.values())) == count
+    wanted: dict[int, list[int]] = defaultdict(list)
+    for row, partition in enumerate(partitions):
+        wanted[partition].append(row)
+    assert {p: [int(value[:6]) for value in values] for p, values in found.items()} == wanted

@@ -1,0 +1,194 @@
+"""Rows and batches at and beyond every limit of size, on this side and on the broker's."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.errors import DeliveryError, RecordTooLargeError
+from spark_kafka_sink.local_kafka import KafkaCluster
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.records.record_columns import ColumnPlan
+from tests.engine.rows import (
+    attempt,
+    check_sequences,
+    config,
+    dump_log,
+    send,
+    values_batch,
+    write,
+)
+from tests.real_kafka import RealKafka
+
+MB = 1_000_000
+LIMIT = 20_000
+
+
+@pytest.fixture(scope="module")
+def big_kafka() -> Iterator[RealKafka]:
+    """A broker that takes requests of a quarter of a gigabyte."""
+    overrides = {
+        "socket.request.max.bytes": str(256 * MB),
+        "message.max.bytes": str(200 * MB),
+        "replica.fetch.max.bytes": str(200 * MB),
+    }
+    with KafkaCluster(overrides=overrides, heap="2g") as cluster:
+        yield RealKafka(cluster.bootstrap, cluster)
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("noise", [True, False], ids=["noise", "zeros"])
+def test_a_value_of_100_mb_arrives_among_small_ones(big_kafka, codec, noise):
+    topic = big_kafka.unique_topic("huge")
+    huge = random.Random(4).randbytes(100 * MB) if noise else bytes(100 * MB)
+    values = [b"before", huge, b"after"]
+    options = {
+        "compression.type": codec,
+        "max.request.size": 110 * MB,
+        "buffer.memory": 128 * MB,
+        "compression.zstd.level": 1,
+    }
+    columns = ColumnPlan(topic, value_column=0)
+    assert write(big_kafka.bootstrap, columns, [values_batch(values)], options).rows == 3
+    # Compared, not shown: a failure would print 100 MB.
+    assert _same(_read_huge(big_kafka.bootstrap, topic), values)
+
+
+def _read_huge(bootstrap: str, topic: str) -> list[bytes | None]:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "huge",
+            "enable.auto.commit": False,
+            "receive.message.max.bytes": 250 * MB,
+            "fetch.max.bytes": 200 * MB,
+            "max.partition.fetch.bytes": 200 * MB,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found: list[bytes | None] = []
+        deadline = time.monotonic() + 30
+        while len(found) < 3 and time.monotonic() < deadline:
+            for message in consumer.consume(10, timeout=1):
+                assert message.error() is None, message.error()
+                found.append(message.value())
+        return found
+    finally:
+        consumer.close()
+
+
+def _same(one: list[bytes | None], other: list[bytes]) -> bool:
+    return len(one) == len(other) and all(a == b for a, b in zip(one, other, strict=True))
+
+
+def test_a_row_above_max_request_size_is_refused_in_javas_words_at_once(kafka, consume):
+    topic = kafka.unique_topic("above")
+    producer = KafkaProducer(config(kafka.bootstrap))
+    began = time.monotonic()
+    with pytest.raises(RecordTooLargeError) as caught:
+        send(producer, ColumnPlan(topic, value_column=0), [values_batch([b"x", bytes(1_048_577)])])
+    producer.close(10_000)
+    assert time.monotonic() - began < 5
+    text = str(caught.value)
+    assert re.search(
+        r"Row 1 .*topic above-\w+.*: The message is \d+ bytes when serialized which is larger than "
+        r"1048576, which is the value of the max\.request\.size configuration\.",
+        text,
+    )
+    assert "kafka.max.request.size" in text
+    assert len(consume(topic)) == 0
+
+
+def test_a_row_above_buffer_memory_is_refused_in_javas_words_at_once(kafka):
+    topic = kafka.unique_topic("above")
+    producer = KafkaProducer(config(kafka.bootstrap, {"buffer.memory": 500_000}))
+    began = time.monotonic()
+    with pytest.raises(RecordTooLargeError, match=r"total memory buffer you have configured"):
+        send(producer, ColumnPlan(topic, value_column=0), [values_batch([b"x", bytes(600_000)])])
+    producer.close(10_000)
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_batches_too_large_for_the_topic_are_split_with_their_sequences(kafka, consume, codec):
+    """262144-byte batches for a topic that takes 20000: all rows once, in order, no hole in the
+    sequences, several in flight (the warm-up has proven the producer, so five may be)."""
+    topic = kafka.unique_topic("split", configs={"max.message.bytes": str(LIMIT)})
+    rng = random.Random(11)
+    warm = [b"warm up"]
+    rows = [b"%08d" % i + rng.randbytes(190) for i in range(20_000)]
+    columns = ColumnPlan(topic, value_column=0)
+    producer = KafkaProducer(
+        config(kafka.bootstrap, {"batch.size": 262_144, "compression.type": codec})
+    )
+    attempt(producer, columns, [values_batch(warm)])
+    report = attempt(
+        producer, columns, [values_batch(rows[i : i + 5000]) for i in range(0, len(rows), 5000)]
+    )
+    producer.close(10_000)
+    assert report.rows == len(rows)
+    assert report.splits > 0
+    assert consume(topic).values == warm + rows
+    if kafka.cluster is not None:
+        batches = dump_log(kafka.cluster, [topic])[topic]
+        check_sequences(batches)
+        assert max(batch.size for batch in batches) <= LIMIT
+
+
+def test_a_split_goes_down_to_batches_of_one_record(kafka, consume):
+    topic = kafka.unique_topic("split", configs={"max.message.bytes": "1000"})
+    rows = [b"%03d" % i + bytes(800) for i in range(300)]
+    report = write(kafka.bootstrap, ColumnPlan(topic, value_column=0), [values_batch(rows)])
+    assert report.splits > 0
+    assert consume(topic).values == rows
+
+
+def test_batches_of_several_partitions_and_sizes_are_split_at_once(kafka, consume):
+    """Mixed: small batches of one partition are behind refused ones of another."""
+    topic = kafka.unique_topic("split", 4, {"max.message.bytes": "5000"})
+    rng = random.Random(12)
+    columns = ColumnPlan(topic, value_column=0)
+    rows = [b"%06d" % i + rng.randbytes(rng.choice([1, 100, 2000])) for i in range(6000)]
+    batches = [values_batch(rows[i : i + 300]) for i in range(0, len(rows), 300)]
+    report = write(kafka.bootstrap, columns, batches, {"batch.size": 60_000})
+    assert report.splits > 0
+    found = consume(topic)
+    assert sorted(found.values) == sorted(rows)
+    for values in found.by_partition().values():
+        assert values == sorted(values, key=lambda value: int(value[:6]))
+
+
+@pytest.mark.parametrize("idempotent", ["true", "false"])
+def test_a_record_too_large_for_the_topic_is_a_clear_error(kafka, idempotent):
+    topic = kafka.unique_topic("too-large", configs={"max.message.bytes": str(LIMIT)})
+    producer = KafkaProducer(config(kafka.bootstrap, {"enable.idempotence": idempotent}))
+    rows = [b"small", bytes(25_000), b"small"]
+    began = time.monotonic()
+    with pytest.raises(DeliveryError) as caught:
+        attempt(producer, ColumnPlan(topic, value_column=0), [values_batch(rows)])
+    producer.close(10_000)
+    assert time.monotonic() - began < 10
+    text = str(caught.value)
+    assert f"{topic}-0" in text
+    assert "MESSAGE_TOO_LARGE" in text
+    assert "max.message.bytes" in text
+    assert re.search(r"25\d\d\d bytes", text)
+
+
+def test_without_idempotence_a_split_loses_and_doubles_nothing(kafka, consume):
+    topic = kafka.unique_topic("split", configs={"max.message.bytes": str(LIMIT)})
+    rows = [b"%08d" % i + bytes(190) for i in range(5000)]
+    options = {"enable.idempotence": "false", "max.in.flight.requests.per.connection": 1}
+    report = write(
+        kafka.bootstrap, ColumnPlan(topic, value_column=0), [values_batch(rows)], options
+    )
+    assert report.splits > 0
+    assert consume(topic).values == rows
