@@ -156,15 +156,13 @@ class Bench:
         ours = [median(r) for r in results["kprod"]]  # type: ignore[union-attr, attr-defined]
         theirs = [median(r) for r in results["nothing"]]  # type: ignore[union-attr, attr-defined]
         differences = sorted(a - b for a, b in zip(ours, theirs, strict=True))
+        spread = f"{differences[0]:+.0f} to {differences[-1]:+.0f}, n={len(differences)}"
         self.lines.append(
             (
                 "micro-batch of 1000 rows, p50",
                 f"{median(ours):.0f} ms",
                 f"{median(theirs):.0f} ms (Python sink that does nothing)",
-                (
-                    f"{median(differences):+.0f} ms ({differences[0]:+.0f} to {differences[-1]:+.0f}, "
-                    f"n={len(differences)})"
-                ),
+                f"{median(differences):+.0f} ms ({spread})",
             )
         )
 

@@ -1,4 +1,4 @@
-"""One real broker behind a proxy that cuts, swallows and holds: every row arrives once, in order."""
+"""A real broker behind a proxy that cuts, swallows, holds: every row arrives once, in order."""
 
 from __future__ import annotations
 
