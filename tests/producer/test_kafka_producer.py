@@ -303,6 +303,30 @@ def test_a_failure_reaches_a_writer_that_waits_for_memory(
     assert not producer._accumulator.has_undrained
 
 
+def test_a_failure_ends_a_flush_at_once_although_others_are_in_flight(producers: Producers):
+    """Without idempotence the sender goes on; the writer must not wait for the other answers."""
+    producer, client = producers(enable_idempotence="false")
+    requests: list[object] = []
+
+    def refuse_the_first(request: object) -> object:
+        if request not in requests:
+            requests.append(request)
+        return refuse(ErrorCode.INVALID_RECORD)(request) if requests[0] is request else HOLD
+
+    client.answer = refuse_the_first
+    producer.send_columns(rows_of(numbered(0, 200), 0))
+    producer.send_columns(rows_of(numbered(0, 200), 1))
+    failed = threading.Event()
+
+    def flush() -> None:
+        with pytest.raises(DeliveryError, match="INVALID_RECORD"):
+            producer.flush()
+        failed.set()
+
+    threading.Thread(target=flush, daemon=True).start()
+    assert failed.wait(10)
+
+
 def test_rows_that_are_never_acknowledged_fail_at_delivery_timeout(producers: Producers):
     producer, client = producers(delivery_timeout_ms=300, request_timeout_ms=200)
     client.answer = hold

@@ -406,6 +406,7 @@ def test_batches_expire_oldest_first_and_only_the_dead_ones():
 def test_batches_that_expire_together_come_oldest_first():
     """Behaviour 42: over partitions, too."""
     world = World(delivery_timeout_ms=1000, request_timeout_ms=100)
+    world.ready()
     for tp in (TP2, TP0, TP1):
         world.fill(tp)
         world.clock.advance(1)
@@ -682,12 +683,19 @@ def test_a_batch_aborted_while_it_is_compressed_gives_its_memory_back_once():
     world = World(compression_type="gzip")
     pausing = PausingCodec(world.accumulator._codec)
     world.accumulator._codec = pausing  # type: ignore[assignment]
-    writer = threading.Thread(target=lambda: world.append(TP0, 500, last=True), daemon=True)
+    ended: list[str] = []
+
+    def write() -> None:
+        world.append(TP0, 500, last=True)
+        ended.append("well")
+
+    writer = threading.Thread(target=write, daemon=True)
     writer.start()
     assert pausing.entered.wait(10)
     world.accumulator.abort_incomplete_batches(KafkaError("closed"))
     pausing.go_on.set()
     writer.join(10)
+    assert ended == ["well"]
     assert world.memory_in_use == 0
     assert [b.state for b in world.listener.done] == [BatchState.DONE]
 
