@@ -338,16 +338,18 @@ class Sender:
 
     def _timeout_error(self, batch: ProducerBatch, now: int) -> KafkaTimeoutError:
         last = self._last_answers.get(batch)
+        hint = None
         if last is not None:
             node_id, code = last
             story = f"the last answer, of broker {self._name(node_id)}, was {code.name}"
+            hint = code.info.hint
         elif batch in self._in_flight:
             story = f"broker {self._name(self._in_flight[batch])} has not answered"
         else:
             leader = self._metadata.fetch().leader_for(batch.tp)
             to = "the partition has no leader" if leader is None else f"its leader is {leader}"
             story = f"it was never sent: {to}; {self._metadata.addresses_tried()}"
-        return delivery_timeout_error(batch, now, story)
+        return delivery_timeout_error(batch, now, story, hint)
 
     # -- and back ---------------------------------------------------------------------------------
 

@@ -637,6 +637,7 @@ def test_with_idempotence_an_expired_batch_fails_the_attempt() -> None:
         assert "the last answer, of broker one:9092 (id 1), was NOT_ENOUGH_REPLICAS" in str(
             error_of(old)
         )
+        assert error_of(old).hint == "brokers are down or lag behind"
         assert error_of(young) is error_of(old)
         assert world.client.closed
 
@@ -683,6 +684,27 @@ def test_what_the_broker_says_of_a_record_is_in_the_error() -> None:
         world.round(2)
         assert "record 1 of the batch: Compacted topic cannot" in error_of(batch).message
         assert batch.record_errors == errors
+
+
+def test_a_refused_record_comes_before_the_brokers_long_words_for_the_whole_batch() -> None:
+    """A real broker sends both, and its message for the batch hides the record behind its length.
+
+    With INVALID_TIMESTAMP it has no message for the record.
+    """
+    whole = "One or more records have been rejected due to 2 record errors in total " + "x" * 200
+    with SenderWorld() as world:
+        batch = world.append(records=3)
+        errors = (RecordError(1, "no key"), RecordError(2, "no key"))
+        world.refuse(ErrorCode.INVALID_RECORD, record_errors=errors, error_message=whole)
+        world.round(2)
+        assert "record 1 of the batch (and 1 more): no key" in error_of(batch).message
+    with SenderWorld() as world:
+        batch = world.append(records=3)
+        world.refuse(
+            ErrorCode.INVALID_TIMESTAMP, record_errors=(RecordError(2, None),), error_message="late"
+        )
+        world.round(2)
+        assert "record 2 of the batch: late" in error_of(batch).message
 
 
 def test_a_request_that_was_never_sent_for_its_version_fails_its_batches() -> None:
