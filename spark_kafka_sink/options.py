@@ -187,9 +187,13 @@ class NonEmpty:
         return "not empty"
 
 
+#: ``Topic.INTERNAL_TOPICS``: a broker takes no producer's rows for them.
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
 @dataclass(frozen=True, slots=True)
 class TopicName:
-    """``Topic.validate``: what Kafka takes as the name of a topic."""
+    """``Topic.validate``: what Kafka takes as the name of a topic that somebody writes to."""
 
     def broken(self, value: OptionValue) -> str | None:
         name = value if isinstance(value, str) else ""
@@ -204,6 +208,8 @@ class TopicName:
                 "Topic name is invalid: it contains one or more characters other than ASCII"
                 " alphanumerics, '.', '_' and '-'"
             )
+        if name in INTERNAL_TOPICS:
+            return f"Topic name is invalid: '{name}' is internal: only brokers write to it"
         return None
 
     def describe(self) -> str:

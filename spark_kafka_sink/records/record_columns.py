@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.errors import DataError
+from spark_kafka_sink.errors import DataError, safe_text
+from spark_kafka_sink.options import TopicName
 from spark_kafka_sink.records.column_plan import ColumnPlan as ColumnPlan  # noqa: PLC0414 - for callers
 from spark_kafka_sink.records.ragged import lengths_of, valid_of
 from spark_kafka_sink.records.record_headers import check_headers, encode_headers
@@ -31,6 +32,7 @@ _NULL_TOPIC = (
     "The Kafka message data sent to the producer contains a null topic."
     " Use the `topic` option for setting a default topic."
 )
+_TOPIC_NAME = TopicName()
 _INT32_MAX = 2**31 - 1
 
 
@@ -100,7 +102,8 @@ def from_record_batch(batch: pa.RecordBatch, plan: ColumnPlan, now_ms: int) -> R
     """The rows of ``batch`` as RecordColumns; strings and binaries are not copied.
 
     ``now_ms`` (wall clock) is the timestamp of rows whose timestamp is null. Raises DataError
-    naming column and row for a null topic, a negative partition or timestamp, a null header key.
+    naming column and row for a topic that is null or can't be one, a negative partition or
+    timestamp, a null header key.
     """
     topic = _topic(_column(batch, plan.topic_column), plan.topic)
     where = topic if isinstance(topic, str) else "of the row"
@@ -159,9 +162,26 @@ def _topic(column: pa.Array | None, option: str | None) -> str | pa.DictionaryAr
         row = _first(column.is_null().to_numpy(zero_copy_only=False))
         raise DataError(f"{_NULL_TOPIC} (row {row} of the Arrow batch)")
     encoded = column.cast(pa.string()).dictionary_encode()
-    if len(encoded.dictionary) > 1:
-        return encoded
-    return str(encoded.dictionary[0].as_py()) if len(encoded.dictionary) else ""
+    names = [_topic_name(encoded, index) for index in range(len(encoded.dictionary))]
+    return encoded if len(names) > 1 else names[0]
+
+
+def _topic_name(encoded: pa.DictionaryArray, index: int) -> str:
+    """One of the names, or DataError: a broker's refusal would name no row, and cost a wait."""
+    try:
+        name = str(encoded.dictionary[index].as_py())
+        broken = _TOPIC_NAME.broken(name)
+    except UnicodeDecodeError:
+        # Spark's strings are bytes: a cast from binary checks nothing.
+        name, broken = "", "Topic name is invalid: it is not UTF-8"
+    if broken is not None:
+        row = _first(encoded.indices.to_numpy() == index)
+        raise DataError(
+            f"column 'topic', row {row} of the Arrow batch"
+            f"{f' (topic {safe_text(name, 60)})' if name else ''}: {broken}",
+            hint=_TOPIC_NAME.describe(),
+        )
+    return name
 
 
 def _partition(column: pa.Array | None, topic: str) -> npt.NDArray[np.int32] | None:

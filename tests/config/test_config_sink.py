@@ -191,7 +191,9 @@ def test_a_protocol_that_comes_later_is_named_as_it_is_written():
     assert error.message == "kafka.security.protocol=SASL_SSL is not supported by this version"
 
 
-@pytest.mark.parametrize("topic", ["", " ", ".", "..", "a b", "a/b", "\u00e4", "x" * 250])
+@pytest.mark.parametrize(
+    "topic", ["", " ", ".", "..", "a b", "a/b", "\u00e4", "x" * 250, "__consumer_offsets"]
+)
 def test_an_illegal_topic_is_refused_on_the_driver(topic):
     message = refused({"topic": topic}).message
     assert "for configuration topic: Topic name is invalid" in message

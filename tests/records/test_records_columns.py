@@ -116,6 +116,23 @@ def test_a_topic_column_of_nulls_alone_is_an_error_too(kind):
         columns(ColumnPlan(value_column=0, topic_column=1), value=["1"], topic=pa.nulls(1, kind))
 
 
+@pytest.mark.parametrize("name", ["", "a b", "a\nb", "..", "x" * 250, "__consumer_offsets"])
+def test_a_topic_that_kafka_would_refuse_is_found_here_with_its_row(name):
+    plan = ColumnPlan(value_column=0, topic_column=1)
+    with pytest.raises(DataError, match="Topic name is invalid") as caught:
+        columns(plan, value=["1", "2", "3"], topic=["a", "a", name])
+    assert caught.value.message.startswith("column 'topic', row 2 of the Arrow batch")
+    assert "\n" not in caught.value.message
+    assert len(caught.value.message) < 250
+
+
+def test_a_topic_that_is_not_utf8_is_an_error_with_its_row():
+    bad = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
+    plan = ColumnPlan(value_column=0, topic_column=1)
+    with pytest.raises(DataError, match=r"column 'topic', row 1 of the Arrow batch: .* not UTF-8"):
+        columns(plan, value=["1", "2"], topic=bad)
+
+
 # ---- partition -------------------------------------------------------------------------------
 
 PARTITION = ColumnPlan(topic="t", value_column=0, partition_column=1)
