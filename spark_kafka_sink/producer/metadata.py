@@ -25,13 +25,19 @@ from dataclasses import replace
 from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import NEVER, Clock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError, safe_text
 from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
 from spark_kafka_sink.protocol.messages import MetadataRequest
 from spark_kafka_sink.protocol.responses import MetadataResponse, TopicMetadata
 
 #: Topic errors that no waiting mends.
 _HOPELESS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+
+#: Characters of a topic's name in a message: the longest that is legal.
+_TOPIC_SHOWN = 249
+
+#: Who takes a connection, or not even that, and then says nothing.
+_SILENCE = "behind a firewall, a TLS or SASL listener, or not Kafka?"
 
 
 def _nothing() -> None:
@@ -170,7 +176,7 @@ class Metadata:
             code = self._errors.get(topic)
             # A refusal that is older than our wait may have been mended by an administrator.
             if code in _HOPELESS and (fresh or code is ErrorCode.INVALID_TOPIC_EXCEPTION):
-                raise code.error(f"topic {topic}")
+                raise code.error(f"topic {safe_text(topic, _TOPIC_SHOWN)}")
 
     def _raise_not_present(self, topic: str, *, answered: bool) -> None:
         code = self._errors.get(topic)
@@ -180,16 +186,28 @@ class Metadata:
         elif not answered:
             hint = f"no broker answered; {self.addresses_tried()}"
         error = KafkaTimeoutError(
-            f"Topic {topic} not present in metadata after {self._max_block_ms} ms.",
+            f"Topic {safe_text(topic, _TOPIC_SHOWN)} not present in metadata after "
+            f"{self._max_block_ms} ms.",
             hint=hint,
             code=ErrorCode.REQUEST_TIMED_OUT,
         )
         raise error from (None if code is None else code.error(f"topic {topic}"))
 
     def addresses_tried(self) -> str:
-        """Each address that failed and why, or, when none is known to have failed, all of them."""
-        tried = "; ".join(f"{a}: {why}" for a, why in self._connection_failures().items())
-        return "tried " + (tried or ", ".join(f"{n.host}:{n.port}" for n in self.nodes()))
+        """Each address that failed and why; all of them when none is known to have failed.
+
+        Before the first answer of any, those that did not fail are told too: they were silent.
+        """
+        failures = self._connection_failures()
+        tried = [f"{address}: {why}" for address, why in failures.items()]
+        addresses = {address.partition(" ")[0] for address in failures}  # "host:port (ip)"
+        for node in self.nodes():
+            address = f"{node.host}:{node.port}"
+            if address not in addresses and not self._fetched:
+                tried.append(f"{address}: no answer ({_SILENCE})")
+            elif not failures:
+                tried.append(address)
+        return "tried " + "; ".join(tried)
 
     @property
     def has_waiters(self) -> bool:

@@ -458,6 +458,27 @@ def test_closing_ends_all_waits_and_refuses_new_ones() -> None:
     assert world.due == NEVER
 
 
+def test_an_address_that_stays_silent_is_told_next_to_those_that_failed() -> None:
+    """A peer that accepts and never answers fails nothing until request.timeout.ms is over."""
+    world = World()
+    world.metadata.attach(lambda: None, lambda: {"boot:9092 (192.0.2.1)": "refused"})
+    with pytest.raises(KafkaTimeoutError) as caught:
+        world.metadata.await_topics(["t"], world.now)
+    assert "tried boot:9092 (192.0.2.1): refused; boot2:9093: no answer (" in str(caught.value)
+
+
+def test_a_broker_that_has_answered_is_not_called_silent() -> None:
+    world = World(SEED)
+    world.metadata.attach(lambda: None, lambda: {"one:9092": "refused"})
+    assert world.metadata.addresses_tried() == "tried one:9092: refused"
+
+
+def test_a_topic_of_a_row_cannot_break_the_message_into_lines() -> None:
+    world = World()
+    with pytest.raises(KafkaTimeoutError, match=r"^Topic a\\nb not present"):
+        world.metadata.await_topics(["a\nb"], world.now)
+
+
 def test_a_deadline_that_has_come_does_not_block() -> None:
     world = World()
     with pytest.raises(KafkaTimeoutError):
