@@ -43,13 +43,17 @@ def describe_topics(
     topics: Collection[str],
     *,
     timeout_ms: int | None = None,
+    believe_missing_ms: int | None = None,
     allow_auto_topic_creation: bool = True,
     clock: Clock | None = None,
 ) -> Cluster:
     """As :meth:`AdminClient.describe_topics`, over connections of its own."""
     with AdminClient(config, clock=clock) as admin:
         return admin.describe_topics(
-            topics, timeout_ms=timeout_ms, allow_auto_topic_creation=allow_auto_topic_creation
+            topics,
+            timeout_ms=timeout_ms,
+            believe_missing_ms=believe_missing_ms,
+            allow_auto_topic_creation=allow_auto_topic_creation,
         )
 
 
@@ -130,6 +134,7 @@ class AdminClient:
         topics: Collection[str],
         *,
         timeout_ms: int | None = None,
+        believe_missing_ms: int | None = None,
         allow_auto_topic_creation: bool = True,
     ) -> Cluster:
         """The brokers, and the partitions of all ``topics`` (none: the brokers alone).
@@ -138,10 +143,14 @@ class AdminClient:
         may have been created a moment ago, and because the broker may create it for us. Then
         KafkaTimeoutError says which is missing, and in its hint what the brokers said of each.
         InvalidTopicError and AuthorizationError come at once.
+
+        The wait for a missing topic ends earlier when every answer of the last
+        ``believe_missing_ms`` called it UNKNOWN_TOPIC_OR_PARTITION. Silence, or any other error,
+        is no such word: it is waited out, and the count begins anew.
         """
         timeout_ms = self._default_timeout_ms if timeout_ms is None else timeout_ms
         self._metadata.allow_auto_topic_creation = allow_auto_topic_creation
-        return self._await_topics(topics, timeout_ms, lambda _: True)
+        return self._await_topics(topics, timeout_ms, lambda _: True, believe_missing_ms)
 
     def create_topics(
         self, topics: Sequence[NewTopic], *, timeout_ms: int | None = None, exist_ok: bool = False
@@ -192,7 +201,11 @@ class AdminClient:
     # -- waiting ----------------------------------------------------------------------------------
 
     def _await_topics(
-        self, topics: Collection[str], timeout_ms: int, ready: Callable[[Cluster], bool]
+        self,
+        topics: Collection[str],
+        timeout_ms: int,
+        ready: Callable[[Cluster], bool],
+        believe_missing_ms: int | None = None,
     ) -> Cluster:
         """Poll until a fresh answer knows ``topics`` and the cluster is ``ready``."""
         metadata = self._metadata
@@ -201,6 +214,7 @@ class AdminClient:
         answers = metadata.answers
         metadata.add_topics(topics, now)
         metadata.request_update()
+        unknown_since: dict[str, int] = {}
         while True:
             if metadata.failure is not None:
                 raise metadata.failure
@@ -213,6 +227,16 @@ class AdminClient:
                 missing = [t for t in topics if t not in cluster.topics]
                 if not missing and ready(cluster):
                     return cluster
+                now = self._clock.now_ms()
+                unknown_since = {
+                    topic: unknown_since.get(topic, now)
+                    for topic in missing
+                    if errors[topic] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                }
+                if believe_missing_ms is not None and any(
+                    now - since >= believe_missing_ms for since in unknown_since.values()
+                ):
+                    raise self._not_present(topics, believe_missing_ms)
                 answers = metadata.answers
                 metadata.request_update()
             now = self._clock.now_ms()

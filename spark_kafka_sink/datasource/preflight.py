@@ -37,6 +37,15 @@ KEPT_MS = 60_000
 #: With preflight=warn nobody may wait longer than this for an answer that is only advice.
 WARN_WAIT_MS = 5_000
 
+#: A topic that every answer of this time called UNKNOWN_TOPIC_OR_PARTITION is not there. With
+#: max.block.ms alone, its default of a minute is what everybody waits who misspelled a topic.
+#: What makes that answer wrong passes sooner: a topic created a moment ago reaches every broker
+#: within a metadata round or two (tens of milliseconds, a second or two under load), and a broker
+#: that creates it for us (auto.create.topics.enable) gives the same answer until it is there, a
+#: second or so. Silence and other errors are not believed: a broker that restarts comes back, so
+#: for them the whole max.block.ms counts. Tasks wait that long too: they have no user in front.
+BELIEVE_MISSING_MS = 10_000
+
 #: Clusters kept by one planning process; a planner serves few.
 KEPT_ANSWERS = 16
 
@@ -62,10 +71,11 @@ class PreflightCheck:
     def check(self, config: SinkConfig, *, streaming: bool) -> Cluster | None:
         """The cluster as its brokers describe it, or None when that is not known.
 
-        With ``required``, raises what went wrong: KafkaTimeoutError for an unreachable broker or a
-        topic that is not there within max.block.ms, AuthorizationError, InvalidTopicError and so
-        on. With ``warn`` the same is one warning line, then silence for 60 s. Without a ``topic``
-        option only the brokers are looked for.
+        With ``required``, raises what went wrong: KafkaTimeoutError for brokers that can't be
+        reached within max.block.ms, or for a topic that is not there (after
+        :data:`BELIEVE_MISSING_MS` at most), AuthorizationError, InvalidTopicError and so on. With
+        ``warn`` the same is one warning line, then silence for 60 s. Without a ``topic`` option
+        only the brokers are looked for.
         """
         mode = config.preflight_for(streaming=streaming)
         if mode is Preflight.OFF:
@@ -83,7 +93,9 @@ class PreflightCheck:
         except KafkaError as error:
             if mode is Preflight.REQUIRED:
                 raise
-            _log.warning("preflight (preflight=warn), going on all the same: %s", error.message)
+            # One line: what a log shipper makes of two lines is two events.
+            hint = "" if error.hint is None else f" ({error.hint})"
+            _log.warning("preflight=warn, going on all the same: %s%s", error.message, hint)
             self._keep(key, None)
             return None
         self._keep(key, cluster)
@@ -122,4 +134,6 @@ def _describe(config: ProducerConfig, topics: tuple[str, ...], timeout_ms: int) 
     # The network is loaded only when it is asked: commit and abort plan too, without it.
     from spark_kafka_sink.admin import describe_topics
 
-    return describe_topics(config, topics, timeout_ms=timeout_ms)
+    return describe_topics(
+        config, topics, timeout_ms=timeout_ms, believe_missing_ms=BELIEVE_MISSING_MS
+    )

@@ -163,6 +163,25 @@ def test_one_client_answers_again_and_again_with_fresh_answers(kafka: RealKafka)
         assert first in admin.describe_topics([first]).topics
 
 
+def test_a_topic_that_is_steadily_unknown_is_believed_missing_before_the_time_is_up(
+    kafka: RealKafka,
+) -> None:
+    name = new_name("missing")
+    start = time.monotonic()
+    with pytest.raises(KafkaTimeoutError) as caught:
+        describe_topics(
+            config(kafka.bootstrap), [name], timeout_ms=60_000, believe_missing_ms=1_000
+        )
+    assert 1 <= time.monotonic() - start < 10
+    assert caught.value.message == f"Topic {name} not present in metadata after 1000 ms."
+    assert "create the topic first" in str(caught.value.hint)
+
+
+def test_silence_is_not_believed_to_say_that_a_topic_is_missing() -> None:
+    with closed_port() as port, pytest.raises(KafkaTimeoutError, match="after 900 ms"):
+        describe_topics(config(f"127.0.0.1:{port}"), ["t"], timeout_ms=900, believe_missing_ms=100)
+
+
 # --- who does not answer
 
 

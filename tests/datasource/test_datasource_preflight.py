@@ -93,13 +93,13 @@ def test_a_failure_stops_a_batch_and_is_asked_again():
 
 
 def test_a_failure_warns_a_stream_once_a_minute_and_costs_little(caplog):
-    brokers, clock = Brokers(KafkaTimeoutError("no broker answered")), Hand()
+    brokers, clock = Brokers(KafkaTimeoutError("no broker answered", hint="tried a:1")), Hand()
     preflight = PreflightCheck(brokers, clock)
     for _ in range(3):
         assert preflight.check(config(), streaming=True) is None
     assert brokers.asked == [(("t",), WARN_WAIT_MS)]
     assert [r.getMessage() for r in caplog.records] == [
-        "preflight (preflight=warn), going on all the same: no broker answered"
+        "preflight=warn, going on all the same: no broker answered (tried a:1)"
     ]
 
 
