@@ -28,6 +28,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from spark_kafka_sink.datasource.plain_errors import plainly
 from spark_kafka_sink.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -68,10 +69,12 @@ class KprodDataSource(DataSource):
 
         return CANONICAL_SCHEMA
 
+    @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Spark's: once per batch write, at planning."""
         return KprodWriter(self._plan(schema, overwrite=overwrite, streaming=False))
 
+    @plainly
     def streamWriter(  # noqa: N802 - Spark's name
         self,
         schema: StructType,
@@ -85,9 +88,11 @@ class KprodDataSource(DataSource):
             _warn_once([ROWS_ONE_BY_ONE])
         return KprodRowStreamWriter(plan, schema)
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's
         self._refuse_reading()
 
+    @plainly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         self._refuse_reading()
 
@@ -154,9 +159,11 @@ class KprodWriter(DataSourceArrowWriter):
     def __init__(self, plan: WritePlan) -> None:
         self.plan = plan
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self.plan.write(iterator)
 
+    @plainly
     def commit(self, messages: Messages) -> None:
         self.plan.commit(messages)
 
@@ -169,6 +176,7 @@ class _StreamDriver(DataSourceStreamWriter):
 
     plan: WritePlan
 
+    @plainly
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
         self.plan.commit(messages, batchId)
 
@@ -183,6 +191,7 @@ class KprodRowStreamWriter(_StreamDriver):
         self.plan = plan
         self._schema = schema
 
+    @plainly
     def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
         from spark_kafka_sink.datasource.row_adapter import RowAdapter
 
@@ -198,6 +207,7 @@ if hasattr(spark_datasource, "DataSourceStreamArrowWriter"):
         def __init__(self, plan: WritePlan) -> None:
             self.plan = plan
 
+        @plainly
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
             return self.plan.write(iterator)
 
