@@ -306,16 +306,20 @@ def test_a_failure_reaches_a_writer_that_waits_for_memory(
 def test_a_failure_ends_a_flush_at_once_although_others_are_in_flight(producers: Producers):
     """Without idempotence the sender goes on; the writer must not wait for the other answers."""
     producer, client = producers(enable_idempotence="false")
+    client.answer = hold
+    for partition in range(PARTITIONS):
+        producer.send_columns(rows_of(numbered(0, 200), partition))
+    client.await_produced(1)
     requests: list[object] = []
 
     def refuse_the_first(request: object) -> object:
-        if request not in requests:
-            requests.append(request)
-        return refuse(ErrorCode.INVALID_RECORD)(request) if requests[0] is request else HOLD
+        requests.append(request)
+        return refuse(ErrorCode.INVALID_RECORD)(request) if request is requests[0] else HOLD
 
-    client.answer = refuse_the_first
-    producer.send_columns(rows_of(numbered(0, 200), 0))
-    producer.send_columns(rows_of(numbered(0, 200), 1))
+    def answer() -> None:
+        client.answer = refuse_the_first
+
+    client.on_wakeup = answer  # flush wakes the sender when it has begun
     failed = threading.Event()
 
     def flush() -> None:
@@ -325,6 +329,7 @@ def test_a_failure_ends_a_flush_at_once_although_others_are_in_flight(producers:
 
     threading.Thread(target=flush, daemon=True).start()
     assert failed.wait(10)
+    assert producer._accumulator.has_incomplete
 
 
 def test_rows_that_are_never_acknowledged_fail_at_delivery_timeout(producers: Producers):
