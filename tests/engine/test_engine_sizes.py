@@ -5,12 +5,10 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from spark_kafka_sink.errors import DeliveryError, RecordTooLargeError
-from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import (
@@ -22,29 +20,16 @@ from tests.engine.rows import (
     values_batch,
     write,
 )
-from tests.real_kafka import RealKafka
 
 MB = 1_000_000
 LIMIT = 20_000
 
 
-@pytest.fixture(scope="module")
-def big_kafka() -> Iterator[RealKafka]:
-    """A broker that takes requests of a quarter of a gigabyte."""
-    overrides = {
-        "socket.request.max.bytes": str(256 * MB),
-        "message.max.bytes": str(200 * MB),
-        "replica.fetch.max.bytes": str(200 * MB),
-    }
-    with KafkaCluster(overrides=overrides, heap="2g") as cluster:
-        yield RealKafka(cluster.bootstrap, cluster)
-
-
 @pytest.mark.broker
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 @pytest.mark.parametrize("noise", [True, False], ids=["noise", "zeros"])
-def test_a_value_of_100_mb_arrives_among_small_ones(big_kafka, codec, noise):
-    topic = big_kafka.unique_topic("huge")
+def test_a_value_of_100_mb_arrives_among_small_ones(own_kafka, codec, noise):
+    topic = own_kafka.unique_topic("huge")
     huge = random.Random(4).randbytes(100 * MB) if noise else bytes(100 * MB)
     values = [b"before", huge, b"after"]
     options = {
@@ -54,9 +39,9 @@ def test_a_value_of_100_mb_arrives_among_small_ones(big_kafka, codec, noise):
         "compression.zstd.level": 1,
     }
     columns = ColumnPlan(topic, value_column=0)
-    assert write(big_kafka.bootstrap, columns, [values_batch(values)], options).rows == 3
+    assert write(own_kafka.bootstrap, columns, [values_batch(values)], options).rows == 3
     # Compared, not shown: a failure would print 100 MB.
-    assert _same(_read_huge(big_kafka.bootstrap, topic), values)
+    assert _same(_read_huge(own_kafka.bootstrap, topic), values)
 
 
 def _read_huge(bootstrap: str, topic: str) -> list[bytes | None]:

@@ -1,0 +1,391 @@
+"""A producer's life: slow writers, threads, forks, interrupts, warm reuse, leaks, idle cost."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.records.record_columns import ColumnPlan
+from tests.engine.rows import attempt, check_sequences, config, dump_log, send, values_batch
+
+THREAD_NAME = "kafka-producer-network-thread"
+
+
+def network_threads() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name.startswith(THREAD_NAME)]
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def values_of(topic: str) -> ColumnPlan:
+    return ColumnPlan(topic, value_column=0)
+
+
+# ---- slow writers --------------------------------------------------------------------------------
+
+
+class Watcher:
+    """A consumer in a thread of its own, which notes when each row became visible."""
+
+    def __init__(self, bootstrap: str, topic: str, rows: int) -> None:
+        self.seen: dict[bytes, float] = {}
+        self._stop = threading.Event()
+        self._assigned = threading.Event()
+        self._arguments = (bootstrap, topic, rows)
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> Watcher:
+        self._thread.start()
+        assert self._assigned.wait(20)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join(20)
+        self._stop.set()
+        self._thread.join(20)
+
+    def _watch(self) -> None:
+        from confluent_kafka import Consumer, TopicPartition
+
+        bootstrap, topic, rows = self._arguments
+        options = {"group.id": "watch", "enable.auto.commit": False, "fetch.wait.max.ms": 50}
+        consumer = Consumer({"bootstrap.servers": bootstrap, **options})
+        try:
+            consumer.assign([TopicPartition(topic, 0, 0)])
+            self._assigned.set()
+            while len(self.seen) < rows and not self._stop.is_set():
+                for message in consumer.consume(100, timeout=0.05):
+                    assert message.error() is None, message.error()
+                    self.seen.setdefault(message.value(), time.monotonic())
+        finally:
+            consumer.close()
+
+
+@pytest.mark.parametrize("linger_ms", [5, 1000])
+def test_rows_that_trickle_in_are_visible_within_linger_and_a_second(kafka, linger_ms):
+    """One row in 100 ms: no wait is ever as long as a linger of a second."""
+    topic = kafka.unique_topic("trickle")
+    rows = [b"row %d" % i for i in range(25)]
+    producer = KafkaProducer(config(kafka.bootstrap, {"linger.ms": linger_ms}))
+    attempt(producer, values_of(kafka.unique_topic("warm")), [values_batch([b"warm"])])
+    sent: dict[bytes, float] = {}
+    producer.start_attempt()
+    with Watcher(kafka.bootstrap, topic, len(rows)) as watcher:
+        for row in rows:
+            with producer.waiting_for_input():
+                threading.Event().wait(0.1)
+            sent[row] = time.monotonic()
+            send(producer, values_of(topic), [values_batch([row])])
+        in_time = len(watcher.seen)
+        with producer.waiting_for_input():
+            threading.Event().wait(linger_ms / 1000 + 1)
+    producer.finish_attempt()
+    producer.close(10_000)
+    assert in_time > 0, "nothing was visible while the writer went on"
+    late = [watcher.seen[row] - sent[row] for row in rows]
+    assert max(late) < linger_ms / 1000 + 1
+
+
+def test_a_writer_that_never_waits_shows_its_rows_within_two_seconds(kafka):
+    topic = kafka.unique_topic("busy")
+    producer = KafkaProducer(config(kafka.bootstrap))
+    rows = [b"row %d" % i for i in range(60)]
+    sent: dict[bytes, float] = {}
+    producer.start_attempt()
+    with Watcher(kafka.bootstrap, topic, len(rows)) as watcher:
+        for row in rows:
+            sent[row] = time.monotonic()
+            send(producer, values_of(topic), [values_batch([row])])
+            threading.Event().wait(0.05)  # it computes, say
+        in_time = len(watcher.seen)
+        producer.finish_attempt()
+    producer.close(10_000)
+    assert in_time > 0, "nothing was visible while the writer went on"
+    assert max(watcher.seen[row] - sent[row] for row in rows) < 2.5
+
+
+def test_thousands_of_tiny_batches_make_few_large_ones(kafka, consume):
+    """More pieces in one batch than one sendmsg takes (IOV_MAX is 1024)."""
+    topic = kafka.unique_topic("tiny")
+    producer = KafkaProducer(config(kafka.bootstrap, {"batch.size": 1_000_000}))
+    rows = [b"%d" % i for i in range(4000)]
+    report = attempt(producer, values_of(topic), (values_batch([row]) for row in rows))
+    producer.close(10_000)
+    assert report.batches < 40
+    assert consume(topic).values == rows
+
+
+# ---- threads, forks, interrupts ------------------------------------------------------------------
+
+
+def test_two_producers_in_two_threads_keep_to_themselves(kafka, consume):
+    topic = kafka.unique_topic("two", 3)
+    failures: list[BaseException] = []
+
+    def work(name: bytes) -> None:
+        try:
+            producer = KafkaProducer(config(kafka.bootstrap, {"compression.type": "lz4"}))
+            rows = [b"%s%06d" % (name, i) for i in range(20_000)]
+            pieces = (values_batch(rows[i : i + 700]) for i in range(0, len(rows), 700))
+            report = attempt(producer, values_of(topic), pieces)
+            producer.close(10_000)
+            assert report.rows == len(rows)
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in (b"a", b"b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
+    found = sorted(consume(topic).values)
+    assert found == [b"%s%06d" % (name, i) for name in (b"a", b"b") for i in range(20_000)]
+
+
+def test_a_producer_refuses_to_work_after_a_fork_and_goes_on_in_its_own_process(kafka, consume):
+    topic = kafka.unique_topic("fork")
+    producer = KafkaProducer(config(kafka.bootstrap))
+    attempt(producer, values_of(topic), [values_batch([b"before"])])
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        told = b"it worked"
+        try:
+            producer.start_attempt()
+        except IllegalStateError as error:
+            told = str(error).encode()
+        finally:
+            producer.close()
+            os.write(write, told)
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        told = pipe.read().decode()
+    os.waitpid(child, 0)
+    assert f"this producer was made in process {os.getpid()}, not in {child}" in told
+    attempt(producer, values_of(topic), [values_batch([b"after"])])
+    producer.close(10_000)
+    assert consume(topic).values == [b"before", b"after"]
+
+
+def test_close_sends_what_is_queued_and_close_0_drops_it_and_both_leave_nothing(kafka, consume):
+    topic = kafka.unique_topic("close")
+    rows = [b"%d" % i for i in range(1000)]
+    gc.collect()
+    files, threads = open_files(), len(network_threads())
+    producer = KafkaProducer(config(kafka.bootstrap))
+    producer.start_attempt()
+    send(producer, values_of(topic), [values_batch(rows)])
+    producer.close(20_000)
+    assert consume(topic).values == rows
+    dropped = KafkaProducer(config(kafka.bootstrap))
+    dropped.start_attempt()
+    began = time.monotonic()
+    send(dropped, values_of(topic), [values_batch(rows)])
+    dropped.close(0)
+    assert time.monotonic() - began < 3
+    assert (open_files(), len(network_threads())) == (files, threads)
+    assert consume(topic).values in (rows, rows + rows)  # it may just have left
+
+
+@contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """KeyboardInterrupt in this thread, wherever it then is."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_keyboard_interrupt_anywhere_leaves_no_thread_no_socket_and_no_hole(
+    kafka, consume, codec
+):
+    """At 25 moments between metadata and flush, with memory short so that it may block too."""
+    gc.collect()
+    files, threads = open_files(), len(network_threads())
+    rng = random.Random(codec)
+    options = {"buffer.memory": 300_000, "batch.size": 30_000, "compression.type": codec}
+    landed = 0
+    topics = [kafka.unique_topic("interrupt") for _ in range(25)]
+    for topic in topics:
+        producer = KafkaProducer(config(kafka.bootstrap, options))
+        producer.start_attempt()
+        try:
+            with interrupted_after(rng.uniform(0.001, 0.15)):
+                for first in itertools.count(0, 50):
+                    rows = [b"%08d" % i + rng.randbytes(500) for i in range(first, first + 50)]
+                    send(producer, values_of(topic), [values_batch(rows)])
+                    if rng.random() < 0.1:
+                        producer.flush()
+        except KeyboardInterrupt:
+            landed += 1
+        finally:
+            began = time.monotonic()
+            producer.close(0)
+            assert time.monotonic() - began < 3
+    assert landed == len(topics)
+    assert (open_files(), len(network_threads())) == (files, threads)
+    for topic in topics[::5]:
+        rows = [int(value[:8]) for value in consume(topic).values]
+        assert rows == list(range(len(rows)))
+
+
+# ---- warm reuse ----------------------------------------------------------------------------------
+
+
+def test_fifty_attempts_on_one_producer_keep_its_id_and_its_sequences(own_kafka, consume):
+    topic = own_kafka.unique_topic("warm")
+    producer = KafkaProducer(config(own_kafka.bootstrap, {"batch.size": 2000}))
+    identities = set()
+    rows: list[bytes] = []
+    for number in range(50):
+        part = [b"%d-%d" % (number, i) for i in range(number * 7)]
+        rows += part
+        assert attempt(producer, values_of(topic), [values_batch(part)]).rows == len(part)
+        identities.add(producer.producer_id_and_epoch)
+        assert producer.reusable
+        producer.park()
+    producer.close(10_000)
+    identities.discard((-1, -1))  # the first attempt had no rows
+    assert len(identities) == 1
+    assert consume(topic, bootstrap=own_kafka.bootstrap).values == rows
+    check_sequences(dump_log(own_kafka.cluster, [topic])[topic])
+
+
+def test_topics_whose_metadata_expired_are_asked_for_again(kafka, consume):
+    old = [kafka.unique_topic("old"), kafka.unique_topic("old")]
+    other = kafka.unique_topic("other")
+    options = {"metadata.max.idle.ms": 5000, "metadata.max.age.ms": 300}
+    producer = KafkaProducer(config(kafka.bootstrap, options))
+    for topic in old:
+        attempt(producer, values_of(topic), [values_batch([b"1"])])
+    deadline = time.monotonic() + 15
+    while any(topic in producer._metadata.fetch().topics for topic in old):
+        assert time.monotonic() < deadline
+        producer.start_attempt()
+        send(producer, values_of(other), [values_batch([b"x"])])
+        producer.finish_attempt()
+        threading.Event().wait(0.1)
+    for topic in old:
+        attempt(producer, values_of(topic), [values_batch([b"2"])])
+    producer.close(10_000)
+    assert [consume(topic).values for topic in old] == [[b"1", b"2"]] * 2
+
+
+def test_200_attempts_leave_threads_files_and_memory_as_they_were(kafka):
+    topic = kafka.unique_topic("leaks", 4)
+    producer = KafkaProducer(config(kafka.bootstrap, {"compression.type": "lz4"}))
+    process = psutil.Process()
+    rows = values_batch([b"%0200d" % i for i in range(2000)])
+
+    def state() -> tuple[int, int, int]:
+        gc.collect()
+        return open_files(), threading.active_count(), process.memory_info().rss
+
+    for number in range(200):
+        attempt(producer, values_of(topic), [rows])
+        producer.park()
+        if number == 60:
+            files, threads, memory = state()
+    files_after, threads_after, memory_after = state()
+    producer.close(10_000)
+    assert (files_after, threads_after) == (files, threads)
+    assert memory_after - memory < 8 * 1024 * 1024
+
+
+# ---- what it costs -------------------------------------------------------------------------------
+
+
+def cpu_seconds(thread: threading.Thread) -> float:
+    """Of one thread, by the kernel's count (in ticks of 10 ms)."""
+    stat = Path(f"/proc/self/task/{thread.native_id}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_an_idle_a_parked_and_a_stalled_producer_cost_next_to_no_cpu(own_kafka):
+    """Over two seconds each; the stalled one has a writer that waits for memory, and a broker that
+    is frozen with requests in flight."""
+    topic = own_kafka.unique_topic("idle", 3)
+    options = {"buffer.memory": 1_000_000, "request.timeout.ms": 30_000}
+    producer = KafkaProducer(config(own_kafka.bootstrap, options))
+    attempt(producer, values_of(topic), [values_batch([b"x"])])
+
+    def cost() -> float:
+        before = cpu_seconds(producer._thread)
+        threading.Event().wait(2)
+        return cpu_seconds(producer._thread) - before
+
+    idle = cost()
+    producer.park()
+    parked = cost()
+
+    rows = values_batch([b"%0200d" % i for i in range(50_000)])
+    done = threading.Event()
+
+    def write() -> None:
+        attempt(producer, values_of(topic), [rows])
+        done.set()
+
+    (node,) = own_kafka.nodes
+    node.freeze()
+    try:
+        writer = threading.Thread(target=write)
+        writer.start()
+        threading.Event().wait(0.5)
+        stalled = cost()
+        assert not done.is_set()
+    finally:
+        node.thaw()
+    writer.join(60)
+    assert done.is_set()
+    producer.close(10_000)
+    assert max(idle, parked, stalled) <= 0.05, (idle, parked, stalled)
+
+
+def test_memory_stays_within_its_bound_over_two_gigabytes(own_kafka):
+    """Sampled from outside; base + buffer.memory + 2 Arrow batches + 64 MiB (design rule 5.5)."""
+    from confluent_kafka.admin import AdminClient
+
+    configs = {"retention.bytes": "500000000", "segment.bytes": "100000000"}
+    topic = own_kafka.unique_topic("memory", 4, configs)
+    command = [sys.executable, "-m", "bench.memory", "--bootstrap", own_kafka.bootstrap]
+    answer = subprocess.run(
+        [*command, "--topic", topic, "--gigabytes", "2"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    told = json.loads(answer.stdout)
+    admin = AdminClient({"bootstrap.servers": own_kafka.bootstrap})
+    admin.delete_topics([topic])[topic].result(30)
+    print({k: v for k, v in told.items() if k != "samples"})
+    assert told["peak"] <= told["bound"], told
