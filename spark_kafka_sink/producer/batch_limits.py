@@ -22,6 +22,10 @@ MAX_RAW_BATCHES = 8
 #: Java's COMPRESSION_RATE_ESTIMATION_FACTOR: a batch may compress a little worse than expected.
 COMPRESSION_SAFETY = 1.05
 
+#: Only a batch that is at least this part of a full one tells how full ones compress: a few bytes
+#: grow, and an estimate that rose is back only after hundreds of batches (0.005 for each).
+_TELLING = 4
+
 
 class BatchLimits:
     """Limits by topic; asked by the writer, told by whoever closes or splits a batch."""
@@ -46,6 +50,8 @@ class BatchLimits:
 
     def closed(self, batch: ProducerBatch) -> None:
         """Learn how well the records of a batch that was just closed compressed."""
+        if batch.raw_size * _TELLING < self.raw_limit(batch.tp.topic):
+            return
         ratio = (batch.size_in_bytes - HEADER_SIZE) / max(1, batch.raw_size)
         self._estimator.update(batch.tp.topic, self._codec, ratio)
 

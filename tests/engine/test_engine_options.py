@@ -219,3 +219,23 @@ def test_a_thousand_partitions_and_99_of_100_rows_to_one_of_them(kafka, consume)
     for row, partition in enumerate(partitions):
         wanted[partition].append(row)
     assert {p: [int(value[:6]) for value in values] for p, values in found.items()} == wanted
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_tiny_batches_teach_nothing_about_how_full_ones_compress(kafka, codec):
+    """A few bytes grow under compression; the next large micro-batch must not pay for that with
+    batches of a third of batch.size."""
+    topic = kafka.unique_topic("ratio")
+    columns = ColumnPlan(topic, value_column=0)
+    size = 65_536
+    options = {"compression.type": codec, "batch.size": size}
+    producer = KafkaProducer(config(kafka.bootstrap, options))
+    for i in range(5):
+        attempt(producer, columns, [values_batch([b"%d" % i])])
+    rng = random.Random(5)
+    rows = [b"%06d " % i + rng.randbytes(60).hex().encode() for i in range(40_000)]
+    report = attempt(
+        producer, columns, [values_batch(rows[i : i + 5000]) for i in range(0, 40_000, 5000)]
+    )
+    producer.close(10_000)
+    assert report.bytes / report.batches > size / 2
