@@ -1,0 +1,166 @@
+"""A write that must fail, and all that its user sees of it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.real_kafka import RealKafka
+
+#: What a wait may last beyond its option: Spark's planning and its Python workers, on a machine
+#: that others use too.
+SLACK_S = 20.0
+
+#: Our line stands so near to the top of what Spark shows: there is Spark's own line, and one frame.
+LINES_ABOVE = 8
+
+#: Short waits, for inputs that can't succeed.
+IMPATIENT = {
+    "kafka.max.block.ms": "1500",
+    "kafka.request.timeout.ms": "1000",
+    "kafka.delivery.timeout.ms": "3000",
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """``text`` is Spark's message; ``line`` ours in it, ``rest`` what follows (hint and note)."""
+
+    text: str
+    line: str
+    rest: str
+    seconds: float
+    jobs: int
+
+    @property
+    def on_the_driver(self) -> bool:
+        """At planning: no task ran, no job was started."""
+        return "Failed to initialize Python data source writer" in self.text and self.jobs == 0
+
+    def says(self, *words: str) -> None:
+        for word in words:
+            assert word in self.line + "\n" + self.rest, f"{word!r} is not in\n{self.text}"
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Counts the jobs that ``spark`` starts while a function runs."""
+
+    spark: SparkSession
+
+    def during(self, run: Callable[[], object]) -> int:
+        context, group = self.spark.sparkContext, f"bad-input-{uuid.uuid4().hex}"
+        context.setJobGroup(group, "a write that must fail")
+        try:
+            run()
+        finally:
+            context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+        # Spark's own bookkeeping is behind by a queue of events; a job of ours goes through it.
+        fence = f"{group}-fence"
+        context.setJobGroup(fence, "a job that must be seen")
+        self.spark.range(1).collect()
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+        tracker, deadline = context.statusTracker(), time.monotonic() + 10
+        while not tracker.getJobIdsForGroup(fence):
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        return len(tracker.getJobIdsForGroup(group))
+
+
+@pytest.fixture
+def jobs(spark: SparkSession) -> Jobs:
+    return Jobs(spark)
+
+
+Fails = Callable[..., Failure]
+Write = Callable[..., None]
+
+
+@pytest.fixture
+def write(kafka: RealKafka) -> Write:
+    """``write(frame, topic, **options)``; ``bootstrap`` replaces the broker's address."""
+
+    def save(
+        df: DataFrame, topic: str | None = None, bootstrap: str | None = None, **options: str
+    ) -> None:
+        given = IMPATIENT | {"kafka.bootstrap.servers": bootstrap or kafka.bootstrap} | options
+        if topic is not None:
+            given["topic"] = topic
+        df.write.format("kprod").mode("append").options(**given).save()
+
+    return save
+
+
+@pytest.fixture
+def fails(write: Write, jobs: Jobs) -> Fails:
+    """As ``write``, of what must fail, in bounded time and with a line of ours near the top."""
+
+    def save(df: DataFrame, topic: str | None = None, **options: str) -> Failure:
+        return failure_of(lambda: write(df, topic, **options), jobs)
+
+    return save
+
+
+def failure_of(run: Callable[[], object], jobs: Jobs) -> Failure:
+    caught: list[PySparkException] = []
+    took: list[float] = []
+
+    def once() -> None:
+        start = time.monotonic()
+        with pytest.raises(PySparkException) as raised:
+            run()
+        took.append(time.monotonic() - start)
+        caught.append(raised.value)
+
+    count = jobs.during(once)
+    text = str(caught[0])
+    lines = text.splitlines()
+    ours = [n for n, line in enumerate(lines) if line.startswith("spark_kafka_sink.errors.")]
+    assert len(ours) == 1, text
+    assert ours[0] <= LINES_ABOVE, text
+    rest = "\n".join(lines[ours[0] + 1 : ours[0] + 4])
+    return Failure(text, lines[ours[0]], rest, took[0], count)
+
+
+@contextmanager
+def peer(serve: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A port whose connections ``serve`` gets, each on a thread of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        open_ones: list[socket.socket] = []
+
+        def accept() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                open_ones.append(connection)
+                threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join(10)
+            assert not thread.is_alive()
+            for connection in open_ones:
+                connection.close()
+
+
+@contextmanager
+def refused_port() -> Iterator[int]:
+    """A port that nobody listens on, and nobody else gets meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
