@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.peers import classpath, connector_jars
-from bench.spark_job import check, create, delete
+from bench.spark_job import check, create, delete, touch
 from bench.statistics import Ratio, median, ratio
 from spark_kafka_sink.local_kafka import KafkaCluster
 
@@ -91,6 +91,7 @@ class Bench:
         self.number += 1
         name = f"bench-{os.getpid()}-{self.number}"
         create(self.admin, name, partitions)
+        touch(self.bootstrap, name, partitions)
         return name
 
     def engine(self) -> None:
@@ -104,17 +105,15 @@ class Bench:
                     *(f"--option={option}" for option in options),
                 )  # fmt: skip
                 ours.append(float(str(result["rows_per_second"])))
-                check(self.bootstrap, topic, rows + warmup, partitions)
+                check(self.bootstrap, topic, rows + warmup + partitions, partitions)
                 delete(self.admin, topic)
                 topic = self.topic(partitions)
                 java.append(java_performance(self.bootstrap, topic, rows, warmup, size))
-                check(self.bootstrap, topic, rows + warmup, partitions)
                 delete(self.admin, topic)
                 topic = self.topic(partitions)
-                few = rows // 3
                 result = child(
                     "bench.engine_confluent", "--bootstrap", self.bootstrap, "--topic", topic,
-                    "--rows", str(few), "--warmup", str(warmup), "--value-size", str(size),
+                    "--rows", str(rows), "--warmup", str(warmup), "--value-size", str(size),
                 )  # fmt: skip
                 confluent.append(float(str(result["rows_per_second"])))
                 delete(self.admin, topic)

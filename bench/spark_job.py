@@ -132,6 +132,18 @@ def create(admin: AdminClient, topic: str, partitions: int) -> None:
     raise SystemExit(f"{topic} got no leaders")
 
 
+def touch(bootstrap: str, topic: str, partitions: int) -> None:
+    """One record into each partition: a broker leads a new partition some time after it says so,
+    up to ten seconds with a thousand of them, and opens its log at the first append."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+    for partition in range(partitions):
+        producer.produce(topic, b"touch", partition=partition)
+    if producer.flush(120) != 0:
+        raise SystemExit(f"{topic} took no records")
+
+
 def delete(admin: AdminClient, topic: str) -> None:
     admin.delete_topics([topic])[topic].result(30)
 

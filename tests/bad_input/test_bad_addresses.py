@@ -1,0 +1,127 @@
+"""Addresses where no broker is: found on the driver, in bounded time, each with its reason."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.bad_input.conftest import SLACK_S, Fails, Write, peer, refused_port
+from tests.real_kafka import Consumed, RealKafka
+
+Consume = Callable[..., Consumed]
+
+
+@pytest.fixture
+def one_row(spark: SparkSession) -> DataFrame:
+    return spark.range(0, 1, 1, 1).selectExpr("'v' AS value")
+
+
+def web_server(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.recv(4096)
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        connection.close()
+
+
+def tls_server(connection: socket.socket) -> None:
+    """Answers plaintext as TLS servers do: a fatal alert."""
+    with contextlib.suppress(OSError):
+        connection.recv(4096)
+        connection.sendall(b"\x15\x03\x03\x00\x02\x02\x46")
+        connection.close()
+
+
+def slammed_door(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.recv(4096)
+        connection.close()
+
+
+def silent(connection: socket.socket) -> None:
+    """Takes the connection and never says anything; the test closes it."""
+
+
+@pytest.mark.parametrize(
+    ("serve", "words"),
+    [
+        (web_server, ("a web server answers there", "kafka.bootstrap.servers")),
+        (tls_server, ("the port speaks TLS", "set kafka.security.protocol to SSL or SASL_SSL")),
+        (slammed_door, ("is it a TLS or SASL listener, or not Kafka?",)),
+        (silent, ("TLS or SASL listener, or not Kafka?",)),
+    ],
+)
+def test_what_is_no_broker_is_named_with_a_guess(
+    one_row: DataFrame,
+    fails: Fails,
+    serve: Callable[[socket.socket], None],
+    words: tuple[str, ...],
+) -> None:
+    with peer(serve) as port:
+        failure = fails(one_row, "t", bootstrap=f"127.0.0.1:{port}")
+    assert failure.on_the_driver
+    failure.says("not present in metadata after 1500 ms", f"127.0.0.1:{port}", *words)
+    assert failure.seconds < 1.5 + SLACK_S
+
+
+def test_every_address_is_told_with_its_own_reason(one_row: DataFrame, fails: Fails) -> None:
+    nobody = "no-such-host.invalid:9092"
+    with refused_port() as refused, peer(silent) as mute:
+        servers = f"127.0.0.1:{refused},{nobody},127.0.0.1:{mute}"
+        failure = fails(one_row, "t", bootstrap=servers)
+    assert failure.on_the_driver
+    # Who is asked first is by chance, and a silent one holds up the others until request.timeout.ms
+    # is over: what is certain is that each address is told.
+    failure.says("no broker answered", f"127.0.0.1:{refused}: ", f"{nobody}: ", f"127.0.0.1:{mute}")
+    assert failure.seconds < 1.5 + SLACK_S
+
+
+def test_a_refused_port_is_said_to_refuse(one_row: DataFrame, fails: Fails) -> None:
+    with refused_port() as port:
+        failure = fails(one_row, "t", bootstrap=f"127.0.0.1:{port}")
+    assert failure.on_the_driver
+    failure.says("no broker answered", f"tried 127.0.0.1:{port}: Connection refused")
+    assert failure.seconds < 1.5 + SLACK_S
+
+
+def test_a_host_without_an_address_is_said_to_have_none(one_row: DataFrame, fails: Fails) -> None:
+    failure = fails(one_row, "t", bootstrap="no-such-host.invalid:9092")
+    assert failure.on_the_driver
+    failure.says("no broker answered", "no-such-host.invalid:9092: Name or service not known")
+    assert failure.seconds < 1.5 + SLACK_S
+
+
+@pytest.mark.parametrize("preflight", ["required", "off"])
+def test_one_good_address_of_three_is_enough(
+    one_row: DataFrame, write: Write, kafka: RealKafka, consume: Consume, preflight: str
+) -> None:
+    topic = kafka.unique_topic("one-of-three")
+    limits = {"kafka.max.block.ms": "20000", "preflight": preflight}
+    with refused_port() as refused, peer(web_server) as web:
+        servers = f"127.0.0.1:{refused},127.0.0.1:{web},{kafka.bootstrap}"
+        write(one_row, topic, bootstrap=servers, **limits)
+    assert consume(topic).values == [b"v"]
+
+
+def test_a_silent_address_among_good_ones_costs_a_request_timeout_at_most(
+    one_row: DataFrame, write: Write, kafka: RealKafka, consume: Consume
+) -> None:
+    topic = kafka.unique_topic("one-of-two")
+    start = time.monotonic()
+    with peer(silent) as mute:
+        servers = f"127.0.0.1:{mute},{kafka.bootstrap}"
+        write(one_row, topic, bootstrap=servers, **{"kafka.max.block.ms": "20000"})
+    assert time.monotonic() - start < 2 + SLACK_S, "driver and task: a second each"
+    assert consume(topic).values == [b"v"]
+
+
+def test_without_the_preflight_a_task_says_the_same(one_row: DataFrame, fails: Fails) -> None:
+    with refused_port() as port:
+        failure = fails(one_row, "t", bootstrap=f"127.0.0.1:{port}", preflight="off")
+    assert failure.jobs == 1
+    failure.says("Topic t not present", f"tried 127.0.0.1:{port}: Connection refused")
+    assert failure.seconds < 1.5 + SLACK_S

@@ -1,0 +1,176 @@
+"""Modes, triggers and tables that a Kafka sink can't serve; the same mistakes in a stream."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_kafka_sink.errors import ConfigError
+from tests.bad_input.conftest import IMPATIENT, LINES_ABOVE, SLACK_S, Failure, Jobs, failure_of
+from tests.real_kafka import Consumed, RealKafka
+
+Consume = Callable[..., Consumed]
+NOBODY = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
+
+
+@pytest.fixture
+def one_row(spark: SparkSession) -> DataFrame:
+    return spark.range(0, 1, 1, 1).selectExpr("'v' AS value")
+
+
+@pytest.fixture
+def table(spark: SparkSession) -> Iterator[str]:
+    name = f"t_{uuid.uuid4().hex}"
+    spark.sql(f"CREATE TABLE {name} (value string) USING kprod")
+    yield name
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def refused(run: Callable[[], object], jobs: Jobs) -> Failure:
+    failure = failure_of(run, jobs)
+    assert failure.on_the_driver
+    return failure
+
+
+def test_overwrite_is_refused(one_row: DataFrame, jobs: Jobs) -> None:
+    writer = one_row.write.format("kprod").mode("overwrite").options(**NOBODY)
+    refused(writer.save, jobs).says(
+        "ConfigError: Save mode Overwrite not allowed for Kafka", '.mode("append")'
+    )
+
+
+def test_insert_overwrite_is_refused(spark: SparkSession, table: str, jobs: Jobs) -> None:
+    options = ", ".join(f"'{name}' = '{value}'" for name, value in NOBODY.items())
+    failure = refused(
+        lambda: spark.sql(f"INSERT OVERWRITE {table} WITH ({options}) SELECT 'v'"), jobs
+    )
+    failure.says("Save mode Overwrite not allowed for Kafka", "INSERT INTO in place of")
+
+
+def test_insert_into_loses_its_options_and_says_where_to_put_them(
+    spark: SparkSession, one_row: DataFrame, table: str, jobs: Jobs
+) -> None:
+    for insert in (
+        lambda: one_row.write.options(**NOBODY).insertInto(table),
+        lambda: spark.sql(f"INSERT INTO {table} SELECT 'v'"),
+    ):
+        refused(insert, jobs).says("no option reached the kprod sink", "INSERT INTO table WITH (")
+
+
+def test_reading_names_the_source_that_reads(spark: SparkSession, jobs: Jobs) -> None:
+    def read() -> None:
+        spark.read.format("kprod").options(**NOBODY).load().collect()
+
+    with pytest.raises(PySparkException, match=r"format\('kafka'\)"):
+        read()
+
+
+# ---- streams -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> DataFrame:
+    """A stream of one micro-batch with two rows."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "rows.json").write_text('{"value": "1"}\n{"value": "2"}\n')
+    return spark.readStream.schema("value string").json(str(tmp_path / "in"))
+
+
+def stream_fails(df: DataFrame, tmp_path: Path, mode: str = "append", **options: str) -> Failure:
+    """One run of the stream, which ends in Spark's StreamingQueryException with our line in it."""
+    start = time.monotonic()
+    query = (
+        df.writeStream.format("kprod")
+        .outputMode(mode)
+        .options(**(IMPATIENT | NOBODY | options))
+        .option("checkpointLocation", str(tmp_path / f"checkpoint-{uuid.uuid4().hex}"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    with pytest.raises(StreamingQueryException) as raised:
+        query.awaitTermination()
+    lines = str(raised.value).splitlines()
+    ours = [n for n, line in enumerate(lines) if line.startswith("spark_kafka_sink.errors.")]
+    assert len(ours) == 1, raised.value
+    assert ours[0] <= LINES_ABOVE, raised.value
+    rest = "\n".join(lines[ours[0] + 1 : ours[0] + 4])
+    return Failure(str(raised.value), lines[ours[0]], rest, time.monotonic() - start, 0)
+
+
+def test_a_streams_wrong_option_column_and_guarantee_are_found_at_planning(
+    stream: DataFrame, tmp_path: Path
+) -> None:
+    for df, options, word in (
+        (stream, {"kafka.liner.ms": "1"}, "did you mean kafka.linger.ms?"),
+        (stream.selectExpr("1 AS value"), {}, "value attribute unsupported type int"),
+        (stream, {"deliveryGuarantee": "exactly-once"}, "not supported by this version"),
+    ):
+        failure = stream_fails(df, tmp_path, **options)
+        assert "Failed to initialize Python data source writer" in failure.text
+        failure.says(word)
+
+
+def test_complete_mode_is_refused_with_the_way_out(stream: DataFrame, tmp_path: Path) -> None:
+    counts = stream.groupBy("value").count().selectExpr("value")
+    failure = stream_fails(counts, tmp_path, mode="complete")
+    failure.says("does not support complete output mode", "use foreachBatch")
+
+
+def test_update_mode_is_refused_by_spark(stream: DataFrame, tmp_path: Path) -> None:
+    counts = stream.groupBy("value").count().selectExpr("value")
+    with pytest.raises(Exception, match="kprod does not support Update mode"):
+        stream_fails(counts, tmp_path, mode="update")
+
+
+def test_the_continuous_trigger_is_refused_at_start_in_the_users_own_process(
+    spark: SparkSession,
+) -> None:
+    rate = spark.readStream.format("rate").load().selectExpr("cast(value AS string) AS value")
+    writer = rate.writeStream.format("kprod").options(**NOBODY).trigger(continuous="1 second")
+    with pytest.raises(ConfigError, match="drops every row") as caught:
+        writer.start()
+    assert "trigger(processingTime=" in str(caught.value.hint)
+    assert not spark.streams.active
+
+
+def test_a_stream_to_a_missing_topic_is_warned_and_fails_in_its_task_within_bounds(
+    stream: DataFrame, tmp_path: Path, kafka: RealKafka
+) -> None:
+    servers = {"kafka.bootstrap.servers": kafka.bootstrap}
+    failure = stream_fails(stream, tmp_path, topic="missing-of-a-stream", **servers)
+    failure.says("Topic missing-of-a-stream not present", "create the topic first")
+    assert failure.seconds < 2 * 1.5 + SLACK_S, "the driver's advice, then the task"
+
+
+def test_a_streams_bad_row_loses_nothing_and_doubles_nothing_once_it_is_mended(
+    spark: SparkSession, tmp_path: Path, kafka: RealKafka, consume: Consume
+) -> None:
+    """The failed micro-batch stays uncommitted: the same checkpoint writes it whole, once."""
+    topic = kafka.unique_topic("mended")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "rows.json").write_text('{"value": "1"}\n{"value": "2"}\n')
+    source = spark.readStream.schema("value string").json(str(tmp_path / "in"))
+
+    def run(partition: str) -> None:
+        query = (
+            source.selectExpr("value", f"{partition} AS partition")
+            .writeStream.format("kprod")
+            .options(**{"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic})
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    with pytest.raises(StreamingQueryException, match="Partition 7 of topic"):
+        run("if(value = '2', 7, 0)")
+    assert len(consume(topic)) == 0
+    run("0")
+    run("0")
+    assert consume(topic).values == [b"1", b"2"]
