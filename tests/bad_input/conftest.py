@@ -122,13 +122,16 @@ def failure_of(run: Callable[[], object], jobs: Jobs) -> Failure:
         caught.append(raised.value)
 
     count = jobs.during(once)
-    text = str(caught[0])
+    return read_failure(str(caught[0]), took[0], count)
+
+
+def read_failure(text: str, seconds: float, jobs: int = 0) -> Failure:
+    """Finds our line in what Spark shows: once, and near the top."""
     lines = text.splitlines()
     ours = [n for n, line in enumerate(lines) if line.startswith("spark_kafka_sink.errors.")]
     assert len(ours) == 1, text
     assert ours[0] <= LINES_ABOVE, text
-    rest = "\n".join(lines[ours[0] + 1 : ours[0] + 4])
-    return Failure(text, lines[ours[0]], rest, took[0], count)
+    return Failure(text, lines[ours[0]], "\n".join(lines[ours[0] + 1 : ours[0] + 4]), seconds, jobs)
 
 
 @contextmanager
