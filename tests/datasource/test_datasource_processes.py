@@ -134,12 +134,13 @@ CONFS = (
     "spark.ui.showConsoleProgress=false",
     "spark.driver.host=127.0.0.1",
     "spark.driver.bindAddress=127.0.0.1",
+    "spark.connect.grpc.binding.address=127.0.0.1",
     "spark.driver.memory=700m",
     "spark.sql.shuffle.partitions=1",
 )
 
 
-def run(script, bootstrap, topic, python_path, home):
+def run(script, bootstrap, topic, python_path, home, **more_environment):
     """Runs ``script`` in a fresh Python; what it prints is shown when it fails."""
     environment = {name: v for name, v in os.environ.items() if not name.startswith("SPARK")}
     environment |= {
@@ -149,6 +150,7 @@ def run(script, bootstrap, topic, python_path, home):
         "PYSPARK_SUBMIT_ARGS": " ".join([*(f"--conf {conf}" for conf in CONFS), "pyspark-shell"]),
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
     }
+    environment |= more_environment
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), bootstrap, topic],
         env=environment,
@@ -179,5 +181,6 @@ def test_a_broken_neighbour_hides_the_format_and_register_brings_it_back(kafka, 
 
 def test_a_connect_session_is_like_a_classic_one(kafka, consume, tmp_path):
     topic = kafka.unique_topic("connect")
-    run(START + CONNECT, kafka.bootstrap, topic, [ROOT], tmp_path)
+    # pyspark's own way to an ephemeral port for the local server, in place of 15002.
+    run(START + CONNECT, kafka.bootstrap, topic, [ROOT], tmp_path, SPARK_TESTING="1")
     assert sorted(consume(topic).values) == sorted(str(n).encode() for n in [*range(5)] * 4)
