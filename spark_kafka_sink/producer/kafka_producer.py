@@ -21,7 +21,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -30,6 +30,7 @@ from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
     BufferExhaustedError,
+    DataError,
     DeliveryError,
     ErrorCode,
     IllegalStateError,
@@ -243,9 +244,12 @@ class KafkaProducer:
             return
         accumulator = self._accumulator
         limits = {topic: accumulator.raw_limit(topic) for topic in topics}
-        views = {topic: TopicView.of(cluster, topic, limits[topic]) for topic in topics}
-        partitions = self._partitioner.assign(chunk, views, accumulator.open_room)
-        groups = group_rows(chunk, partitions)
+        try:
+            groups = self._group(chunk, cluster, limits)
+        except DataError:
+            # An explicit partition that the topic lacks: it may have been added since we asked.
+            self._metadata.refresh(self._clock.now_ms() + self._config.max_block_ms)
+            groups = self._group(chunk, self._await_topics(topics), limits)
         self._allocate(size)
         taken = 0
         try:
@@ -266,6 +270,11 @@ class KafkaProducer:
                 slices = self._encode_again(chunk, groups, result.refused, now_ms)
         finally:
             accumulator.pool.adjust(size, taken)
+
+    def _group(self, chunk: RecordColumns, cluster: Cluster, limits: Mapping[str, int]) -> Groups:
+        views = {topic: TopicView.of(cluster, topic, limit) for topic, limit in limits.items()}
+        partitions = self._partitioner.assign(chunk, views, self._accumulator.open_room)
+        return group_rows(chunk, partitions)
 
     def _encode_again(
         self, chunk: RecordColumns, groups: Groups, refused: Sequence[EncodedSlice], now_ms: int

@@ -88,6 +88,7 @@ class Metadata:
         self._asked_partial = False
         self._request_version = 0
         self._update_version = 0
+        self._answered_version = 0
         self._last_success_ms = now
         self._allowed_ms = now
         self._failed_attempts = 0
@@ -142,6 +143,31 @@ class Metadata:
                 found = self._await_change(topics, deadline, seen, failures)
                 if found is not None:
                     return found
+        finally:
+            with self._updated:
+                self._waiting -= 1
+
+    def refresh(self, deadline: int) -> Cluster:
+        """The cluster by an answer to a question that is asked from now on, or, at ``deadline``,
+        as known then. Raises what closed this metadata, or made the asking fail for good.
+        """
+        with self._updated:
+            self._parked = False
+            self._need_full = True
+            self._request_version += 1
+            wanted, failures = self._request_version, self._failures
+            self._waiting += 1
+        try:
+            self._wakeup()
+            with self._updated:
+                while self._answered_version < wanted:
+                    if self._closed is not None:
+                        raise self._closed
+                    if self._failure is not None and self._failures > failures:
+                        raise self._failure
+                    if not self._clock.wait(self._updated, deadline):
+                        break
+                return self._cluster
         finally:
             with self._updated:
                 self._waiting -= 1
@@ -311,6 +337,8 @@ class Metadata:
             if self._new_topics and self._need_partial:
                 self._allowed_ms = now
             self._update_version += 1
+            if not partial:
+                self._answered_version = token
             self._updated.notify_all()
 
     def failed_update(self, now: int, error: KafkaError | None) -> None:

@@ -119,7 +119,8 @@ class RecordAccumulator:
         self._codec = Codec.of(config)
         self._limits = BatchLimits(config, self._codec)
         self._linger_ms = config.linger_ms
-        self._max_open_ms = max(config.linger_ms, MAX_OPEN_MS)
+        # Well before it would expire, should delivery.timeout.ms be that short.
+        self._max_open_ms = max(config.linger_ms, min(MAX_OPEN_MS, config.delivery_timeout_ms // 4))
         self._delivery_timeout_ms = config.delivery_timeout_ms
         self._backoff = ExponentialBackoff(
             config.retry_backoff_ms, config.retry_backoff_max_ms, random=random

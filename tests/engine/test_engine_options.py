@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import string
+import time
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -239,3 +240,44 @@ def test_tiny_batches_teach_nothing_about_how_full_ones_compress(kafka, codec):
     )
     producer.close(10_000)
     assert report.bytes / report.batches > size / 2
+
+
+def to_partition(number: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([b"x"], pa.binary()), pa.array([number], pa.int32())],
+        names=["value", "partition"],
+    )
+
+
+def test_a_partition_that_was_added_a_moment_ago_is_used(kafka, consume):
+    """A warm producer's metadata may be minutes old; Java asks anew before it refuses a row."""
+    from confluent_kafka.admin import AdminClient, NewPartitions
+
+    topic = kafka.unique_topic("grows", 2)
+    columns = ColumnPlan(topic, value_column=0, partition_column=1)
+    producer = KafkaProducer(config(kafka.bootstrap))
+    attempt(producer, columns, [to_partition(1)])
+    producer.park()
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(20)
+    while len(admin.list_topics(topic, 20).topics[topic].partitions) < 4:
+        time.sleep(0.02)
+    attempt(producer, columns, [to_partition(3)])
+    producer.close(10_000)
+    assert consume(topic).partitions == [1, 3]
+
+
+def test_a_short_delivery_timeout_does_not_end_a_batch_that_was_never_sent(kafka, consume):
+    """The writer computes longer than that between two rows, and is not seen to wait."""
+    topic = kafka.unique_topic("short")
+    columns = ColumnPlan(topic, value_column=0)
+    options = {"delivery.timeout.ms": 900, "request.timeout.ms": 800}
+    producer = KafkaProducer(config(kafka.bootstrap, options))
+    attempt(producer, columns, [values_batch([b"1"])])
+    producer.start_attempt()
+    send(producer, columns, [values_batch([b"2"])])
+    time.sleep(1.1)
+    send(producer, columns, [values_batch([b"3"])])
+    assert producer.finish_attempt().rows == 2
+    producer.close(10_000)
+    assert consume(topic).values == [b"1", b"2", b"3"]

@@ -388,7 +388,7 @@ def test_a_record_beyond_buffer_memory_is_refused_in_javas_words(producers: Prod
 
 def test_a_row_that_cannot_be_sent_loses_the_attempt(producers: Producers):
     """The rows before it may be in batches: nothing more of this attempt may go."""
-    producer, client = producers()
+    producer, client = producers(max_block_ms=50)
     producer.send_columns(rows_of([b"x"], 0))
     with pytest.raises(DataError, match="Partition 9 of topic test"):
         producer.send_columns(rows_of([b"y"], 9))
