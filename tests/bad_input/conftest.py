@@ -25,7 +25,7 @@ LINES_ABOVE = 8
 
 #: Short waits, for inputs that can't succeed.
 IMPATIENT = {
-    "kafka.max.block.ms": "1500",
+    "kafka.max.block.ms": "1000",
     "kafka.request.timeout.ms": "1000",
     "kafka.delivery.timeout.ms": "3000",
 }

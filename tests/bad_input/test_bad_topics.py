@@ -35,11 +35,11 @@ def test_a_missing_topic_is_one_error_on_the_driver(one_row: DataFrame, fails: F
     failure = fails(one_row, topic)
     assert failure.on_the_driver
     failure.says(
-        f"Topic {topic} not present in metadata after 1500 ms",
+        f"Topic {topic} not present in metadata after 1000 ms",
         "UNKNOWN_TOPIC_OR_PARTITION",
         "create the topic first, or check its name",
     )
-    assert failure.seconds < 1.5 + SLACK_S
+    assert failure.seconds < 1 + SLACK_S
 
 
 def test_who_misspells_a_topic_waits_ten_seconds_and_not_a_minute(
@@ -61,8 +61,8 @@ def test_a_missing_topic_of_a_row_is_named_by_the_task(
     )
     failure = fails(frame)
     assert failure.jobs == 1
-    failure.says(f"Topic {gone} not present in metadata after 1500 ms", "create the topic first")
-    assert failure.seconds < 1.5 + SLACK_S
+    failure.says(f"Topic {gone} not present in metadata after 1000 ms", "create the topic first")
+    assert failure.seconds < 1 + SLACK_S
     assert len(consume(here)) == 0
 
 
