@@ -83,7 +83,7 @@ class Watcher:
 def test_rows_that_trickle_in_are_visible_within_linger_and_a_second(kafka, linger_ms):
     """One row in 100 ms: no wait is ever as long as a linger of a second."""
     topic = kafka.unique_topic("trickle")
-    rows = [b"row %d" % i for i in range(25)]
+    rows = [b"row %d" % i for i in range(20)]
     producer = KafkaProducer(config(kafka.bootstrap, {"linger.ms": linger_ms}))
     attempt(producer, values_of(kafka.unique_topic("warm")), [values_batch([b"warm"])])
     sent: dict[bytes, float] = {}
@@ -227,13 +227,13 @@ def interrupted_after(seconds: float) -> Iterator[None]:
 def test_a_keyboard_interrupt_anywhere_leaves_no_thread_no_socket_and_no_hole(
     kafka, consume, codec
 ):
-    """At 25 moments between metadata and flush, with memory short so that it may block too."""
+    """At 12 moments between metadata and flush, with memory short so that it may block too."""
     gc.collect()
     files, threads = open_files(), len(network_threads())
     rng = random.Random(codec)
     options = {"buffer.memory": 300_000, "batch.size": 30_000, "compression.type": codec}
     landed = 0
-    topics = [kafka.unique_topic("interrupt") for _ in range(25)]
+    topics = [kafka.unique_topic("interrupt") for _ in range(12)]
     for topic in topics:
         producer = KafkaProducer(config(kafka.bootstrap, options))
         producer.start_attempt()
@@ -252,7 +252,7 @@ def test_a_keyboard_interrupt_anywhere_leaves_no_thread_no_socket_and_no_hole(
             assert time.monotonic() - began < 3
     assert landed == len(topics)
     assert (open_files(), len(network_threads())) == (files, threads)
-    for topic in topics[::5]:
+    for topic in topics[::3]:
         rows = [int(value[:8]) for value in consume(topic).values]
         assert rows == list(range(len(rows)))
 
@@ -387,5 +387,4 @@ def test_memory_stays_within_its_bound_over_two_gigabytes(own_kafka):
     told = json.loads(answer.stdout)
     admin = AdminClient({"bootstrap.servers": own_kafka.bootstrap})
     admin.delete_topics([topic])[topic].result(30)
-    print({k: v for k, v in told.items() if k != "samples"})
     assert told["peak"] <= told["bound"], told
