@@ -50,7 +50,9 @@ class ConnectionFailures:
         if news:
             self._publish()
         level = logging.WARNING if news else logging.DEBUG
-        _log.log(level, "node %d at %s: %s", node_id, address, reason)
+        # A bootstrap server has no id yet; the negative one that stands for it is ours alone.
+        who = f"node {node_id} at" if node_id >= 0 else "bootstrap server"
+        _log.log(level, "%s %s: %s", who, address, reason)
 
     def record_end(self, node_id: int, before: ConnectionState | None, state: ChannelState) -> None:
         """The connection ended; ``before`` is where it stood. Idleness is nobody's failure."""

@@ -755,6 +755,16 @@ def test_the_same_connection_failure_is_warned_of_once(caplog: pytest.LogCapture
     ]
 
 
+def test_a_bootstrap_server_is_not_called_by_an_id_that_nobody_gave_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    world.net.refused = {"10.0.0.1": "Connection refused"}
+    world.client.ready(Node(-1, NODE.host, NODE.port), world.now)
+    (record,) = [r for r in caplog.records if r.levelno == logging.WARNING]
+    assert record.getMessage() == "bootstrap server 10.0.0.1:9092: Connection refused"
+
+
 def test_a_node_that_answers_is_no_longer_among_the_failures() -> None:
     world = World()
     world.net.refused = {"10.0.0.1": "Connection refused"}
