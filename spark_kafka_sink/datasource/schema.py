@@ -9,7 +9,7 @@ are ``records/record_columns``), Arrow. Runs on the driver, before any task.
 | value | string or binary | error | sent as null (tombstone) |
 | key | string or binary | null key | null key |
 | topic | string | the ``topic`` option must be set | error, unless the option is set |
-| headers | array<struct<key:string,value:binary>> or map<string,binary> | none | none |
+| headers | array<struct<key:string,value:binary>> or map<string,binary or string> | none | none |
 | partition | int | the partitioner decides | the partitioner decides |
 | timestamp | timestamp, timestamp_ntz or bigint (ms since the epoch) | time of sending | the same |
 
@@ -37,7 +37,7 @@ CANONICAL_SCHEMA = (
 )
 
 TEXT_OR_BYTES = "string or binary"
-HEADERS = "array<struct<key:string,value:binary>> or map<string,binary>"
+HEADERS = "array<struct<key:string,value:binary>>, map<string,binary> or map<string,string>"
 TIMESTAMP = "timestamp, timestamp_ntz or bigint (milliseconds since the epoch)"
 
 
@@ -164,7 +164,9 @@ def _is_headers(data_type: DataType) -> bool:
     from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType
 
     if isinstance(data_type, MapType):
-        return _is_text(data_type.keyType) and isinstance(data_type.valueType, BinaryType)
+        # A map is what users write first (SPARK-29228), and map("a", "b") has string values.
+        value = data_type.valueType
+        return _is_text(data_type.keyType) and (isinstance(value, BinaryType) or _is_text(value))
     if not isinstance(data_type, ArrayType) or not isinstance(data_type.elementType, StructType):
         return False
     fields = data_type.elementType.fields

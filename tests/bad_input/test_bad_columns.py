@@ -31,9 +31,9 @@ SCHEMAS: list[Row] = [
     (["'v' AS value", "'1' AS partition"], "t", ("partition must be a(n) int",)),
     (["'v' AS value", "current_date() AS timestamp"], "t", ("unsupported type date", "bigint")),
     (
-        ["'v' AS value", "map('k', 'v') AS headers"],
+        ["'v' AS value", "map('k', 1) AS headers"],
         "t",
-        ("headers attribute unsupported type map<string,string>", "map<string,binary>"),
+        ("headers attribute unsupported type map<string,int>", "map<string,binary>"),
     ),
     (
         ["'v' AS value", "array(named_struct('k', 'a', 'v', x'00')) AS headers"],

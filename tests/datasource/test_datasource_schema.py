@@ -106,8 +106,8 @@ def test_no_value():
         ),
         ("partition", LongType(), "partition must be a(n) int"),
         ("headers", TEXT, "headers must be a(n) array<struct<key:string,value:binary>>"),
-        ("headers", ArrayType(TEXT), "or map<string,binary>"),
-        ("headers", MapType(TEXT, TEXT), "headers must be a(n)"),
+        ("headers", ArrayType(TEXT), ", map<string,binary> or map<string,string>"),
+        ("headers", MapType(TEXT, IntegerType()), "headers must be a(n)"),
         (
             "headers",
             ArrayType(StructType([StructField("k", TEXT), StructField("v", BinaryType())])),
@@ -155,8 +155,9 @@ def test_a_timestamp_column_may_be_of_three_types(data_type):
     assert plan_columns(schema(value=TEXT, timestamp=data_type), "t").timestamp_column == 1
 
 
-def test_headers_may_be_a_map():
-    plan = plan_columns(schema(value=TEXT, headers=MapType(TEXT, BinaryType())), "t")
+@pytest.mark.parametrize("value", [TEXT, BinaryType()])
+def test_headers_may_be_a_map(value):
+    plan = plan_columns(schema(value=TEXT, headers=MapType(TEXT, value)), "t")
     assert plan.headers_column == 1
 
 
