@@ -80,9 +80,10 @@ def java_performance(bootstrap: str, topic: str, rows: int, warmup: int, size: i
 class Bench:
     """One run: a broker, a console, the rows of the table."""
 
-    def __init__(self, bootstrap: str, rounds: int) -> None:
+    def __init__(self, bootstrap: str, rounds: int, only: str = "") -> None:
         self.bootstrap = bootstrap
         self.rounds = rounds
+        self.only = only
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.lines: list[tuple[str, str, str, str]] = []
         self.number = 0
@@ -96,6 +97,8 @@ class Bench:
 
     def engine(self) -> None:
         for name, partitions, size, rows, warmup, options in ENGINE_SETTINGS:
+            if self.only not in name:
+                continue
             ours, java, confluent = [], [], []
             for _ in range(self.rounds):
                 topic = self.topic(partitions)
@@ -123,6 +126,8 @@ class Bench:
 
     def spark(self) -> None:
         for name, size, codec, rows in SPARK_SETTINGS:
+            if self.only not in name:
+                continue
             results = child(
                 "bench.spark_job", "--bootstrap", self.bootstrap, "--jars", connector_jars(),
                 "--rows", str(rows), "--value-size", str(size), "--codec", codec,
@@ -239,10 +244,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=["engine", "spark", "microbatch", "memory"])
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--only", default="", help="settings whose name holds this text")
     parser.add_argument("--gigabytes", type=float, default=20.0)
     args = parser.parse_args()
     with KafkaCluster(full_jvm=True, heap="1g") as kafka:
-        bench = Bench(kafka.bootstrap, args.rounds)
+        bench = Bench(kafka.bootstrap, args.rounds, args.only)
         for part in args.parts:
             if part == "memory":
                 bench.memory(args.gigabytes)
