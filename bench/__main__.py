@@ -37,8 +37,8 @@ ENGINE_SETTINGS = (
 )
 # name, value size, codec, rows
 SPARK_SETTINGS = (
-    ("100 B values", 100, "none", 2_000_000),
-    ("100 B values, lz4", 100, "lz4", 2_000_000),
+    ("100 B values", 100, "none", 3_000_000),
+    ("100 B values, lz4", 100, "lz4", 3_000_000),
     ("1 KB values", 1024, "none", 400_000),
 )
 
