@@ -29,11 +29,11 @@ from spark_kafka_sink.local_kafka import KafkaCluster
 ROOT = Path(__file__).parent.parent
 HISTORY = ROOT / "bench" / "HISTORY.md"
 
-# name, partitions, value size, rows, warm-up rows, options of ours
+# name, partitions, value size, rows, warm-up rows
 ENGINE_SETTINGS = (
-    ("100 B values, 12 partitions", 12, 100, 4_000_000, 500_000, ()),
-    ("1 KB values, 12 partitions", 12, 1024, 600_000, 100_000, ()),
-    ("100 B values, 1000 partitions", 1000, 100, 3_000_000, 500_000, ()),
+    ("100 B values, 12 partitions", 12, 100, 4_000_000, 500_000),
+    ("1 KB values, 12 partitions", 12, 1024, 600_000, 100_000),
+    ("100 B values, 1000 partitions", 1000, 100, 3_000_000, 500_000),
 )
 # name, value size, codec, rows
 SPARK_SETTINGS = (
@@ -96,7 +96,7 @@ class Bench:
         return name
 
     def engine(self) -> None:
-        for name, partitions, size, rows, warmup, options in ENGINE_SETTINGS:
+        for name, partitions, size, rows, warmup in ENGINE_SETTINGS:
             if self.only not in name:
                 continue
             ours, java, confluent = [], [], []
@@ -105,7 +105,6 @@ class Bench:
                 result = child(
                     "bench.engine_ours", "--bootstrap", self.bootstrap, "--topic", topic,
                     "--rows", str(rows), "--warmup", str(warmup), "--value-size", str(size),
-                    *(f"--option={option}" for option in options),
                 )  # fmt: skip
                 ours.append(float(str(result["rows_per_second"])))
                 check(self.bootstrap, topic, rows + warmup + partitions, partitions)

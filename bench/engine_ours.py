@@ -26,7 +26,7 @@ def arrow_batches(value_size: int, count: int, seed: int) -> list[pa.RecordBatch
     alphabet = b"abcdefghijklmnopqrstuvwxyz0123456789"
     table = bytes(alphabet[i % len(alphabet)] for i in range(256))
     batches = []
-    for number in range(count):
+    for _ in range(count):
         keys = [b"%012d" % rng.randrange(10**9) for _ in range(ARROW_ROWS)]
         noise = rng.randbytes(ARROW_ROWS * value_size).translate(table)
         values = [noise[i * value_size : (i + 1) * value_size] for i in range(ARROW_ROWS)]
@@ -35,7 +35,6 @@ def arrow_batches(value_size: int, count: int, seed: int) -> list[pa.RecordBatch
                 {"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}
             )
         )
-        del number
     return batches
 
 

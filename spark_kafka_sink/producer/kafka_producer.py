@@ -385,13 +385,13 @@ class KafkaProducer:
         if cause is None:
             return
         if batch is None:
-            error = DeliveryError(f"the producer failed: {_first_line(cause)}", hint=_hint(cause))
+            error = DeliveryError(f"the producer failed: {_first_line(cause)}", hint=cause.hint)
         else:
             age = self._clock.now_ms() - batch.created_ms
             error = DeliveryError(
                 f"{batch.tp}: {batch.record_count} rows were not acknowledged (attempts: "
                 f"{batch.attempts + (batch.drained_ms > 0)}, age: {age} ms): {_first_line(cause)}",
-                hint=_hint(cause),
+                hint=cause.hint,
             )
         self._break(error)
         raise error from cause
@@ -467,7 +467,3 @@ class _WaitingForInput:
 
 def _first_line(error: KafkaError) -> str:
     return error.message.splitlines()[0] if error.message else type(error).__name__
-
-
-def _hint(error: KafkaError) -> str | None:
-    return error.hint
