@@ -216,8 +216,10 @@ class Selector:
         with self._wakeup_lock:
             if self._closed or self._wakeup_pending:
                 return
-            self._wakeup_pending = True
+            # In this order: an interrupt between the two must not leave a wake-up that is noted
+            # as pending and never comes.
             self._wakeup_write.send(b"w")
+            self._wakeup_pending = True
 
     def close(self) -> None:
         with self._wakeup_lock:

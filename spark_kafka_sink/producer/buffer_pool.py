@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.clock import Clock, Latch
 from spark_kafka_sink.errors import (
     BufferExhaustedError,
     ErrorCode,
@@ -23,19 +23,20 @@ from spark_kafka_sink.errors import (
 class _Waiter:
     """One writer in line: ``gathered`` bytes of its ``size`` are already set aside for it."""
 
-    __slots__ = ("condition", "gathered", "size")
+    __slots__ = ("gathered", "served", "size")
 
-    def __init__(self, size: int, lock: threading.Lock) -> None:
+    def __init__(self, size: int) -> None:
         self.size = size
         self.gathered = 0
-        self.condition = threading.Condition(lock)
+        #: Opened when all is gathered, and when the pool is closed.
+        self.served = Latch()
 
 
 class BufferPool:
     """A count of bytes with a first-in-first-out line (Java's BufferPool).
 
     One lock (``_lock``) guards ``_available``, ``_waiters``, ``_closed`` and the waiters' gathered
-    bytes. It is never held while anything else is called but the clock's wait.
+    bytes. It is never held while anything else is called.
     """
 
     __slots__ = ("_available", "_clock", "_closed", "_lock", "_waiters", "total")
@@ -82,13 +83,14 @@ class BufferPool:
             if not self._waiters and self._available >= size:
                 self._available -= size
                 return
-            waiter = _Waiter(size, self._lock)
+            waiter = _Waiter(size)
             self._waiters.append(waiter)
         try:
             if on_wait is not None:
                 on_wait()
+            self._clock.wait(waiter.served, deadline_ms)
             with self._lock:
-                self._await_turn(waiter, deadline_ms)
+                self._check_served(waiter)
         except BaseException:
             # Whatever ended the wait (deadline, close, KeyboardInterrupt): leave the line and
             # give back what was gathered, which may be what the next in line waits for.
@@ -99,17 +101,16 @@ class BufferPool:
                 self._hand_out()
             raise
 
-    def _await_turn(self, waiter: _Waiter, deadline_ms: int) -> None:
-        while waiter.gathered < waiter.size:
-            self._check_open()
-            in_time = self._clock.wait(waiter.condition, deadline_ms)
-            if not in_time and waiter.gathered < waiter.size:
-                raise BufferExhaustedError(
-                    f"Failed to allocate {waiter.size} bytes within the configured max blocking "
-                    f"time. Total memory: {self.total} bytes. Available memory: "
-                    f"{self._available} bytes.",
-                    code=ErrorCode.REQUEST_TIMED_OUT,
-                )
+    def _check_served(self, waiter: _Waiter) -> None:
+        if waiter.gathered == waiter.size:
+            return
+        self._check_open()
+        raise BufferExhaustedError(
+            f"Failed to allocate {waiter.size} bytes within the configured max blocking "
+            f"time. Total memory: {self.total} bytes. Available memory: "
+            f"{self._available} bytes.",
+            code=ErrorCode.REQUEST_TIMED_OUT,
+        )
 
     def _hand_out(self) -> None:
         """Give free bytes to the line, its head first; piecewise, so that a big one is served."""
@@ -121,7 +122,7 @@ class BufferPool:
             if head.gathered < head.size:
                 return
             self._waiters.popleft()
-            head.condition.notify()
+            head.served.open()
 
     def deallocate(self, size: int) -> None:
         """Give ``size`` bytes back."""
@@ -143,7 +144,7 @@ class BufferPool:
         with self._lock:
             self._closed = True
             for waiter in self._waiters:
-                waiter.condition.notify()
+                waiter.served.open()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -6,9 +6,9 @@ flushes. Never: a lock of its own; the accumulator's guards it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
+from spark_kafka_sink.clock import Waiters
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 
 
@@ -23,13 +23,13 @@ class Flush:
 
 
 class IncompleteBatches:
-    """Batches by generation. Every method runs under the lock of ``flushed``, which is notified
-    when a flush is complete.
+    """Batches by generation. Every method runs under the accumulator's lock; ``flushed`` are
+    woken when a flush is complete.
     """
 
     __slots__ = ("_batches", "_flushed", "_flushes", "_generation")
 
-    def __init__(self, flushed: threading.Condition) -> None:
+    def __init__(self, flushed: Waiters) -> None:
         self._flushed = flushed
         self._batches: dict[int, ProducerBatch] = {}
         self._flushes: list[Flush] = []
@@ -71,7 +71,7 @@ class IncompleteBatches:
             if batch.lineage <= flush.upto:
                 flush.remaining -= 1
                 if flush.remaining == 0:
-                    self._flushed.notify_all()
+                    self._flushed.wake_all()
 
     def all(self) -> list[ProducerBatch]:
         """The batches as they are now, oldest generation first."""

@@ -352,15 +352,17 @@ class KafkaProducer:
         """Send everything and wait until it is acknowledged. DeliveryError when anything failed."""
         self._check_usable()
         deadline = self._clock.now_ms() + self._config.delivery_timeout_ms + _FLUSH_GRACE_MS
-        flush = self._accumulator.begin_flush()
+        flush = None
         try:
+            flush = self._accumulator.begin_flush()
             self._sender.wakeup()
             complete = self._accumulator.await_flush_completion(flush, deadline)
         except BaseException as error:
             self._break(IllegalStateError(f"flush was interrupted by {type(error).__name__}"))
             raise
         finally:
-            self._accumulator.end_flush(flush)
+            if flush is not None:
+                self._accumulator.end_flush(flush)
         self._raise_failure()
         if not complete:
             late = DeliveryError(

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from spark_kafka_sink.backoff import ExponentialBackoff
-from spark_kafka_sink.clock import NEVER, Clock
+from spark_kafka_sink.clock import NEVER, Clock, Waiters
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError, safe_text
 from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
@@ -47,7 +47,7 @@ def _nothing() -> None:
 class Metadata:
     """Thread-safe store of cluster metadata; implements the network's ``MetadataStore``.
 
-    One lock (``_updated``, a condition) guards everything but ``_cluster``, which is immutable and
+    One lock (``_lock``) guards everything but ``_cluster``, which is immutable and
     replaced whole, so that :meth:`fetch` takes no lock. Wake-ups are called without it.
     """
 
@@ -68,7 +68,8 @@ class Metadata:
             config.retry_backoff_ms, config.retry_backoff_max_ms, random=random
         )
         self._bootstrap = Cluster.bootstrap(config.bootstrap_servers)
-        self._updated = threading.Condition()
+        self._lock = threading.Lock()
+        self._updated = Waiters()
         self._wakeup: Callable[[], None] = _nothing
         self._connection_failures: Callable[[], Mapping[str, str]] = dict
         now = clock.now_ms()
@@ -116,7 +117,7 @@ class Metadata:
 
     def add_topics(self, topics: Iterable[str], now: int) -> None:
         """Use ``topics`` (for metadata.max.idle.ms again); unknown ones are asked for soon."""
-        with self._updated:
+        with self._lock:
             self._touch(topics, now)
 
     def await_topics(self, topics: Collection[str], deadline: int) -> Cluster:
@@ -127,7 +128,7 @@ class Metadata:
         AuthorizationError at once, as the broker says so; what closed this metadata.
         """
         cluster = self._cluster
-        with self._updated:
+        with self._lock:
             self._parked = False
             self._touch(topics, self._clock.now_ms())
             if self._closed is None and all(t in cluster.topics for t in topics):
@@ -144,14 +145,14 @@ class Metadata:
                 if found is not None:
                     return found
         finally:
-            with self._updated:
+            with self._lock:
                 self._waiting -= 1
 
     def refresh(self, deadline: int) -> Cluster:
         """The cluster by an answer to a question that is asked from now on, or, at ``deadline``,
         as known then. Raises what closed this metadata, or made the asking fail for good.
         """
-        with self._updated:
+        with self._lock:
             self._parked = False
             self._need_full = True
             self._request_version += 1
@@ -159,26 +160,28 @@ class Metadata:
             self._waiting += 1
         try:
             self._wakeup()
-            with self._updated:
-                while self._answered_version < wanted:
+            while True:
+                with self._lock:
+                    if self._answered_version >= wanted:
+                        return self._cluster
                     if self._closed is not None:
                         raise self._closed
                     if self._failure is not None and self._failures > failures:
                         raise self._failure
-                    if not self._clock.wait(self._updated, deadline):
-                        break
-                return self._cluster
+                    latch = self._updated.enlist()
+                if not self._clock.wait(latch, deadline):
+                    return self._cluster
         finally:
-            with self._updated:
+            with self._lock:
                 self._waiting -= 1
 
     def _await_change(
         self, topics: Collection[str], deadline: int, seen: int, failures: int
     ) -> Cluster | None:
         """One round: the cluster when it has all; None after an update that did not bring them."""
-        with self._updated:
-            version = self._update_version
-            while True:
+        version = self._update_version
+        while True:
+            with self._lock:
                 cluster = self._cluster
                 missing = [t for t in topics if t not in cluster.topics]
                 if self._closed is not None:
@@ -192,8 +195,9 @@ class Metadata:
                     self._touch(topics, self._clock.now_ms())
                     self._request()
                     return None
-                if not self._clock.wait(self._updated, deadline):
-                    break
+                latch = self._updated.enlist()
+            if not self._clock.wait(latch, deadline):
+                break
         self._raise_not_present(missing[0], answered=version > seen)
         return None
 
@@ -246,7 +250,7 @@ class Metadata:
 
     def set_parked(self, *, parked: bool) -> None:
         """While parked, no update is due by age or wish, so that an idle producer has no timer."""
-        with self._updated:
+        with self._lock:
             self._parked = parked and self._waiting == 0
 
     def update_leader(
@@ -257,7 +261,7 @@ class Metadata:
         It is ignored unless its epoch is newer than what we know, the partition is known, and the
         leader is known or among ``nodes``.
         """
-        with self._updated:
+        with self._lock:
             cluster = self._cluster
             info = cluster.partition(tp)
             known = dict(cluster.nodes) | {n.id: n for n in nodes}
@@ -273,10 +277,10 @@ class Metadata:
 
     def close(self, error: KafkaError) -> None:
         """Nothing can be known any more: all who wait, and all who will, get ``error``."""
-        with self._updated:
+        with self._lock:
             if self._closed is None:
                 self._closed = error
-            self._updated.notify_all()
+            self._updated.wake_all()
 
     # -- MetadataStore: what the network client asks ----------------------------------------------
 
@@ -284,14 +288,14 @@ class Metadata:
         return tuple(self._cluster.nodes.values())
 
     def request_update(self, *, reset_equivalent_backoff: bool = False) -> None:
-        with self._updated:
+        with self._lock:
             self._need_full = True
             if reset_equivalent_backoff:
                 self._equivalents = 0
             self._request()
 
     def time_to_next_update(self, now: int) -> int:
-        with self._updated:
+        with self._lock:
             if self._parked or self._closed is not None:
                 return NEVER
             if self._need_full or self._need_partial:
@@ -303,7 +307,7 @@ class Metadata:
             return max(due, self._allowed_ms, now) - now
 
     def new_request(self, now: int) -> tuple[MetadataRequest, int]:
-        with self._updated:
+        with self._lock:
             aged = self._last_success_ms + self._max_age_ms <= now
             if aged:
                 self._equivalents = 0
@@ -320,7 +324,7 @@ class Metadata:
             # A broker that names no brokers has not joined its cluster yet.
             self.failed_update(now, None)
             return
-        with self._updated:
+        with self._lock:
             partial = self._asked_partial
             outdated = token < self._request_version
             self._need_partial = outdated and bool(self._new_topics)
@@ -339,21 +343,21 @@ class Metadata:
             self._update_version += 1
             if not partial:
                 self._answered_version = token
-            self._updated.notify_all()
+            self._updated.wake_all()
 
     def failed_update(self, now: int, error: KafkaError | None) -> None:
-        with self._updated:
+        with self._lock:
             self._allowed_ms = now + self._backoff.backoff(self._failed_attempts)
             self._failed_attempts += 1
             self._equivalents = 0
             if error is not None:
                 self._failure = error
                 self._failures += 1
-                self._updated.notify_all()
+                self._updated.wake_all()
 
     def rebootstrap(self, now: int) -> None:
         """Forget the brokers, not the partitions: the writer may go on while new ones are asked."""
-        with self._updated:
+        with self._lock:
             self._cluster = replace(self._cluster, nodes=self._bootstrap.nodes, controller=-1)
             self._need_full = True
             self._request_version += 1

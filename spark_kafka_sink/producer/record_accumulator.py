@@ -30,7 +30,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from spark_kafka_sink.backoff import ExponentialBackoff
-from spark_kafka_sink.clock import NEVER, Clock
+from spark_kafka_sink.clock import NEVER, Clock, Waiters
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaError
 from spark_kafka_sink.producer.batch_limits import BatchLimits
@@ -130,7 +130,7 @@ class RecordAccumulator:
         self.refused_slices = 0
 
         self._lock = threading.Lock()
-        self._flushed = threading.Condition(self._lock)
+        self._flushed = Waiters()
         self._queues = PartitionQueues()
         self._incomplete = IncompleteBatches(self._flushed)
         self._writer_waiting_since: int | None = None
@@ -245,11 +245,15 @@ class RecordAccumulator:
 
         Returns False at the deadline. Returns True at once when the accumulator has failed.
         """
-        with self._lock:
-            while flush.remaining > 0 and self._failure is None:
-                if not self._clock.wait(self._flushed, deadline_ms) and flush.remaining > 0:
+        in_time = True
+        while True:
+            with self._lock:
+                if flush.remaining == 0 or self._failure is not None:
+                    return True
+                if not in_time:
                     return False
-            return True
+                latch = self._flushed.enlist()
+            in_time = self._clock.wait(latch, deadline_ms)
 
     def end_flush(self, flush: Flush) -> None:
         with self._lock:
@@ -704,7 +708,7 @@ class RecordAccumulator:
         if self._failure is None:
             self._failure = error
         self._closed = True
-        self._flushed.notify_all()
+        self._flushed.wake_all()
 
     def _abort(self, batches: Sequence[ProducerBatch], error: KafkaError) -> None:
         with self._lock:

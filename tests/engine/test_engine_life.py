@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import psutil
 import pytest
@@ -255,6 +256,64 @@ def test_a_keyboard_interrupt_anywhere_leaves_no_thread_no_socket_and_no_hole(
     for topic in topics[::3]:
         rows = [int(value[:8]) for value in consume(topic).values]
         assert rows == list(range(len(rows)))
+
+
+class InterruptAt:
+    """A profile function: KeyboardInterrupt at the nth point where CPython looks for signals.
+
+    Those are the start of a Python function and the return of a C function. 0: only count.
+    """
+
+    def __init__(self, point: int) -> None:
+        self.point = point
+        self.points = 0
+
+    def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
+        # Only our own code (what is raised while Arrow calls Python, or in a generator that is
+        # being closed, is swallowed, and no lock of ours is taken there) and the locks'.
+        code = frame.f_code
+        ours = "spark_kafka_sink" in code.co_filename or "threading" in code.co_filename
+        if event in ("call", "c_return") and ours and code.co_name != "<genexpr>":
+            self.points += 1
+            if self.points == self.point:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+
+def test_an_interrupt_at_any_call_comes_out_as_it_is_and_leaves_nothing_locked(kafka):
+    """A lock that is left held shows as a network thread that does not end."""
+    topic = kafka.unique_topic("interrupt")
+    options = {"buffer.memory": 300_000, "batch.size": 30_000}
+    rng = random.Random(1)
+    rows = [rng.randbytes(500) for _ in range(100)]
+
+    def run(point: int) -> int:
+        interrupt = InterruptAt(point)
+        producer = KafkaProducer(config(kafka.bootstrap, options))
+        producer.start_attempt()
+        outcome: BaseException | None = None
+        sys.setprofile(interrupt)
+        try:
+            send(producer, values_of(topic), [values_batch(rows)])
+            producer.flush()
+        except BaseException as error:
+            outcome = error
+        finally:
+            sys.setprofile(None)
+            began = time.monotonic()
+            producer.close(0)
+        assert time.monotonic() - began < 3, f"close hung after an interrupt at point {point}"
+        if interrupt.points >= point > 0:
+            assert isinstance(outcome, KeyboardInterrupt), (point, outcome)
+        else:
+            assert outcome is None, outcome
+        return interrupt.points
+
+    points = run(0)
+    assert points > 500, points
+    for point in sorted(rng.sample(range(1, points), 400)):
+        run(point)
+    assert network_threads() == []
 
 
 # ---- warm reuse ----------------------------------------------------------------------------------

@@ -10,12 +10,12 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.clock import NEVER, Latch
 
 
 @dataclass(eq=False)
 class _Wait:
-    condition: threading.Condition
+    latch: Latch
     deadline_ms: int
 
 
@@ -38,12 +38,14 @@ class FakeClock:
     def advance(self, milliseconds: int) -> int:
         """Move time on and wake whoever waits; returns the new time."""
         with self._lock:
-            self._now_ms += milliseconds
-            waits = list(self._waits)
-        for wait in waits:
-            with wait.condition:
-                wait.condition.notify_all()
+            self._jump(self._now_ms + milliseconds)
         return self._now_ms
+
+    def _jump(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        for wait in self._waits:
+            if wait.deadline_ms <= now_ms:
+                wait.latch.open()
 
     def await_waiters(self, count: int, real_seconds: float = 10) -> None:
         """Block in real time until ``count`` threads are inside :meth:`wait`."""
@@ -51,32 +53,21 @@ class FakeClock:
             reached = self._changed.wait_for(lambda: len(self._waits) >= count, real_seconds)
         assert reached, f"{len(self._waits)} threads wait, not {count}"
 
-    def wait(self, condition: threading.Condition, deadline_ms: int) -> bool:
+    def wait(self, latch: Latch, deadline_ms: int) -> bool:
         with self._lock:
+            if latch.is_open:
+                return True
             if deadline_ms <= self._now_ms:
                 return False
-            wait = _Wait(condition, deadline_ms)
+            wait = _Wait(latch, deadline_ms)
             self._waits.append(wait)
             self._changed.notify_all()
             nearest = min(w.deadline_ms for w in self._waits)
-            jump = len(self._waits) >= self._threads and nearest < NEVER
-            if jump:
-                self._now_ms = nearest
-                others = [w for w in self._waits if w is not wait and w.deadline_ms <= nearest]
+            if len(self._waits) >= self._threads and nearest < NEVER:
+                self._jump(nearest)
         try:
-            if not jump:
-                # Nobody moves the clock for us: only a notification or advance() can end this.
-                condition.wait()
-                return self._now_ms < deadline_ms
-            for other in others:
-                # Its thread sleeps in condition.wait, so its lock is free (or ours, held here).
-                if other.condition is condition:
-                    condition.notify_all()
-                else:
-                    with other.condition:
-                        other.condition.notify_all()
-            if self._now_ms < deadline_ms:
-                condition.wait()
+            # Opened by whoever it waits for, or by a jump to its deadline.
+            latch.wait(-1)
             return self._now_ms < deadline_ms
         finally:
             with self._lock:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER, SystemClock
+from spark_kafka_sink.clock import NEVER, Latch, SystemClock
 from spark_kafka_sink.errors import BufferExhaustedError, IllegalStateError, RecordTooLargeError
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from tests.fakes.clock import FakeClock
@@ -100,7 +100,7 @@ def test_what_a_timed_out_waiter_had_gathered_goes_to_the_next_in_line():
 
 
 class InterruptedClock(FakeClock):
-    def wait(self, condition: threading.Condition, deadline_ms: int) -> bool:
+    def wait(self, latch: Latch, deadline_ms: int) -> bool:
         raise KeyboardInterrupt
 
 
