@@ -13,18 +13,27 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.network.channel_builder import channel_builder
 from spark_kafka_sink.network.kafka_client import MetadataStore
 from spark_kafka_sink.network.network_client import NetworkClient, NetworkClientConfig
+from spark_kafka_sink.network.selectable import Selectable
 from spark_kafka_sink.network.selector import Selector
 
 
 def new_network_client(
-    config: ProducerConfig, metadata: MetadataStore, clock: Clock
+    config: ProducerConfig,
+    metadata: MetadataStore,
+    clock: Clock,
+    *,
+    selector: Selectable | None = None,
 ) -> NetworkClient:
-    """A client over real sockets. ConfigError when the security protocol is not supported yet."""
-    selector = Selector(
-        channel_builder(config.security_protocol),
-        clock,
-        connections_max_idle_ms=config.connections_max_idle_ms,
-    )
+    """A client over real sockets, unless a ``selector`` is given (a simulated network's).
+
+    ConfigError when the security protocol is not supported yet.
+    """
+    if selector is None:
+        selector = Selector(
+            channel_builder(config.security_protocol),
+            clock,
+            connections_max_idle_ms=config.connections_max_idle_ms,
+        )
     return NetworkClient(
         NetworkClientConfig(
             client_id=config.client_id,

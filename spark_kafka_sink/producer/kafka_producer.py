@@ -24,7 +24,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
@@ -75,6 +75,24 @@ _FORCED_CLOSE_MS = 5_000
 _numbers = itertools.count(1)
 
 
+class NetworkThread(Protocol):
+    """What the producer needs of the thread that runs the sender."""
+
+    def is_alive(self) -> bool: ...
+
+    def join(self, timeout: float | None = None) -> None: ...
+
+
+NewClient = Callable[[ProducerConfig, Metadata, Clock], KafkaClient]
+StartThread = Callable[[Callable[[], None], str], NetworkThread]
+
+
+def _start_thread(run: Callable[[], None], name: str) -> NetworkThread:
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
 class KafkaProducer:
     """Writes columns of records to Kafka (see the module docstring).
 
@@ -89,7 +107,12 @@ class KafkaProducer:
         cluster: Cluster | None = None,
         clock: Clock | None = None,
         client: KafkaClient | None = None,
+        new_client: NewClient | None = None,
+        start_thread: StartThread = _start_thread,
     ) -> None:
+        """``cluster``: metadata that is known already. The others are for tests, which put a clock
+        that jumps, a network that is simulated and a thread that is stepped in their place.
+        """
         if not config.client_id:
             config = replace(config, client_id=f"producer-{next(_numbers)}")
         self._config = config
@@ -115,9 +138,11 @@ class KafkaProducer:
         # A chunk must leave room for the batches that others of it are in, or nothing overlaps.
         self._chunk_bytes = max(1, min(MAX_CHUNK_BYTES, config.buffer_memory // 4))
         if client is None:
-            from spark_kafka_sink.network.client_factory import new_network_client
+            if new_client is None:
+                from spark_kafka_sink.network.client_factory import new_network_client
 
-            client = new_network_client(config, self._metadata, self._clock)
+                new_client = new_network_client
+            client = new_client(config, self._metadata, self._clock)
         try:
             self._sender = Sender(
                 client,
@@ -128,12 +153,9 @@ class KafkaProducer:
                 self._clock,
                 self._recorder,
             )
-            self._thread = threading.Thread(
-                target=self._sender.run,
-                name=f"kafka-producer-network-thread | {config.client_id}",
-                daemon=True,
+            self._thread = start_thread(
+                self._sender.run, f"kafka-producer-network-thread | {config.client_id}"
             )
-            self._thread.start()
         except BaseException:
             client.close()
             raise
