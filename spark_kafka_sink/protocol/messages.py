@@ -22,28 +22,41 @@ from types import ModuleType
 from typing import Any, Final, TypeVar
 
 from spark_kafka_sink.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.frames import is_flexible
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
 from spark_kafka_sink.protocol.responses import (
+    AddPartitionsToTxnResponse,
     ApiVersionsResponse,
     CreateTopicsResponse,
+    EndTxnResponse,
+    FindCoordinatorResponse,
     InitProducerIdResponse,
     MetadataResponse,
     PartitionMetadata,
     TopicMetadata,
+    read_add_partitions_to_txn,
     read_api_ranges,
     read_api_versions,
     read_create_topics,
+    read_end_txn,
+    read_find_coordinator,
     read_init_producer_id,
     read_metadata,
 )
 from spark_kafka_sink.protocol.wire import MalformedError, WireReader, decoding
 
 __all__ = [
+    "AddPartitionsToTxnRequest",
+    "AddPartitionsToTxnResponse",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
     "CreateTopicsRequest",
     "CreateTopicsResponse",
+    "EndTxnRequest",
+    "EndTxnResponse",
+    "FindCoordinatorRequest",
+    "FindCoordinatorResponse",
     "InitProducerIdRequest",
     "InitProducerIdResponse",
     "MetadataRequest",
@@ -173,6 +186,137 @@ class InitProducerIdRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class FindCoordinatorRequest:
+    """Which broker coordinates the transactions of each of ``transactional_ids``.
+
+    Several ids in one request need brokers since 3.0 (v4, KIP-699).
+    """
+
+    transactional_ids: tuple[str, ...]
+
+    api_key = ApiKey.FIND_COORDINATOR
+
+    @property
+    def versions(self) -> VersionRange:
+        # Version 0 knows consumer groups only.
+        return VersionRange(1 if len(self.transactional_ids) == 1 else 4, 6)
+
+    def encode(self, version: int) -> Buffers:
+        _check_version(self.api_key, version, self.versions)
+
+        def entity(kio: Any) -> object:  # noqa: ANN401 - a module of kio, one for each version
+            fields: dict[str, object] = (
+                {"key": self.transactional_ids[0]}
+                if version < 4
+                else {"coordinator_keys": self.transactional_ids}
+            )
+            return kio.FindCoordinatorRequest(key_type=_TRANSACTION_KEY, **fields)
+
+        return _write(self.api_key, version, entity)
+
+    def decode(self, version: int, body: memoryview) -> FindCoordinatorResponse:
+        """The answer, which names every id of this request once and no other."""
+        _check_version(self.api_key, version, self.versions)
+        asked = self.transactional_ids
+
+        def parse(reader: WireReader, version: int) -> FindCoordinatorResponse:
+            response = read_find_coordinator(reader, version, asked[0])
+            if response.coordinators.keys() != set(asked):
+                raise MalformedError("its keys are not those that were asked for")
+            return response
+
+        return _read(self.api_key, version, body, parse)
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitionsToTxnRequest:
+    """Adds ``partitions`` to the open transaction, or opens it with them.
+
+    For transactions of version 1 only: with version 2 the partition's leader does it (KIP-890).
+    Versions 4 and up are for brokers among themselves.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+
+    api_key = ApiKey.ADD_PARTITIONS_TO_TXN
+    versions = VersionRange(0, 3)
+
+    def encode(self, version: int) -> Buffers:
+        _check_version(self.api_key, version, self.versions)
+        topics: dict[str, list[int]] = {}
+        for tp in self.partitions:
+            topics.setdefault(_topic_name(tp.topic), []).append(tp.partition)
+        return _write(
+            self.api_key,
+            version,
+            lambda kio: kio.AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=self.transactional_id,
+                v3_and_below_producer_id=self.producer_id,
+                v3_and_below_producer_epoch=self.producer_epoch,
+                v3_and_below_topics=tuple(
+                    kio.AddPartitionsToTxnTopic(name=topic, partitions=tuple(partitions))
+                    for topic, partitions in topics.items()
+                ),
+            ),
+        )
+
+    def decode(self, version: int, body: memoryview) -> AddPartitionsToTxnResponse:
+        """The answer, which names every partition of this request once and no other."""
+        _check_version(self.api_key, version, self.versions)
+
+        def parse(reader: WireReader, version: int) -> AddPartitionsToTxnResponse:
+            response = read_add_partitions_to_txn(reader, version)
+            if response.errors.keys() != set(self.partitions):
+                raise MalformedError("its partitions are not those that were asked for")
+            return response
+
+        return _read(self.api_key, version, body, parse)
+
+
+@dataclass(frozen=True, slots=True)
+class EndTxnRequest:
+    """Commits or aborts the transaction of a (transactional id, producer id, epoch).
+
+    The broker judges it by the rules of the request's version, not by those that the cluster has
+    now, so ``transaction_version`` is the one that the transaction was written with: a transaction
+    of version 2 that is asked for again with version 4 of this request would be called fenced
+    although it was committed.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    transaction_version: int
+
+    api_key = ApiKey.END_TXN
+
+    @property
+    def versions(self) -> VersionRange:
+        return VersionRange(5, 5) if self.transaction_version >= 2 else VersionRange(0, 4)
+
+    def encode(self, version: int) -> Buffers:
+        _check_version(self.api_key, version, self.versions)
+        return _write(
+            self.api_key,
+            version,
+            lambda kio: kio.EndTxnRequest(
+                transactional_id=self.transactional_id,
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                committed=self.committed,
+            ),
+        )
+
+    def decode(self, version: int, body: memoryview) -> EndTxnResponse:
+        _check_version(self.api_key, version, self.versions)
+        return _read(self.api_key, version, body, read_end_txn)
+
+
+@dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to create; -1 is the broker's default (from v4 on, Kafka 2.4)."""
 
@@ -238,8 +382,14 @@ class CreateTopicsRequest:
         return _read(self.api_key, version, body, parse)
 
 
+#: FindCoordinator's key type of transactional ids (KIP-98).
+_TRANSACTION_KEY: Final = 1
+
 _KIO_PACKAGES: Final = {
     ApiKey.API_VERSIONS: "api_versions",
+    ApiKey.FIND_COORDINATOR: "find_coordinator",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "add_partitions_to_txn",
+    ApiKey.END_TXN: "end_txn",
     ApiKey.METADATA: "metadata",
     ApiKey.INIT_PRODUCER_ID: "init_producer_id",
     ApiKey.CREATE_TOPICS: "create_topics",

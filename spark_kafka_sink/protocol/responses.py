@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_kafka_sink.errors import ErrorCode
-from spark_kafka_sink.protocol.cluster import Node
+from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
 from spark_kafka_sink.protocol.wire import (
     INT64,
@@ -30,6 +30,9 @@ _LEVELS = struct.Struct(">hh")  # highest, lowest
 _PARTITION = struct.Struct(">hii")  # error code, partition, leader
 _PARTITION_V7 = struct.Struct(">hiii")  # leader epoch
 _PRODUCER = struct.Struct(">ihqh")  # throttle time, error code, producer id, epoch
+_THROTTLE_AND_ERROR = struct.Struct(">ih")
+_PARTITION_ERROR = struct.Struct(">ih")  # partition, error code
+_IDENTITY = struct.Struct(">qh")  # producer id, epoch
 _TOPIC_DETAIL = struct.Struct(">ih")  # partitions, replication factor
 _NO_ID = bytes(16)
 _MOST_FEATURES = 256
@@ -102,6 +105,44 @@ class InitProducerIdResponse:
     error: ErrorCode
     producer_id: int
     producer_epoch: int
+    throttle_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """``node`` is None when ``error`` is not NONE; ``message`` is the broker's own text."""
+
+    error: ErrorCode
+    node: Node | None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorResponse:
+    """``coordinators`` by transactional id."""
+
+    coordinators: Mapping[str, Coordinator]
+    throttle_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitionsToTxnResponse:
+    """``errors`` by partition: all NONE, or nothing was added."""
+
+    errors: Mapping[TopicPartition, ErrorCode]
+    throttle_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EndTxnResponse:
+    """From version 5 on ``producer_id`` and ``producer_epoch`` are for the next transaction.
+
+    Both are -1 below, and with an error.
+    """
+
+    error: ErrorCode
+    producer_id: int = -1
+    producer_epoch: int = -1
     throttle_ms: int = 0
 
 
@@ -295,6 +336,75 @@ def read_init_producer_id(reader: WireReader, version: int) -> InitProducerIdRes
     elif producer_id < 0 or epoch < 0:
         raise MalformedError("it gives a negative producer id or epoch")
     return InitProducerIdResponse(error, producer_id, epoch, max(0, throttle_ms))
+
+
+def read_find_coordinator(
+    reader: WireReader, version: int, only_key: str
+) -> FindCoordinatorResponse:
+    """FindCoordinator v1 to v6; before v4 it does not name its key, which is ``only_key``."""
+    throttle_ms = max(0, reader.int32())
+    coordinators: dict[str, Coordinator] = {}
+    if version < 4:
+        code = error_code(reader.int16())
+        message = reader.nullable_string()
+        node_id = reader.int32()
+        host, port = reader.string(), reader.int32()
+        coordinators[only_key] = _coordinator(code, message, node_id, host, port)
+    else:
+        for _ in range(reader.count(14)):
+            key = reader.string()
+            node_id = reader.int32()
+            host, port = reader.string(), reader.int32()
+            code = error_code(reader.int16())
+            message = reader.nullable_string()
+            reader.skip_tagged_fields()
+            if key in coordinators:
+                raise MalformedError("a key comes twice")
+            coordinators[key] = _coordinator(code, message, node_id, host, port)
+    reader.skip_tagged_fields()
+    return FindCoordinatorResponse(coordinators, throttle_ms)
+
+
+def _coordinator(
+    code: ErrorCode, message: str | None, node_id: int, host: str, port: int
+) -> Coordinator:
+    if code is not ErrorCode.NONE:
+        return Coordinator(code, None, message)
+    return Coordinator(code, checked_node(node_id, host, port, None), message)
+
+
+def read_add_partitions_to_txn(
+    reader: WireReader,
+    version: int,  # noqa: ARG001 - as the others
+) -> AddPartitionsToTxnResponse:
+    """AddPartitionsToTxn v0 to v3: one layout, flexible in v3."""
+    throttle_ms = max(0, reader.int32())
+    errors: dict[TopicPartition, ErrorCode] = {}
+    for _ in range(reader.count(3)):
+        topic = reader.string()
+        for _ in range(reader.count(6)):
+            partition, code = reader.unpack(_PARTITION_ERROR)
+            reader.skip_tagged_fields()
+            tp = TopicPartition(topic, partition)
+            if tp in errors:
+                raise MalformedError("a partition comes twice")
+            errors[tp] = error_code(code)
+        reader.skip_tagged_fields()
+    reader.skip_tagged_fields()
+    return AddPartitionsToTxnResponse(errors, throttle_ms)
+
+
+def read_end_txn(reader: WireReader, version: int) -> EndTxnResponse:
+    """EndTxn v0 to v5; v5 names the identity of the next transaction (KIP-890)."""
+    throttle_ms, code = reader.unpack(_THROTTLE_AND_ERROR)
+    producer_id, epoch = reader.unpack(_IDENTITY) if version >= 5 else (-1, -1)
+    reader.skip_tagged_fields()
+    error = error_code(code)
+    if error is not ErrorCode.NONE:
+        producer_id, epoch = -1, -1
+    elif (producer_id < 0) != (epoch < 0):
+        raise MalformedError("it gives a producer id without an epoch, or the reverse")
+    return EndTxnResponse(error, producer_id, epoch, max(0, throttle_ms))
 
 
 def read_create_topics(reader: WireReader, version: int) -> CreateTopicsResponse:
