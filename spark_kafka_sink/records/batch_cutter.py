@@ -62,17 +62,17 @@ def cut(
     byte shorter), so it never passes its limit, unless its first record does. Rows, and
     ``timestamps`` (None: all ``now_ms``), are in the order of writing.
     """
-    count = len(positions)
     generation = np.array([p.generation for p in positions], np.int64)
     is_open = generation != 0
     record_counts = np.where(is_open, np.array([p.record_count for p in positions], np.int64), 0)
     bases = np.array([p.base_timestamp for p in positions], np.int64)
     rooms = np.array([p.room for p in positions], np.int64)
-    limits = np.broadcast_to(np.asarray(raw_limits, np.int64), (count,))
+    limits = np.empty(len(positions), np.int64)
+    limits[:] = raw_limits
 
     spread = _largest_delta(timestamps, now_ms, bases[is_open])
     limit = max(int(limits.max()), int(rooms.max()))
-    rows = int(np.max(bounds[1:] - bounds[:-1]))
+    rows = int((bounds[1:] - bounds[:-1]).max())
     ends = np.zeros(len(content) + 1, np.int64)
     bound = size_bounds(content, rows, limit, spread, before=int(record_counts.max()))
     np.cumsum(bound, out=ends[1:])
@@ -80,7 +80,9 @@ def cut(
     starts, slice_groups, opens = _walk(ends, bounds, is_open, rooms, limits)
     order = np.argsort(starts, kind="stable")
     starts, slice_groups, opens = starts[order], slice_groups[order], opens[order]
-    counts = np.diff(starts, append=len(content))
+    counts = np.empty_like(starts)
+    np.subtract(starts[1:], starts[:-1], out=counts[:-1])
+    counts[-1] = len(content) - starts[-1]
     sizes = ends[starts + counts] - ends[starts]
     left = np.where(opens, limits[slice_groups], rooms[slice_groups]) - sizes
     last = left < np.maximum(sizes // counts, limits[slice_groups] // _FULL)

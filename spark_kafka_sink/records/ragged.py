@@ -32,6 +32,9 @@ _INLINE = np.uint64(12)
 #: Views that a thread's memory is kept for (4 MiB): a chunk of 65 536 rows with key and value.
 _KEPT_VIEWS = 1 << 18
 _LEARNED_BYTES = 8 << 20
+#: Types whose offsets have 8 bytes; the others' have 4.
+_LARGE = frozenset({pa.large_binary().id, pa.large_string().id, pa.large_list(pa.null()).id})
+_WIDE, _NARROW = (np.dtype(np.int64), 8), (np.dtype(np.int32), 4)
 
 
 def offsets_of(array: pa.Array) -> Indices:
@@ -39,19 +42,11 @@ def offsets_of(array: pa.Array) -> Indices:
 
     They count from the start of the data buffer, whatever slice the array is.
     """
-    dtype = np.int64 if _is_large(array.type) else np.int32
+    dtype, width = _WIDE if array.type.id in _LARGE else _NARROW
     buffer = array.buffers()[1]
     if buffer is None or buffer.size == 0:
         return np.zeros(len(array) + 1, dtype)
-    return np.frombuffer(buffer, dtype, len(array) + 1, array.offset * np.dtype(dtype).itemsize)
-
-
-def _is_large(data_type: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_large_binary(data_type)
-        or pa.types.is_large_string(data_type)
-        or pa.types.is_large_list(data_type)
-    )
+    return np.frombuffer(buffer, dtype, len(array) + 1, array.offset * width)
 
 
 def data_of(array: pa.Array) -> npt.NDArray[np.uint8]:
@@ -75,7 +70,7 @@ def valid_of(array: pa.Array) -> npt.NDArray[np.bool_] | None:
 def lengths_of(array: pa.Array) -> npt.NDArray[np.int64]:
     """Bytes of each row; 0 for nulls (Arrow allows a null to cover bytes)."""
     offsets = offsets_of(array)
-    lengths = (offsets[1:] - offsets[:-1]).astype(np.int64)
+    lengths = np.subtract(offsets[1:], offsets[:-1], dtype=np.int64)
     valid = valid_of(array)
     if valid is not None:
         lengths *= valid
@@ -276,8 +271,13 @@ def _joined(first: Packed, second: Packed) -> tuple[UInt64s | int, UInt64s]:
 
 
 def _views_work() -> bool:
+    # Not pa.array(): it imports pandas where there is one, half a second in every worker process.
+    offsets = pa.py_buffer(np.array([0, 16], np.int32))
+    array = pa.Array.from_buffers(
+        pa.binary(), 1, [None, offsets, pa.py_buffer(b"0123456789abcdef")]
+    )
     try:
-        views = pa.array([b"0123456789abcdef"]).cast(pa.binary_view())
+        views = array.cast(pa.binary_view())
         return bool(views.cast(pa.binary()).to_pylist() == [b"0123456789abcdef"])
     except (AttributeError, pa.ArrowException, TypeError):
         return False

@@ -104,24 +104,37 @@ def content_sizes(columns: RecordColumns) -> Int64s:
 
     Key, value and their lengths, and the headers section: for the partitioner and Java's bound.
     """
-    total = np.zeros(columns.rows, np.int64)
-    for column in (columns.key, columns.value):
-        if column is None:
+    return _content_sizes(columns, _key_and_value_lengths(columns))
+
+
+def _key_and_value_lengths(columns: RecordColumns) -> list[Int64s | None]:
+    """Bytes of each row's key and of each row's value; None without the column."""
+    return [None if c is None else lengths_of(c) for c in (columns.key, columns.value)]
+
+
+def _content_sizes(columns: RecordColumns, key_and_value: Sequence[Int64s | None]) -> Int64s:
+    total = np.full(columns.rows, 1, np.int64)
+    if columns.headers is not None:
+        total = lengths_of(columns.headers)
+    for lengths in key_and_value:
+        if lengths is None:
             total += 1
         else:
-            lengths = lengths_of(column)
             total += lengths
             total += _varint_sizes(lengths)
-    return total + (1 if columns.headers is None else lengths_of(columns.headers))
+    return total
 
 
-def _varint_sizes(lengths: npt.NDArray[np.integer]) -> Int64s:
-    """Bytes of the signed varint of each length (0 or more, or -1)."""
+def _varint_sizes(lengths: npt.NDArray[np.integer]) -> Int64s | int:
+    """Bytes of the signed varint of each length (0 or more, or -1); one number if all are equal."""
     largest = int(lengths.max(initial=0))
     if largest < 64:
-        return np.ones(len(lengths), np.int64)
+        return 1
+    needed = varint_size(largest)
+    if varint_size(int(lengths.min())) == needed:
+        return needed
     sizes = np.ones(len(lengths), np.int64)
-    for n in range(1, varint_size(largest)):
+    for n in range(1, needed):
         sizes += lengths >= 1 << (7 * n - 1)
     return sizes
 
@@ -148,7 +161,8 @@ def encode_groups(
     """
     if columns.rows == 0:
         return []
-    content = content_sizes(columns)
+    lengths = _key_and_value_lengths(columns)
+    content = _content_sizes(columns, lengths)
     _check_sizes(columns, content, max_request_size)
     order = groups.order
     ordered = content if order is None else content.take(order)
@@ -156,7 +170,7 @@ def encode_groups(
     if timestamps is not None and order is not None:
         timestamps = timestamps.take(order)
     cuts = cut(ordered, groups.bounds, positions, raw_limits, timestamps, now_ms)
-    data, ends = _encode(columns, order, ordered, cuts)
+    data, ends = _encode(columns, lengths, order, ordered, cuts)
     starts = cuts.starts.tolist()
     view = memoryview(data).cast("B")  # Arrow says signed bytes
     # The bytes of slice i: records lie one byte late when there are no headers (see _encode).
@@ -255,7 +269,11 @@ def _check_sizes(columns: RecordColumns, content: Int64s, max_request_size: int)
 
 
 def _encode(
-    columns: RecordColumns, order: Int64s | None, content: Int64s, cuts: Cuts
+    columns: RecordColumns,
+    key_and_value: Sequence[Int64s | None],
+    order: Int64s | None,
+    content: Int64s,
+    cuts: Cuts,
 ) -> tuple[pa.Buffer, Int64s]:
     """All records in one buffer, and where each ends, counted from the first.
 
@@ -274,8 +292,8 @@ def _encode(
     if columns.headers is None:
         head = [_NO_HEADERS, *head]
     pieces: list[Packed | tuple[Packed, Packed] | pa.Array] = []
-    for column in (columns.key, columns.value):
-        head.extend(_length_parts(column, order))
+    for column, lengths in zip((columns.key, columns.value), key_and_value, strict=True):
+        head.extend(_length_parts(column, lengths, order))
         if column is not None:
             pieces.extend(_fold(head))
             pieces.append(column)
@@ -312,11 +330,12 @@ def _sizes_of(parts: list[Packed]) -> Int64s | int:
     return total
 
 
-def _length_parts(column: pa.Array | None, order: Int64s | None) -> list[Packed]:
+def _length_parts(
+    column: pa.Array | None, lengths: Int64s | None, order: Int64s | None
+) -> list[Packed]:
     """The varint of each row's key or value length, -1 for null."""
-    if column is None:
+    if column is None or lengths is None:
         return pack_constant(-1)
-    lengths = lengths_of(column)
     valid = valid_of(column)
     if valid is not None:
         lengths = np.where(valid, lengths, -1)

@@ -1,6 +1,8 @@
 """Columns to record bytes and back: cuts, deltas, groups, both ways of joining pieces."""
 
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -296,3 +298,13 @@ def test_no_rows_encode_to_nothing():
     groups, slices = encode(columns, [])
     assert groups.tps == ()
     assert slices == []
+
+
+def test_a_worker_process_does_not_import_pandas():
+    """pa.array() and its like do; that is half a second in each of Spark's Python workers."""
+    import pandas as pd
+
+    assert pd, "without it nothing is proven: pyspark[sql] brings it into the dev group"
+    code = "import sys, spark_kafka_sink.producer.kafka_producer; print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
