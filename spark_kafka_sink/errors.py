@@ -57,6 +57,10 @@ class DataError(KafkaError, ValueError):
     """A row holds what can't be sent: a null topic, a partition that does not exist, ..."""
 
 
+class SerializationError(KafkaError, ValueError):
+    """A key or value that its serializer does not take."""
+
+
 class IllegalStateError(KafkaError, RuntimeError):
     """A call in a state that forbids it: a bug, in this package or in its caller."""
 

@@ -1,0 +1,169 @@
+"""A user's own code around the way of a record (Java's ``ProducerInterceptors``).
+
+Owns: what an interceptor is, how those of ``interceptor.classes`` are found, and that one that
+raises harms nobody: it is logged, the others go on with what came before it. Stands before the
+first step of a record's way and behind its last. Never: a payload in a log line; any cost when
+there is no interceptor.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterable, Sequence
+
+from spark_kafka_sink import import_paths
+from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
+from spark_kafka_sink.producer.producer_record import (
+    UNKNOWN_PARTITION,
+    ProducerRecord,
+    RecordMetadata,
+)
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.records.record_columns import RecordColumns
+
+_log = logging.getLogger(__name__)
+
+OPTION = "interceptor.classes"
+
+
+class ProducerInterceptor:
+    """Base of interceptors; each method does nothing until it is overridden.
+
+    A class named in ``interceptor.classes`` is made once for each producer (in a Spark job: in
+    each worker process), without arguments. It need not derive from this one. ``on_send`` and
+    ``on_send_columns`` run on the thread that sends, ``on_acknowledgement`` on the network
+    thread, which waits for it: be quick.
+    """
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """``record``, or another one to send in its place."""
+        return record
+
+    def on_send_columns(self, columns: RecordColumns) -> RecordColumns:
+        """``columns``, or others with as many rows: no row may be dropped or added, because rows
+        in and rows acknowledged are compared.
+        """
+        return columns
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
+        """A record of ``send`` was written or failed. Of rows that came as columns: a batch of
+        them (``metadata.record_count``, from ``metadata.offset`` on).
+        """
+
+    def close(self) -> None:
+        """The producer is closed."""
+
+
+_METHODS = ("on_send", "on_send_columns", "on_acknowledgement", "close")
+
+
+class Interceptors:
+    """The interceptors of a producer, in the order of the option."""
+
+    __slots__ = ("_acknowledged", "_closing", "_columns", "_records")
+
+    def __init__(self, interceptors: Iterable[object]) -> None:
+        every = list(interceptors)
+        for one in every:
+            if not any(callable(getattr(one, name, None)) for name in _METHODS):
+                raise ConfigError(
+                    f"{OPTION}: {type(one).__name__} has none of the methods {', '.join(_METHODS)}"
+                )
+        self._records = _having(every, "on_send")
+        self._columns = _having(every, "on_send_columns")
+        self._acknowledged = _having(every, "on_acknowledgement")
+        self._closing = _having(every, "close")
+
+    @classmethod
+    def of(cls, paths: Sequence[str]) -> Interceptors | None:
+        """Those that ``paths`` name; None when there are none. ConfigError for a wrong path."""
+        if not paths:
+            return None
+        return cls([import_paths.make(path, OPTION) for path in paths])
+
+    @staticmethod
+    def check(paths: Sequence[str]) -> None:
+        """ConfigError for a path that can't be imported. Makes none of them: for the driver."""
+        for path in paths:
+            found = import_paths.find(path, OPTION)
+            if not any(callable(getattr(found, name, None)) for name in _METHODS):
+                raise ConfigError(
+                    f"{OPTION}: {safe_text(path)} has none of the methods {', '.join(_METHODS)}"
+                )
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """What every interceptor in turn made of ``record``."""
+        for one in self._records:
+            try:
+                changed = one.on_send(record)  # type: ignore[attr-defined]  # see _having
+                if not isinstance(changed, ProducerRecord):
+                    raise TypeError
+            except Exception as error:  # noqa: BLE001 - a user's code must not stop records
+                _log.warning(
+                    "Error executing interceptor onSend callback for topic: %s, partition: %s: %s",
+                    record.topic,
+                    record.partition,
+                    place_of(error),
+                )
+            else:
+                record = changed
+        return record
+
+    def on_send_columns(self, columns: RecordColumns) -> RecordColumns:
+        """What every interceptor in turn made of ``columns``; as many rows as before."""
+        for one in self._columns:
+            try:
+                changed = one.on_send_columns(columns)  # type: ignore[attr-defined]  # see _having
+                if not isinstance(changed, RecordColumns) or changed.rows != columns.rows:
+                    raise TypeError
+            except Exception as error:  # noqa: BLE001 - a user's code must not stop rows
+                _log.warning(
+                    "Error executing interceptor onSend callback for %s rows: %s",
+                    columns.rows,
+                    place_of(error),
+                )
+            else:
+                columns = changed
+        return columns
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
+        """A record, or a batch of columns, has its outcome."""
+        for one in self._acknowledged:
+            try:
+                one.on_acknowledgement(metadata, error)  # type: ignore[attr-defined]  # see _having
+            except Exception as raised:  # noqa: BLE001 - the network thread must not die of it
+                _log.warning(
+                    "Error executing interceptor onAcknowledgement callback: %s", place_of(raised)
+                )
+
+    def on_send_error(
+        self, record: ProducerRecord, tp: TopicPartition | None, error: KafkaError
+    ) -> None:
+        """``record`` failed before it was appended; ``tp`` as far as it was chosen (Java's
+        onSendError).
+        """
+        if tp is None:
+            partition = UNKNOWN_PARTITION if record.partition is None else record.partition
+            tp = TopicPartition(record.topic, partition)
+        self.on_acknowledgement(RecordMetadata.empty(tp), error)
+
+    def close(self) -> None:
+        for one in self._closing:
+            try:
+                one.close()  # type: ignore[attr-defined]  # see _having
+            except Exception as error:  # noqa: BLE001 - the others must be closed too
+                _log.warning("Failed to close producer interceptor: %s", place_of(error))
+
+
+def _having(interceptors: Iterable[object], name: str) -> tuple[object, ...]:
+    return tuple([one for one in interceptors if callable(getattr(one, name, None))])
+
+
+def place_of(error: BaseException) -> str:
+    """Class and place of what a user's code raised. Its text may hold a row, and is left out."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return type(error).__name__
+    last = frames[-1]
+    return f"{type(error).__name__} in {last.name} ({last.filename.rpartition('/')[2]}:{last.lineno})"

@@ -1,0 +1,154 @@
+"""A single record as its sender gives it, and what is known of it once it is written.
+
+Owns: :class:`ProducerRecord`, :class:`Headers` and :class:`RecordMetadata`, Java's classes of these
+names. The first step on the way of a record that comes by ``send``. Never: bytes of a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from spark_kafka_sink.errors import DataError, IllegalStateError, safe_text
+from spark_kafka_sink.protocol.cluster import TopicPartition
+
+#: Java's RecordMetadata.UNKNOWN_PARTITION.
+UNKNOWN_PARTITION = -1
+
+Header = tuple[str, bytes | None]
+
+
+class Headers:
+    """Headers of one record in their order; a key may occur often (Java's RecordHeaders).
+
+    Interceptors and serializers may change them; ``send`` makes them read-only before the record
+    is appended, and a change after that raises IllegalStateError.
+    """
+
+    __slots__ = ("_items", "_read_only")
+
+    def __init__(self, items: Iterable[Header] = ()) -> None:
+        self._items: list[Header] = list(items)
+        self._read_only = False
+        for item in self._items:
+            _check_header(item)
+
+    def __iter__(self) -> Iterator[Header]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Headers) and self._items == other._items
+
+    __hash__ = None  # type: ignore[assignment]  # they change
+
+    def __repr__(self) -> str:
+        return f"Headers({[key for key, _ in self._items]})"
+
+    @property
+    def read_only(self) -> bool:
+        return self._read_only
+
+    def add(self, key: str, value: bytes | None) -> None:
+        self._check_writable()
+        _check_header((key, value))
+        self._items.append((key, value))
+
+    def remove(self, key: str) -> None:
+        """Remove every header of this key."""
+        self._check_writable()
+        self._items = [item for item in self._items if item[0] != key]
+
+    def last(self, key: str) -> bytes | None:
+        """The value of the last header of ``key``; None when there is none (or it is null)."""
+        return next((value for name, value in reversed(self._items) if name == key), None)
+
+    def set_read_only(self) -> None:
+        self._read_only = True
+
+    def _check_writable(self) -> None:
+        if self._read_only:
+            raise IllegalStateError(
+                "the headers of a record can't be changed any more: it has been sent"
+            )
+
+
+def _check_header(item: object) -> None:
+    if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str)):
+        raise DataError(
+            "a header is not a pair of a str and bytes (or None)",
+            hint='headers are given as [("key", b"value"), ...]; a key can\'t be null',
+        )
+    if not (item[1] is None or isinstance(item[1], bytes)):
+        raise DataError(
+            f"the value of header {safe_text(item[0], 60)} is {type(item[1]).__name__}, not bytes"
+            " or None"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRecord:
+    """One record to send (Java's ProducerRecord).
+
+    ``key`` and ``value`` are what the producer's serializers take; None is null. ``partition``
+    None leaves the choice to the partitioner; ``timestamp`` is milliseconds since the epoch, None
+    the time of sending. ``headers`` may be given as pairs of str and bytes; it is a
+    :class:`Headers` afterwards. Raises DataError for what Java's constructor refuses.
+    """
+
+    topic: str
+    value: object = field(default=None, repr=False)
+    key: object = field(default=None, repr=False)
+    partition: int | None = None
+    timestamp: int | None = None
+    headers: Headers | Iterable[Header] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if type(self.headers) is not Headers:
+            object.__setattr__(self, "headers", Headers(self.headers))
+        if not self.topic:
+            raise DataError("Topic cannot be null.")
+        if self.timestamp is not None and self.timestamp < 0:
+            raise DataError(
+                f"Invalid timestamp: {self.timestamp}. Timestamp should always be non-negative or"
+                " null."
+            )
+        if self.partition is not None and self.partition < 0:
+            raise DataError(
+                f"Invalid partition: {self.partition}. Partition number should always be"
+                " non-negative or null."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordMetadata:
+    """Where a record was written (Java's RecordMetadata).
+
+    ``offset`` is -1 when it is not known: acks=0, a duplicate, an error. ``timestamp`` is the
+    record's own, or the broker's for topics with LogAppendTime; -1 with an error. A size is -1 for
+    null. ``record_count`` is above 1 in what an interceptor hears of a batch of columns: its
+    records have the offsets from ``offset`` on.
+    """
+
+    topic: str
+    partition: int
+    offset: int = -1
+    timestamp: int = -1
+    serialized_key_size: int = -1
+    serialized_value_size: int = -1
+    record_count: int = 1
+
+    @classmethod
+    def empty(cls, tp: TopicPartition) -> RecordMetadata:
+        """What callbacks get together with an error: the partition as far as it was known."""
+        return cls(tp.topic, tp.partition)
+
+    @property
+    def has_offset(self) -> bool:
+        return self.offset >= 0
+
+    @property
+    def has_timestamp(self) -> bool:
+        return self.timestamp >= 0
