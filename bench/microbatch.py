@@ -12,40 +12,11 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 
-import pyarrow as pa
 from confluent_kafka.admin import AdminClient
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
-from pyspark.sql.types import StructType
 
 from bench.spark_job import create, delete, session
-
-
-class NothingWriter(DataSourceStreamArrowWriter):
-    """Reads its input and forgets it."""
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        for _ in iterator:
-            pass
-        return WriterCommitMessage()
-
-
-class NothingSource(DataSource):
-    """A Python sink that does nothing."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "nothing"
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NothingWriter:  # noqa: N802
-        return NothingWriter()
 
 
 def run(spark: SparkSession, sink: str, options: dict[str, str], batches: int) -> list[float]:
@@ -86,11 +57,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-    import bench.microbatch as here
-
-    cloudpickle.register_pickle_by_value(here)
     spark = session(args.jars)
-    spark.dataSource.register(here.NothingSource)
     admin = AdminClient({"bootstrap.servers": args.bootstrap})
     topic = "bench-microbatch"
     create(admin, topic, 12)

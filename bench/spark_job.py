@@ -1,4 +1,5 @@
-"""Spark next to Spark: kprod, Spark's own Kafka sink (defaults and tuned) and noop, in turn.
+"""Spark next to Spark: kprod, Spark's own Kafka sink (defaults and tuned), noop and a Python sink
+that does nothing (what Spark itself costs with any Python sink), in turn.
 
 One SparkSession (local[2]) with the connector's jars; each contender writes the same generated
 DataFrame once to warm up, then once a round, in turn. Prints one JSON line with, for each
@@ -15,36 +16,40 @@ import string
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from bench import nothing
 from spark_kafka_sink import register
 
 TUNED = {"kafka.batch.size": "1048576", "kafka.linger.ms": "50"}
 
 
-def session(jars: str) -> SparkSession:
+def session(jars: str, *, master: str = "local[2]") -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    spark = (
-        SparkSession.builder.master("local[2]")
+    builder = (
+        SparkSession.builder.master(master)
         .appName("bench")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "2g")
-        .config("spark.jars", jars)
         .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
     )
+    if jars:
+        builder = builder.config("spark.jars", jars)
+    spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
+    cloudpickle.register_pickle_by_value(nothing)  # the workers may not find this package
+    spark.dataSource.register(nothing.NothingSource)
     return spark
 
 
-def rows(spark: SparkSession, count: int, value_size: int) -> DataFrame:
+def rows(spark: SparkSession, count: int, value_size: int, *, partitions: int = 2) -> DataFrame:
     """Generated rows, cheap to make: else Spark's work on the rows hides the sinks' differences.
 
     A key of up to 12 digits; a value of ``value_size`` bytes, of which the first digits vary.
@@ -52,7 +57,7 @@ def rows(spark: SparkSession, count: int, value_size: int) -> DataFrame:
     rng = random.Random(1)
     text = "".join(rng.choices(string.ascii_lowercase + string.digits, k=value_size - 12))
     number = F.lpad((F.col("id") * 7919).cast("string"), 12, "0")
-    return spark.range(0, count, 1, 2).select(
+    return spark.range(0, count, 1, partitions).select(
         F.col("id").cast("string").alias("key"), F.concat(number, F.lit(text)).alias("value")
     )
 
@@ -89,6 +94,7 @@ def main() -> None:
     codec = {} if args.codec == "none" else {"kafka.compression.type": args.codec}
     contenders: dict[str, Callable[[str], None]] = {
         "noop": lambda _topic: frame.write.format("noop").mode("overwrite").save(),
+        "nothing": lambda _topic: frame.write.format("nothing").mode("append").save(),
         "kprod": lambda topic: _save(frame, "kprod", args.bootstrap, topic, codec),
         "kafka": lambda topic: _save(frame, "kafka", args.bootstrap, topic, codec),
         "kafka tuned": lambda topic: _save(frame, "kafka", args.bootstrap, topic, codec | TUNED),
@@ -106,7 +112,7 @@ def main() -> None:
             write(topic)
             seconds = time.perf_counter() - start
             used = cpu_seconds() - cpu
-            written = 0 if name == "noop" else args.rows
+            written = 0 if name in ("noop", "nothing") else args.rows
             check(args.bootstrap, topic, written + args.partitions, args.partitions)
             delete(admin, topic)
             if round_number:  # the first round warms up
@@ -170,5 +176,4 @@ def check(bootstrap: str, topic: str, expected: int, partitions: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent.parent))
     main()
