@@ -19,6 +19,9 @@ from spark_kafka_sink.protocol.messages import MetadataRequest, MetadataResponse
 
 _log = logging.getLogger(__name__)
 
+#: When to look again for a node, should reconnect.backoff.ms be shorter.
+_LOOK_AGAIN_MS = 10
+
 
 @dataclass(frozen=True, slots=True)
 class LeastLoadedNode:
@@ -60,7 +63,8 @@ class MetadataUpdater:
         """``retry_ms`` (reconnect.backoff.ms): when to look again while no node can be used."""
         self._store = store
         self._carrier = carrier
-        self._retry_ms = retry_ms
+        # Never 0: a node that is full, with reconnect.backoff.ms=0, would make the loop spin.
+        self._retry_ms = max(retry_ms, _LOOK_AGAIN_MS)
         self._trigger_ms = rebootstrap_trigger_ms
         # The token of the request in flight.
         self._in_progress: int | None = None

@@ -21,6 +21,9 @@ from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.transaction_manager import TransactionManager
 from spark_kafka_sink.protocol.responses import InitProducerIdResponse
 
+#: When to look again for a broker with room, should retry.backoff.ms be shorter.
+_LOOK_AGAIN_MS = 10
+
 
 class ProducerIdRequester:
     """``fail`` ends the producer: the identity was refused for good."""
@@ -54,7 +57,8 @@ class ProducerIdRequester:
             return self._retry_ms - now
         node = self._client.least_loaded_node(now)
         if node is None:
-            return self._config.retry_backoff_ms
+            # No node has room: an answer will make some. With retry.backoff.ms=0 this would spin.
+            return max(self._config.retry_backoff_ms, _LOOK_AGAIN_MS)
         if not self._client.ready(node, now):
             refused = self._client.authentication_error(node)
             if refused is not None:
