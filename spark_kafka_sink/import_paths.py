@@ -42,8 +42,7 @@ def make(path: str, option: str) -> object:
         return found()
     except Exception as error:
         raise ConfigError(
-            f"{option}: {safe_text(path)} can't be made without arguments:"
-            f" {type(error).__name__}",
+            f"{option}: {safe_text(path)} can't be made without arguments: {type(error).__name__}",
             hint="a class named in an option is called without arguments",
         ) from error
 

@@ -166,4 +166,5 @@ def place_of(error: BaseException) -> str:
     if not frames:
         return type(error).__name__
     last = frames[-1]
-    return f"{type(error).__name__} in {last.name} ({last.filename.rpartition('/')[2]}:{last.lineno})"
+    file = last.filename.rpartition("/")[2]
+    return f"{type(error).__name__} in {last.name} ({file}:{last.lineno})"

@@ -8,6 +8,9 @@ retry.
 Bytes are frozen when a batch is closed (design.md rule 5.1): chunks are immutable ``bytes``, the
 header is written once, with producer id, epoch and sequence, and a retry hands out the very same
 objects.
+
+Records that came by ``send`` have futures (Java's thunks), which end with the batch; rows that came
+as columns have none. A batch may hold both.
 """
 
 from __future__ import annotations
@@ -16,8 +19,16 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol
 
-from spark_kafka_sink.errors import IllegalStateError, KafkaError
+from spark_kafka_sink.errors import (
+    ApiError,
+    ErrorCode,
+    IllegalStateError,
+    InvalidRecordError,
+    KafkaError,
+    safe_text,
+)
 from spark_kafka_sink.producer.partition_sequences import increment_sequence
+from spark_kafka_sink.producer.record_future import ProduceRequestResult, RecordFuture
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.produce import RecordError
 from spark_kafka_sink.records.compression import Codec
@@ -73,6 +84,8 @@ class ProducerBatch:
     epoch. ``generation`` is unique for every batch that was ever opened; ``lineage`` is the
     generation of the batch that this one was split from, else its own. ``pool_size`` is what the
     BufferPool counts for it. ``attempts`` is how often it was put back after a failed send.
+    ``raw_limit`` is how large ``send`` lets it grow, in raw record bytes; 0 before it asked.
+    ``futures`` are those of its records that came by ``send``, in order; None: there are none.
     """
 
     __slots__ = (
@@ -91,6 +104,7 @@ class ProducerBatch:
         "created_ms",
         "drained_ms",
         "error",
+        "futures",
         "generation",
         "last_attempt_ms",
         "lineage",
@@ -99,9 +113,11 @@ class ProducerBatch:
         "pool_size",
         "producer_epoch",
         "producer_id",
+        "raw_limit",
         "raw_size",
         "record_count",
         "record_errors",
+        "result",
         "retry_at_ms",
         "tp",
         "transactional",
@@ -137,6 +153,9 @@ class ProducerBatch:
         self.log_append_time_ms = -1
         self.error: KafkaError | None = None
         self.record_errors: Sequence[RecordError] = ()
+        self.raw_limit = 0
+        self.futures: list[RecordFuture] | None = None
+        self.result: ProduceRequestResult | None = None
         self._listener = listener
         self._state = BatchState.OPEN
         self._chunks: list[bytes] = []
@@ -179,6 +198,17 @@ class ProducerBatch:
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
 
+    def append_record(self, record: bytes, timestamp: int, future: RecordFuture) -> None:
+        """As :meth:`append`, for one record of ``send``; :attr:`futures` are there."""
+        futures, result = self.futures, self.result
+        assert futures is not None
+        assert result is not None
+        future.appended(result, self.record_count)
+        if future.wants_to_be_told:
+            result.want()
+        futures.append(future)
+        self.append(record, 1, timestamp)
+
     def claim(self) -> None:
         """OPEN -> CLOSING: nothing is appended any more; the caller compresses."""
         self._move(BatchState.CLOSING)
@@ -195,7 +225,9 @@ class ProducerBatch:
         them, so they are taken at once).
         """
         chunks = self._chunks
-        return None if codec.is_none else codec.compress(chunks)
+        if codec.is_none:
+            return None
+        return codec.compress(chunks if self.futures is None else [b"".join(chunks)])
 
     def finish_close(self, compressed: bytes | None, codec: Codec) -> None:
         """CLOSING -> READY: the bytes are frozen."""
@@ -203,6 +235,9 @@ class ProducerBatch:
         self._codec = codec
         if compressed is not None:
             self._chunks = [compressed]
+        elif self.futures is not None:
+            # A record each: too many pieces for one call of the socket.
+            self._chunks = [b"".join(self._chunks)]
         self._payload_size = self.raw_size if compressed is None else len(compressed)
 
     def close(self, codec: Codec) -> None:
@@ -335,8 +370,47 @@ class ProducerBatch:
         return True
 
     def report_done(self) -> None:
-        """Tell the listener; no lock may be held."""
+        """Tell the futures, then the listener; no lock may be held.
+
+        In this order, because the listener may fail every batch that follows, and the callbacks of
+        a partition run in the order of its records.
+        """
+        result = self.result
+        if result is not None:
+            futures = self.futures or ()
+            errors = None if self.error is None else self.error_of_record
+            if result.set(self.base_offset, self.log_append_time_ms, errors):
+                for future in futures:
+                    future.tell()
+            result.open()
         self._listener.batch_done(self)
+
+    def error_of_record(self, index: int) -> KafkaError:
+        """What the record number ``index`` of this failed batch failed of (Sender.failBatch).
+
+        A broker that names records gives one code for all: only when it names a single record is
+        that record's error of that class. The others were not at fault.
+        """
+        error = self.error
+        assert error is not None
+        if not self.record_errors:
+            return error
+        for named in self.record_errors:
+            if named.batch_index == index:
+                return self._named_error(error, named)
+        return KafkaError(
+            f"{self.tp}: Failed to append record because it was part of a batch which had one more "
+            "more invalid records",
+            hint=error.hint,
+        )
+
+    def _named_error(self, error: KafkaError, named: RecordError) -> KafkaError:
+        message = error.message
+        if named.message is not None:
+            message = f"{self.tp}: {safe_text(named.message)}"
+        if len(self.record_errors) > 1 or not isinstance(error, ApiError):
+            return InvalidRecordError(message, hint=error.hint, code=ErrorCode.INVALID_RECORD)
+        return type(error)(message, hint=error.hint, code=error.code)
 
     def _ended(self) -> bool:
         if self._state is not BatchState.DONE:
@@ -395,9 +469,24 @@ class ProducerBatch:
                 )
                 sequence = increment_sequence(sequence, half.record_count)
             pieces.append(piece)
+        self._hand_futures_to(pieces)
         self.error = None
         self._end()
         return pieces
+
+    def _hand_futures_to(self, pieces: Sequence[ProducerBatch]) -> None:
+        """Whoever waits for a record of this batch waits for the piece that has it now."""
+        result = self.result
+        if result is None:
+            return
+        first = 0
+        for piece in pieces:
+            piece.result = result.another()
+            end = first + piece.record_count
+            piece.futures = [f for f in self.futures or () if first <= f.index < end]
+            result.hand_on(piece.futures, piece.result, first)
+            first = end
+        result.open()
 
 
 def sequence_before(one: int, other: int) -> bool:

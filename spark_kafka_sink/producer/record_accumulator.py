@@ -1,9 +1,10 @@
 """Where encoded slices wait until they are sent: a queue of batches for every topic partition.
 
-Owns: the queues, the open batch of each partition, who closes it, which nodes have data that must
-go, what is drained for them, backoff, muting, expiry, flush. Stands between the writer's encoder
-and the sender (step 3 of a record's way). Never: encoding, sockets, sequences (asked of a
-:class:`DrainControl`); no clock is read here, only the wait for a flush goes through one.
+Owns: the queues, filling (columns by :meth:`~RecordAccumulator.append`, single records by
+:meth:`~RecordAccumulator.append_record`), what comes back into a queue, the end of batches, flush.
+Stands between the writer's encoder and the sender (step 3 of a record's way). Never: which batches
+leave (``batch_drainer.py``), sockets; no clock is read here, only the wait for a flush goes
+through one.
 
 **Who closes an open batch.** Encoding needs the open batch's record count and base timestamp, and
 compressing takes long, so neither happens under the lock:
@@ -20,6 +21,10 @@ The writer claims in the same way when a batch is full. Whoever claims, closes: 
 leaves a CLOSING batch alone, and a CLOSING head of a queue is skipped by :meth:`drain` until its
 closer marks it READY and wakes the sender. A closer that is interrupted (KeyboardInterrupt) gives
 its claim back; such a batch is not open to appends again, it only waits for the sender to close it.
+
+A single record is encoded under the lock (its place is a few bytes before a tail that is finished),
+so any number of threads may call :meth:`~RecordAccumulator.append_record`, beside one that writes
+columns: a slice of columns whose batch got a single record meanwhile is refused as above.
 """
 
 from __future__ import annotations
@@ -28,11 +33,14 @@ import random as _random
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import NEVER, Clock, Waiters
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaError
+from spark_kafka_sink.producer.batch_closer import BatchCloser
+from spark_kafka_sink.producer.batch_drainer import BatchDrainer, ReadyCheckResult
 from spark_kafka_sink.producer.batch_limits import BatchLimits
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.drain_control import DrainControl
@@ -44,29 +52,42 @@ from spark_kafka_sink.producer.producer_batch import (
     ProducerBatch,
     sequence_before,
 )
+from spark_kafka_sink.producer.record_future import ProduceRequestResult, RecordFuture
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition
-from spark_kafka_sink.records.record_batch import (
-    HEADER_SIZE,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-)
+from spark_kafka_sink.records.record_batch import HEADER_SIZE, NO_SEQUENCE
+from spark_kafka_sink.records.single_record import record_bytes
 
-#: An open batch older than this (or than linger.ms, if that is longer) goes out although the
-#: writer never waited linger.ms: rows that trickle in a little faster than linger.ms would else
-#: keep it open until delivery.timeout.ms, which counts from its creation, is over.
-MAX_OPEN_MS = 1_000
+#: What :meth:`RecordAccumulator.append_record` answers besides bytes that are wanted.
+APPENDED = 0
+PARTITION_CHANGED = -1
+
+#: A batch of single records takes memory in steps of this (Kafka 4.4's incremental strategy): a
+#: whole batch.size for each open batch would be 256 MiB for 1000 partitions, and a trip to the pool
+#: for each record costs as much as encoding it.
+MEMORY_STEP = 16_384
+
+#: Length, attributes and the two deltas of a record, as the sticky partitioner counts them.
+_RECORD_OVERHEAD = 8
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyCheckResult:
-    """Java's ReadyCheckResult: ``next_ready_check_delay_ms`` is NEVER when nothing waits."""
+class StickyChoice(Protocol):
+    """The partition that the built-in partitioner chose for one record (Java's
+    StickyPartitionInfo, with the questions that RecordAccumulator asks about it).
 
-    ready_nodes: frozenset[int]
-    next_ready_check_delay_ms: int
-    unknown_leader_topics: frozenset[str]
+    Both are called under the accumulator's lock and must not block.
+    """
+
+    def changed(self, *, all_full: bool) -> bool:
+        """Another record moved the topic on to another partition, or must do so now that
+        ``all_full`` says that the queue has no batch that takes more.
+        """
+        ...
+
+    def appended(self, size: int, *, all_full: bool) -> None:
+        """The record added ``size`` bytes."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +96,6 @@ class AppendResult:
 
     refused: tuple[EncodedSlice, ...]
     taken: int
-
-
-class _NodeLatency:
-    """When a node had data ready, and when it could last be sent to (KIP-794)."""
-
-    __slots__ = ("drain_ms", "ready_ms")
-
-    def __init__(self, now: int) -> None:
-        self.drain_ms = now
-        self.ready_ms = now
 
 
 class RecordAccumulator:
@@ -118,9 +129,7 @@ class RecordAccumulator:
         self._wakeup = wakeup
         self._codec = Codec.of(config)
         self._limits = BatchLimits(config, self._codec)
-        self._linger_ms = config.linger_ms
-        # Well before it would expire, should delivery.timeout.ms be that short.
-        self._max_open_ms = max(config.linger_ms, min(MAX_OPEN_MS, config.delivery_timeout_ms // 4))
+        self._memory_step = max(1, min(MEMORY_STEP, config.buffer_memory // 8))
         self._delivery_timeout_ms = config.delivery_timeout_ms
         self._backoff = ExponentialBackoff(
             config.retry_backoff_ms, config.retry_backoff_max_ms, random=random
@@ -133,13 +142,24 @@ class RecordAccumulator:
         self._flushed = Waiters()
         self._queues = PartitionQueues()
         self._incomplete = IncompleteBatches(self._flushed)
-        self._writer_waiting_since: int | None = None
-        self._writer_encodes = False
+        self._closer = BatchCloser(
+            self._lock, self._queues, self.pool, self._codec, self._limits, wakeup
+        )
+        self._drainer = BatchDrainer(
+            config,
+            self._lock,
+            self._queues,
+            self._incomplete,
+            self.pool,
+            self._closer,
+            transaction_manager,
+        )
         self._closed = False
+        self._has_columns = self._has_records = False
+        #: Records taken so far, by columns and one by one.
+        self.appended_records = 0
         self._failure: KafkaError | None = None
         self._next_expiry_ms = NEVER
-        self._drain_index: dict[int, int] = {}
-        self._node_latency: dict[int, _NodeLatency] = {}
 
     # ---- the writer ------------------------------------------------------------------------
 
@@ -149,7 +169,8 @@ class RecordAccumulator:
         closed = {topic: OpenPosition(0, 0, 0, limit) for topic, limit in limits.items()}
         positions = []
         with self._lock:
-            self._writer_encodes = True
+            self._drainer.writer_encodes = self._has_columns = True
+            self._drainer.mixed = self._has_records
             for tp in tps:
                 queue = self._queues.find(tp)
                 batch = None if queue is None else queue.open
@@ -203,7 +224,7 @@ class RecordAccumulator:
                         continue
                     if batch is not None:
                         # The planner saw it and found no room for the next record.
-                        ready |= self._claim(queue, claimed)
+                        ready |= self._closer.claim(queue, claimed)
                     batch = self._open_batch(queue, piece.base_timestamp, now)
                     taken += HEADER_SIZE
                     batch.pool_size += HEADER_SIZE
@@ -219,20 +240,123 @@ class RecordAccumulator:
                 batch.append(chunk, piece.record_count, piece.max_timestamp)
                 batch.pool_size += len(chunk)
                 taken += len(chunk)
+                self.appended_records += piece.record_count
                 if piece.last:
-                    ready |= self._claim(queue, claimed)
+                    ready |= self._closer.claim(queue, claimed)
             self.refused_slices += len(refused)
-            self._writer_encodes = False
+            self._drainer.writer_encodes = False
             # The sender does not know of a first open batch, nor that one is old by now.
-            wake = ready or was_idle or self._oldest_open_left(now) <= 0
+            wake = ready or was_idle or self._drainer.oldest_open_left(now) <= 0
         if wake:
             self._wakeup()
-        self._close_claimed(claimed)
+        self._closer.close_claimed(claimed)
         return AppendResult(tuple(refused), taken)
+
+    def append_record(
+        self,
+        tp: TopicPartition,
+        timestamp: int,
+        tail: bytes,
+        future: RecordFuture,
+        memory: int,
+        now: int,
+        sticky: StickyChoice | None = None,
+    ) -> int:
+        """One record into the open batch of ``tp``, or into a new one (Java's append).
+
+        ``tail`` is all of it but its place (``single_record.record_tail``). ``memory`` bytes were
+        allocated in the pool for it; they are the batch's once this returns APPENDED.
+
+        Returns APPENDED; PARTITION_CHANGED: nothing was done, ask the partitioner again; else how
+        many bytes are to be allocated before this is called again. Raises as :meth:`append` does.
+        """
+        claimed: list[ProducerBatch] = []
+        with self._lock:
+            self._check_open()
+            try:
+                queue = self._queues.of(tp)
+                if sticky is not None and sticky.changed(all_full=queue.open is None):
+                    return PARTITION_CHANGED
+                wanted, wake = self._place(queue, timestamp, tail, future, memory, now, claimed)
+                if sticky is not None and wanted == APPENDED:
+                    sticky.appended(_RECORD_OVERHEAD + len(tail), all_full=queue.open is None)
+            except BaseException as error:
+                # A KeyboardInterrupt between two of these lines: what they leave is not known.
+                self._fail(IllegalStateError(f"sending was interrupted by {type(error).__name__}"))
+                raise
+        if wake:
+            self._wakeup()
+        if claimed:
+            self._closer.close_claimed(claimed)
+        return wanted
+
+    def _place(
+        self,
+        queue: PartitionQueue,
+        timestamp: int,
+        tail: bytes,
+        future: RecordFuture,
+        memory: int,
+        now: int,
+        claimed: list[ProducerBatch],
+    ) -> tuple[int, bool]:
+        """Under the lock: what is wanted, and whether the sender must be woken."""
+        batch = queue.open
+        wake = False
+        if batch is not None:
+            delta = timestamp - batch.base_timestamp
+            record = record_bytes(batch.record_count, delta, tail)
+            room = self._limit_of(batch) - batch.raw_size
+            if len(record) > room:
+                wake = self._closer.claim(queue, claimed)
+                batch = None
+            elif batch.pool_size + memory < HEADER_SIZE + batch.raw_size + len(record):
+                return max(len(record), min(room, self._memory_step)), wake
+        if batch is None:
+            record = record_bytes(0, 0, tail)
+            if memory < HEADER_SIZE + len(record):
+                limit = self.raw_limit(queue.tp.topic)
+                return HEADER_SIZE + max(len(record), min(limit, self._memory_step)), wake
+            batch = self._open_batch(queue, timestamp, now)
+            wake = True
+        self._add_record(batch, record, timestamp, future, memory)
+        if batch.raw_size >= self._limit_of(batch):
+            wake |= self._closer.claim(queue, claimed)
+        return APPENDED, wake
+
+    def _add_record(
+        self,
+        batch: ProducerBatch,
+        record: bytes,
+        timestamp: int,
+        future: RecordFuture,
+        memory: int,
+    ) -> None:
+        if batch.futures is None:
+            batch.futures = []
+            batch.result = ProduceRequestResult(batch.tp, self._clock)
+            self._has_records = True
+            self._drainer.mixed = self._has_columns
+        batch.pool_size += memory
+        batch.append_record(record, timestamp, future)
+        self.appended_records += 1
+
+    def _limit_of(self, batch: ProducerBatch) -> int:
+        """How large ``batch`` may grow. As it was when it got its first single record: Java takes
+        the estimated compression ratio once for each batch, too.
+        """
+        if batch.raw_limit == 0:
+            batch.raw_limit = self.raw_limit(batch.tp.topic)
+        return batch.raw_limit
+
+    @property
+    def failure(self) -> KafkaError | None:
+        """Why nothing is taken any more."""
+        return self._failure
 
     def set_writer_waiting_since(self, since_ms: int | None) -> bool:
         """The writer waits for its input since then, or (None) works. True: a batch is open."""
-        self._writer_waiting_since = since_ms
+        self._drainer.writer_waiting_since = since_ms
         return self.has_open
 
     def begin_flush(self) -> Flush:
@@ -275,261 +399,25 @@ class RecordAccumulator:
         self._next_expiry_ms = min(self._next_expiry_ms, now + self._delivery_timeout_ms)
         return batch
 
-    def _claim(self, queue: PartitionQueue, claimed: list[ProducerBatch]) -> bool:
-        """The open batch takes nothing more. True: it is READY; False: it is in ``claimed`` now,
-        and whoever called must close it without the lock.
-        """
-        batch = self._queues.close_open(queue)
-        batch.claim()
-        if self._codec.is_none:
-            batch.finish_close(None, self._codec)  # nothing to compress: no reason to let go
-            return True
-        claimed.append(batch)
-        return False
-
-    def _close_claimed(self, claimed: list[ProducerBatch]) -> None:
-        """Compress without the lock what this thread has claimed; each is ready at once."""
-        done = 0
-        try:
-            for batch in claimed:
-                self._finish_closing(batch)
-                done += 1
-                self._wakeup()
-        finally:
-            if done < len(claimed):
-                # Interrupted in the middle: the sender closes the rest, see ``_must_go``.
-                with self._lock:
-                    for batch in claimed[done:]:
-                        batch.give_up_claim()
-                self._wakeup()
-
-    def _finish_closing(self, batch: ProducerBatch) -> None:
-        compressed = batch.compress(self._codec)
-        with self._lock:
-            if batch.state is not BatchState.CLOSING:
-                return  # aborted meanwhile: its memory is given back already
-            before = batch.pool_size
-            batch.finish_close(compressed, self._codec)
-            after = batch.pool_size = batch.size_in_bytes
-        self._limits.closed(batch)
-        self.pool.adjust(before, after)
-
-    # ---- what must go ------------------------------------------------------------------------
-
-    def _everything_must_go(self, now: int) -> bool:
-        """Why open batches are sent unfilled, all of them."""
-        return (
-            self._incomplete.flushing
-            or self._closed
-            # The pool's waiter may be waiting for memory that sits in open batches alone: only
-            # sending these can end its wait.
-            or self.pool.waiters > 0
-            or self._linger_left(now) <= 0
-            or (self._transaction_manager is not None and self._transaction_manager.is_completing)
-        )
-
-    def _linger_left(self, now: int) -> int:
-        """Milliseconds until the writer has waited linger.ms for its input (design.md section 8).
-
-        ``send()``, which counts linger from a batch's creation as Java does, will ask here per
-        batch.
-        """
-        since = self._writer_waiting_since
-        return NEVER if since is None else self._linger_ms - (now - since)
-
-    def _open_left(self, batch: ProducerBatch, now: int) -> int:
-        """Milliseconds until ``batch`` has been open for too long.
-
-        While the writer encodes for its position it may stay open as long again: age is no hurry,
-        and slices that are refused are encoded twice. (Not for ever: the writer may have failed.)
-        """
-        limit = self._max_open_ms * 2 if self._writer_encodes else self._max_open_ms
-        return limit - (now - batch.created_ms)
-
-    def _oldest_open_left(self, now: int) -> int:
-        for queue in self._queues.open.values():
-            return self._open_left(queue.batches[-1], now)
-        return NEVER
-
-    def _backoff_left(self, queue: PartitionQueue, batch: ProducerBatch, now: int) -> int:
-        """Milliseconds of backoff left; none when the leader changed since the last attempt."""
-        batch.maybe_update_leader_epoch(queue.leader_epoch)
-        if batch.attempts == 0 or batch.has_leader_changed_for_the_ongoing_retry:
-            return 0
-        return max(0, batch.retry_at_ms - now)
-
-    def _stopped_by_sequences(self, batch: ProducerBatch) -> bool:
-        """Java's shouldStopDrainBatchesForPartition: sequences must reach the broker in order."""
-        manager = self._transaction_manager
-        if manager is None:
-            return False
-        if not manager.has_producer_id:
-            return True
-        if not batch.has_sequence:
-            return not manager.can_drain(batch.tp)
-        # A batch that has its sequence is a retry. Retries go one by one: the next goes when the
-        # one before it is settled, so that they can't overtake each other.
-        first = manager.first_in_flight_sequence(batch.tp)
-        return first not in (NO_SEQUENCE, batch.base_sequence)
-
     # ---- the sender: ready, drain ------------------------------------------------------------
 
     def ready(self, cluster: Cluster, now: int) -> ReadyCheckResult:
-        """Nodes that lead a partition with a batch that must go now; and when to look again.
-
-        Unlike Java's, a node is not ready for a partition whose sequences hold it back (the first
-        batch of a producer on it is in flight): the answer wakes the sender anyway, and a ready
-        node that nothing can be drained for would make it spin until then.
-        """
-        nodes: set[int] = set()
-        delay = NEVER
-        with self._lock:
-            self._queues.lay_out(cluster)
-            unknown = {queue.tp.topic for queue in self._queues.leaderless if queue.batches}
-            for queue in self._queues.closed_heads:
-                if queue.leader < 0 or queue.muted or queue.leader in nodes:
-                    continue
-                head = queue.batches[0]
-                if head.state is BatchState.CLOSING or self._stopped_by_sequences(head):
-                    continue  # the closer, or the answer, wakes the sender
-                left = self._backoff_left(queue, head, now)
-                if left > 0:
-                    delay = min(delay, left)
-                    continue
-                nodes.add(queue.leader)
-                if len(nodes) == len(self._queues.by_node):
-                    # All are: nothing can be added, and the delay does not matter any more.
-                    return ReadyCheckResult(frozenset(nodes), delay, frozenset(unknown))
-            if self._queues.open:
-                delay = min(delay, self._open_ready(nodes, now))
-        return ReadyCheckResult(frozenset(nodes), delay, frozenset(unknown))
-
-    def _open_ready(self, nodes: set[int], now: int) -> int:
-        """Add the leaders of open batches that must go; the delay until the next may have to."""
-        everything = self._everything_must_go(now)
-        delay = max(self._linger_left(now), 0) if not everything else NEVER
-        for queue in self._queues.open.values():
-            batch = queue.batches[-1]
-            left = 0 if everything else self._open_left(batch, now)
-            if left > 0:
-                # In the order of their opening: all that follow are younger.
-                return min(delay, left)
-            if queue.batches[0] is not batch or queue.muted or queue.leader < 0:
-                continue  # it is not its turn
-            if queue.leader not in nodes and not self._stopped_by_sequences(batch):
-                nodes.add(queue.leader)
-                if len(nodes) == len(self._queues.by_node):
-                    return delay
-        return delay
+        """See :meth:`BatchDrainer.ready`."""
+        return self._drainer.ready(cluster, now)
 
     def drain(
         self, cluster: Cluster, nodes: Collection[int], max_size: int, now: int
     ) -> dict[int, list[ProducerBatch]]:
-        """Batches by node id, IN_FLIGHT, headers written; nodes with nothing are left out.
-
-        At most one batch of a partition, at most ``max_size`` bytes for a node unless one batch
-        alone is larger. Each call starts at the partition after the one that was drained last, so
-        that a node with many partitions starves none.
-        """
-        with self._lock:
-            self._queues.lay_out(cluster)
-        drained: dict[int, list[ProducerBatch]] = {}
-        for node in nodes:
-            batches = self._drain_node(node, max_size, now)
-            if batches:
-                drained[node] = batches
-        return drained
-
-    def _drain_node(self, node: int, max_size: int, now: int) -> list[ProducerBatch]:
-        queues = self._queues.by_node.get(node)
-        if not queues:
-            return []
-        start = self._drain_index.get(node, 0) % len(queues)
-        must_go = self._everything_must_go(now)
-        taken: list[ProducerBatch] = []
-        size = 0
-        for index in range(start, start + len(queues)):
-            queue = queues[index % len(queues)]
-            # Read without the lock; what the writer changes meanwhile wakes us, for another pass.
-            if not queue.batches or not (must_go or self._may_go(queue, now)):
-                continue
-            batch = self._closed_head(queue, now)
-            if batch is None:
-                continue
-            if taken and size + batch.size_in_bytes > max_size:
-                self._drain_index[node] = index % len(queues)
-                break
-            if not self._take(queue, batch, now):
-                continue
-            self._drain_index[node] = (index + 1) % len(queues)
-            size += batch.size_in_bytes
-            taken.append(batch)
-        return taken
-
-    def _may_go(self, queue: PartitionQueue, now: int) -> bool:
-        """False for a queue that holds nothing but an open batch that is not old."""
-        batch = queue.open
-        return batch is None or len(queue.batches) > 1 or self._open_left(batch, now) <= 0
-
-    def _closed_head(self, queue: PartitionQueue, now: int) -> ProducerBatch | None:
-        """The head of ``queue`` when it may be sent now; an open one is closed for that."""
-        claimed: list[ProducerBatch] = []
-        with self._lock:
-            if queue.muted or not queue.batches:
-                return None
-            batch = queue.batches[0]
-            if batch.state is BatchState.CLOSING or self._stopped_by_sequences(batch):
-                return None
-            if batch.state is BatchState.READY:
-                return batch if self._backoff_left(queue, batch, now) == 0 else None
-            if batch is queue.open:
-                if not self._everything_must_go(now) and self._open_left(batch, now) > 0:
-                    return None
-                self._claim(queue, claimed)
-            else:
-                batch.claim()  # its closer was interrupted and gave it back
-                claimed.append(batch)
-        for batch_to_close in claimed:
-            self._finish_closing(batch_to_close)
-        # Only this thread takes heads away; an abort by another one leaves it DONE.
-        return None if batch.is_done else batch
-
-    def _take(self, queue: PartitionQueue, batch: ProducerBatch, now: int) -> bool:
-        """READY -> IN_FLIGHT, with its sequence and header. False: aborted a moment ago."""
-        manager = self._transaction_manager
-        with self._lock:
-            if not queue.batches or queue.batches[0] is not batch:
-                return False
-            self._queues.pop_head(queue)
-            batch.drained(now)
-        # Not in a queue any more: only this thread knows it, so header and checksum need no lock.
-        if manager is None:
-            if not batch.has_header:
-                batch.set_producer_state(
-                    NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, transactional=False
-                )
-        elif not batch.has_sequence:
-            producer_id, epoch = manager.producer_id_and_epoch
-            sequence = manager.take_sequence(batch.tp, batch.record_count)
-            batch.set_producer_state(
-                producer_id, epoch, sequence, transactional=manager.is_transactional
-            )
-            manager.add_in_flight_batch(batch)
-        return True
+        """See :meth:`BatchDrainer.drain`."""
+        return self._drainer.drain(cluster, nodes, max_size, now)
 
     def update_node_latency_stats(self, node_id: int, now: int, *, can_drain: bool) -> None:
-        """A node has data ready, and (``can_drain``) its connection took some (KIP-794)."""
-        stats = self._node_latency.get(node_id)
-        if stats is None:
-            stats = self._node_latency[node_id] = _NodeLatency(now)
-        if can_drain:
-            stats.drain_ms = now
-        stats.ready_ms = now
+        """See :meth:`BatchDrainer.update_node_latency_stats`."""
+        self._drainer.update_node_latency_stats(node_id, now, can_drain=can_drain)
 
     def node_delay_ms(self, node_id: int) -> int:
-        """How long a node with ready data could not be sent to (partitioner.availability)."""
-        stats = self._node_latency.get(node_id)
-        return 0 if stats is None else stats.ready_ms - stats.drain_ms
+        """See :meth:`BatchDrainer.node_delay_ms`."""
+        return self._drainer.node_delay_ms(node_id)
 
     def queue_size(self, tp: TopicPartition) -> int:
         """Batches queued for ``tp``: the adaptive partitioner's weight (KIP-794)."""
@@ -707,13 +595,13 @@ class RecordAccumulator:
     def _fail(self, error: KafkaError) -> None:
         if self._failure is None:
             self._failure = error
-        self._closed = True
+        self._closed = self._drainer.closed = True
         self._flushed.wake_all()
 
     def _abort(self, batches: Sequence[ProducerBatch], error: KafkaError) -> None:
         with self._lock:
             # DONE is set under the lock: a closer that still compresses one of these finds that
-            # its CLOSING batch is gone (``_finish_closing``).
+            # its CLOSING batch is gone (``BatchCloser``).
             aborted = [batch for batch in batches if batch.abort(error)]
         for batch in batches:
             self.deallocate(batch)
@@ -726,7 +614,7 @@ class RecordAccumulator:
     def close(self) -> None:
         """No more appends; everything that is queued must go."""
         with self._lock:
-            self._closed = True
+            self._closed = self._drainer.closed = True
         self.pool.close()
 
     @property

@@ -35,80 +35,85 @@ Callback = Callable[[RecordMetadata, KafkaError | None], object]
 class RecordErrors(Protocol):
     """The error of each record of a batch that failed."""
 
-    def __call__(self, index: int) -> KafkaError: ...
+    def __call__(self, index: int, /) -> KafkaError: ...
 
 
 class ProduceRequestResult:
     """The outcome of a batch (Java's class of that name).
 
-    One lock (``_lock``) guards all fields while the batch is on its way; nothing changes once it
-    is ``_set``. ``_wanted`` says that some future of the batch must be told one by one.
+    One lock (``lock``) guards all fields while the batch is on its way; nothing changes once it
+    is set. ``wanted`` says that some future of the batch must be told one by one.
     """
 
     __slots__ = (
-        "_clock",
-        "_done",
-        "_lock",
-        "_log_append_time_ms",
-        "_offset",
-        "_record_errors",
-        "_set",
         "_waiters",
-        "_wanted",
+        "clock",
+        "is_done",
+        "is_set",
+        "lock",
+        "log_append_time_ms",
+        "offset",
+        "record_errors",
         "tp",
+        "wanted",
     )
 
     def __init__(self, tp: TopicPartition, clock: Clock) -> None:
         self.tp = tp
-        self._clock = clock
-        self._lock = threading.Lock()
+        self.clock = clock
+        self.lock = threading.Lock()
         self._waiters = Waiters()
-        self._offset = -1
-        self._log_append_time_ms = -1
-        self._record_errors: RecordErrors | None = None
-        self._set = False
-        self._done = False
-        self._wanted = False
+        self.offset = -1
+        self.log_append_time_ms = -1
+        self.record_errors: RecordErrors | None = None
+        self.is_set = False
+        self.is_done = False
+        self.wanted = False
 
     def want(self) -> None:
         """The record that is appended next has a callback."""
-        self._wanted = True
+        self.wanted = True
 
-    def set(
-        self, offset: int, log_append_time_ms: int, record_errors: RecordErrors | None
-    ) -> bool:
+    def set(self, offset: int, log_append_time_ms: int, record_errors: RecordErrors | None) -> bool:
         """The outcome is known. True: the futures must be told, by :meth:`RecordFuture.tell`."""
-        with self._lock:
-            self._offset = offset
-            self._log_append_time_ms = log_append_time_ms
-            self._record_errors = record_errors
-            self._set = True
-            return self._wanted
+        with self.lock:
+            self.offset = offset
+            self.log_append_time_ms = log_append_time_ms
+            self.record_errors = record_errors
+            self.is_set = True
+            return self.wanted
 
     def open(self) -> None:
         """Wake who waits: the outcome is set, or the futures belong to other results now."""
-        with self._lock:
-            self._done = True
+        with self.lock:
+            self.is_done = True
             self._waiters.wake_all()
 
-    def hand_on(self, futures: Sequence[RecordFuture], to: ProduceRequestResult) -> None:
-        """``futures``, in order, are records 0 and on of the batch of ``to``; :meth:`open` after.
+    def another(self) -> ProduceRequestResult:
+        """A result for a piece of this one's batch."""
+        return ProduceRequestResult(self.tp, self.clock)
+
+    def hand_on(
+        self, futures: Sequence[RecordFuture], to: ProduceRequestResult, first: int
+    ) -> None:
+        """``futures`` are of the piece of ``to`` now, whose first record was number ``first`` here;
+        :meth:`open` after all of them were handed on.
 
         A thread that waits for one of them wakes up at :meth:`open`, finds that its future has
         another result, and waits for that.
         """
-        with self._lock:
-            to._wanted = to._wanted or self._wanted
-            for index, future in enumerate(futures):
-                future._index = index
-                future._result = to
+        with self.lock:
+            to.wanted = self.wanted
+            for future in futures:
+                future.appended(to, future.index - first)
 
-    def _wait(self, deadline_ms: int) -> bool:
-        with self._lock:
-            if self._done:
+    def wait(self, deadline_ms: int) -> bool:
+        """True after :meth:`open`, False when the deadline came first."""
+        with self.lock:
+            if self.is_done:
                 return True
             latch = self._waiters.enlist()
-        return self._clock.wait(latch, deadline_ms)
+        return self.clock.wait(latch, deadline_ms)
 
 
 class RecordFuture:
@@ -156,6 +161,11 @@ class RecordFuture:
         return future
 
     @property
+    def index(self) -> int:
+        """The record's number in its batch."""
+        return self._index
+
+    @property
     def wants_to_be_told(self) -> bool:
         return self._callback is not None or self._interceptors is not None
 
@@ -174,7 +184,7 @@ class RecordFuture:
         result = self._await(timeout)
         error = self._error(result)
         if error is not None:
-            raise error
+            raise error.with_traceback(None)  # many futures may share it
         return self._metadata(result)
 
     def exception(self, timeout: float | None = None) -> KafkaError | None:
@@ -184,7 +194,7 @@ class RecordFuture:
     def done(self) -> bool:
         """True when :meth:`result` would not wait."""
         result = self._result
-        return result is not None and result._done and self._result is result
+        return result is not None and result.is_done and self._result is result
 
     def add_done_callback(self, function: Callable[[RecordFuture], object]) -> None:
         """Call ``function(self)`` when the record has its outcome: on the network thread, or now
@@ -193,11 +203,11 @@ class RecordFuture:
         while True:
             result = self._result
             assert result is not None
-            with result._lock:
+            with result.lock:
                 if self._result is not result:
                     continue  # split in between
-                if not result._set:
-                    result._wanted = True
+                if not result.is_set:
+                    result.wanted = True
                     self._done_callbacks = [*(self._done_callbacks or ()), function]
                     return
             break
@@ -211,9 +221,7 @@ class RecordFuture:
         assert result is not None
         if self._callback is not None or self._interceptors is not None:
             error = self._error(result)
-            metadata = (
-                self._metadata(result) if error is None else RecordMetadata.empty(result.tp)
-            )
+            metadata = self._metadata(result) if error is None else RecordMetadata.empty(result.tp)
             if self._interceptors is not None:
                 self._interceptors.on_acknowledgement(metadata, error)
             if self._callback is not None:
@@ -227,10 +235,10 @@ class RecordFuture:
     def _await(self, timeout: float | None) -> ProduceRequestResult:
         result = self._result
         assert result is not None
-        clock = result._clock
+        clock = result.clock
         deadline = NEVER if timeout is None else clock.now_ms() + round(timeout * 1000)
         while True:
-            if not result._wait(deadline):
+            if not result.wait(deadline):
                 raise KafkaTimeoutError(
                     f"{result.tp}: the record had no outcome within {timeout} s",
                     hint="it may still be written: delivery.timeout.ms is the limit of that",
@@ -243,11 +251,11 @@ class RecordFuture:
             result = now
 
     def _error(self, result: ProduceRequestResult) -> KafkaError | None:
-        errors = result._record_errors
+        errors = result.record_errors
         return None if errors is None else errors(self._index)
 
     def _metadata(self, result: ProduceRequestResult) -> RecordMetadata:
-        tp, offset, appended = result.tp, result._offset, result._log_append_time_ms
+        tp, offset, appended = result.tp, result.offset, result.log_append_time_ms
         return RecordMetadata(
             tp.topic,
             tp.partition,
@@ -264,7 +272,7 @@ def call_back(callback: Callback, metadata: RecordMetadata, error: KafkaError | 
         callback(metadata, error)
     except Exception as raised:  # noqa: BLE001 - the network thread must not die of it
         # Its text may hold a row: class and place only.
-        _log.error(  # noqa: TRY400 - see above
+        _log.error(
             "Error executing user-provided callback on message for topic-partition '%s-%s': %s",
             metadata.topic,
             metadata.partition,
@@ -276,4 +284,4 @@ def _call(function: Callable[[RecordFuture], object], future: RecordFuture) -> N
     try:
         function(future)
     except Exception as raised:  # noqa: BLE001 - the network thread must not die of it
-        _log.error("a done callback of a record raised %s", place_of(raised))  # noqa: TRY400
+        _log.error("a done callback of a record raised %s", place_of(raised))

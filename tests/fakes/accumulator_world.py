@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.producer.batch_drainer import ReadyCheckResult
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.record_accumulator import ReadyCheckResult, RecordAccumulator
+from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
 from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
 from spark_kafka_sink.records.encoded_slice import EncodedSlice
 from tests.fakes.clock import FakeClock

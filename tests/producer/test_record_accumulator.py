@@ -6,8 +6,8 @@ import pytest
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.producer.batch_drainer import MAX_OPEN_MS
 from spark_kafka_sink.producer.producer_batch import BatchState
-from spark_kafka_sink.producer.record_accumulator import MAX_OPEN_MS
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.compression import Codec
 from tests.fakes.accumulator_world import (
@@ -661,8 +661,8 @@ class PausingCodec:
 def test_a_batch_that_the_writer_compresses_is_left_alone_until_it_is_ready():
     """CLOSING: the sender skips it, and is woken when the closer is done."""
     world = World(compression_type="gzip")
-    pausing = PausingCodec(world.accumulator._codec)
-    world.accumulator._codec = pausing  # type: ignore[assignment]
+    pausing = PausingCodec(world.accumulator._closer._codec)
+    world.accumulator._closer._codec = pausing  # type: ignore[assignment]
     writer = threading.Thread(target=lambda: world.append(TP0, 500, last=True), daemon=True)
     writer.start()
     assert pausing.entered.wait(10)
@@ -681,8 +681,8 @@ def test_a_batch_that_the_writer_compresses_is_left_alone_until_it_is_ready():
 def test_a_batch_aborted_while_it_is_compressed_gives_its_memory_back_once():
     """Force close during the writer's compression."""
     world = World(compression_type="gzip")
-    pausing = PausingCodec(world.accumulator._codec)
-    world.accumulator._codec = pausing  # type: ignore[assignment]
+    pausing = PausingCodec(world.accumulator._closer._codec)
+    world.accumulator._closer._codec = pausing  # type: ignore[assignment]
     ended: list[str] = []
 
     def write() -> None:
@@ -708,12 +708,12 @@ class InterruptedCodec(PausingCodec):
 def test_a_writer_interrupted_while_it_compresses_leaves_the_batch_to_the_sender():
     """KeyboardInterrupt in a notebook: nothing hangs, nothing is lost."""
     world = World(compression_type="gzip")
-    codec = world.accumulator._codec
-    world.accumulator._codec = InterruptedCodec(codec)  # type: ignore[assignment]
+    codec = world.accumulator._closer._codec
+    world.accumulator._closer._codec = InterruptedCodec(codec)  # type: ignore[assignment]
     piece = world.slice(TP0, 500, last=True)
     with pytest.raises(KeyboardInterrupt):
         world.accumulator.append([piece], world.now)
-    world.accumulator._codec = codec
+    world.accumulator._closer._codec = codec
     world.accumulator.append([world.slice(TP0, 100)], world.now)
     assert world.ready_nodes() == {1}
     assert [b.raw_size for b in world.drain(1)] == [500]
