@@ -10,7 +10,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format docs bench kafka install clean distclean
+.PHONY: help demo test simulate check format docs bench kafka install clean distclean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -20,6 +20,9 @@ demo: install  ## a real data set into a real Kafka on this machine, read back a
 
 test: install  ## all tests, against a real Kafka; PYTEST_ARGS="tests/records -x" for some
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+simulate: $(VENV)/installed  ## whole producers over a simulated world; SEEDS=20000 FROM=0
+	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200) --from $(or $(FROM),0)
 
 check: $(VENV)/installed  ## format, lint, types, layers, generated docs
 	$(BIN)/ruff format --check .

@@ -1,0 +1,221 @@
+"""What a seed decides before a life begins: the producer's options, its rows, how bad the world is.
+
+A :class:`Life` is a value: printed, it is the script of a failure.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from tests.fakes.simulated_network import NetworkFaults
+from tests.simulation.small_cluster import ClusterFaults
+
+
+@dataclass(frozen=True)
+class Send:
+    """``rows`` rows in one call; ``topics`` are chosen of, row by row."""
+
+    rows: int
+    topics: tuple[str, ...]
+    keyed: bool
+    explicit: bool
+    size: int
+
+
+@dataclass(frozen=True)
+class Pause:
+    """The writer waits for input so long; ``silent``: without telling the producer."""
+
+    ms: int
+    silent: bool = False
+
+
+@dataclass(frozen=True)
+class Flush:
+    pass
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The attempt is finished and checked; the next begins. ``park`` between them, so long."""
+
+    park_ms: int | None
+
+
+@dataclass(frozen=True)
+class AddPartitions:
+    topic: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Close:
+    """At the end, or in the middle of everything."""
+
+    timeout_ms: int
+
+
+Action = Send | Pause | Flush | Attempt | AddPartitions | Close
+
+
+@dataclass(frozen=True)
+class Life:
+    seed: int
+    options: dict[str, str]
+    topics: dict[str, int]
+    #: Topics that appear only after so many milliseconds.
+    late_topics: dict[str, int]
+    #: Batches of a topic that are larger are refused.
+    too_large: dict[str, int]
+    network: NetworkFaults
+    cluster: ClusterFaults
+    #: After so long the world is perfect; None: never.
+    heals_after_ms: int | None
+    preemption: float
+    actions: tuple[Action, ...] = field(default=())
+
+    @property
+    def idempotent(self) -> bool:
+        return self.options["enable.idempotence"] == "true"
+
+    @property
+    def acks(self) -> str:
+        return self.options["acks"]
+
+    @property
+    def must_succeed(self) -> bool:
+        """Nothing here is a reason to fail: the world heals long before any time-out."""
+        return (
+            self.heals_after_ms is not None
+            and int(self.options["delivery.timeout.ms"]) > 5_000_000
+            and self.cluster.refused == 0
+            and self.acks == "all"
+            and int(self.options["retries"]) > 1000
+            and not any(isinstance(action, Close) for action in self.actions[:-1])
+        )
+
+    def __str__(self) -> str:
+        lines = [f"seed {self.seed}", f"  must succeed: {self.must_succeed}"]
+        lines += [f"  {name}={value}" for name, value in self.options.items()]
+        lines += [f"  topics {self.topics}, late {self.late_topics}, too large {self.too_large}"]
+        lines += [f"  {self.network}", f"  {self.cluster}"]
+        lines += [f"  heals after {self.heals_after_ms} ms, preemption {self.preemption}"]
+        return "\n".join(lines + [f"    {action}" for action in self.actions])
+
+
+def draw(seed: int) -> Life:
+    """The life of ``seed``."""
+    fate = random.Random(f"life {seed}")
+    mild = fate.choice((0.0, 0.3, 1.0, 1.0, 3.0))
+
+    def some(most: float) -> float:
+        """Often none of it, so that single faults are met alone, too."""
+        return 0.0 if fate.random() < 0.4 else min(0.5, most * mild * fate.random())
+
+    options = _options(fate)
+    short = int(options["delivery.timeout.ms"]) <= 5_000_000
+    network = NetworkFaults(
+        latency_ms=fate.choice((0, 1, 5, 40, 200)),
+        spike=some(0.03),
+        split=some(0.2),
+        cut=some(0.04),
+        silent=some(0.5),
+        refused=some(0.3),
+        slow_connect=some(0.1),
+    )
+    cluster = ClusterFaults(
+        work_ms=fate.choice((0, 1, 10, 100)),
+        stall=some(0.01),
+        leader_moves=some(0.03),
+        broker_stops=some(0.02),
+        not_leader=some(0.05),
+        not_enough_replicas=some(0.05),
+        not_enough_after_append=some(0.06),
+        throttle=some(0.05),
+        metadata_error=some(0.1),
+        restart=some(0.05),
+        refused=some(0.02) if fate.random() < 0.1 else 0.0,
+    )
+    topics = {f"t{i}": fate.choice((1, 2, 3, 6)) for i in range(fate.randint(1, 3))}
+    late = {name: fate.randint(1, 20_000) for name in topics if fate.random() < 0.1}
+    too_large = {name: fate.choice((800, 2_000)) for name in topics if fate.random() < 0.1}
+    heals = None if short and fate.random() < 0.3 else fate.choice((100, 2_000, 20_000, 200_000))
+    return Life(
+        seed,
+        options,
+        topics,
+        late,
+        too_large,
+        network,
+        cluster,
+        heals,
+        fate.choice((0.0, 0.02, 0.1, 0.3)),
+        _actions(fate, topics, late),
+    )
+
+
+def _options(fate: random.Random) -> dict[str, str]:
+    idempotent = fate.random() < 0.85
+    request_timeout = fate.choice((300, 3_000, 30_000))
+    linger = fate.choice((0, 5, 50, 1_000))
+    patient = fate.random() < 0.7
+    delivery = 100_000_000 if patient else fate.choice((linger + request_timeout, 10_000, 60_000))
+    delivery = max(delivery, linger + request_timeout)
+    memory = fate.choice((4_000, 20_000, 200_000, 1_000_000))
+    backoff = fate.choice((1, 20, 100))
+    return {
+        "bootstrap.servers": "127.0.0.1:9093,127.0.0.1:9094",
+        "client.id": "simulated",
+        "enable.idempotence": str(idempotent).lower(),
+        "acks": "all" if idempotent else fate.choice(("all", "1", "0")),
+        "batch.size": str(fate.choice((1, 200, 1_000, 16_384))),
+        "linger.ms": str(linger),
+        "buffer.memory": str(memory),
+        "max.request.size": str(fate.choice((1_500, 1_048_576))),
+        "max.in.flight.requests.per.connection": str(fate.choice((1, 2, 3, 5))),
+        "compression.type": fate.choice(("none", "none", "lz4", "gzip", "snappy", "zstd")),
+        "retries": str(2**31 - 1 if patient or fate.random() < 0.5 else fate.choice((1, 3))),
+        "request.timeout.ms": str(request_timeout),
+        "delivery.timeout.ms": str(delivery),
+        "max.block.ms": str(100_000_000 if patient else fate.choice((1_000, 60_000))),
+        "retry.backoff.ms": str(backoff),
+        "retry.backoff.max.ms": str(max(backoff, fate.choice((100, 1_000)))),
+        "reconnect.backoff.ms": str(fate.choice((0, 50))),
+        "reconnect.backoff.max.ms": str(fate.choice((50, 1_000))),
+        "socket.connection.setup.timeout.ms": str(fate.choice((1_000, 10_000))),
+        "metadata.max.age.ms": str(fate.choice((1_000, 300_000))),
+    }
+
+
+def _actions(
+    fate: random.Random, topics: dict[str, int], late: dict[str, int]
+) -> tuple[Action, ...]:
+    actions: list[Action] = []
+    names = list(topics)
+    grown = dict(topics)
+    for _ in range(fate.randint(1, 14)):
+        chance = fate.random()
+        if chance < 0.60:
+            rows = fate.choice((1, 1, 2, 3, 5, 20, 60))
+            chosen = tuple(sorted(fate.sample(names, fate.randint(1, len(names)))))
+            size = fate.choice((0, 10, 100, 100, 600))
+            actions.append(Send(rows, chosen, fate.random() < 0.4, fate.random() < 0.5, size))
+        elif chance < 0.85:
+            actions.append(Pause(fate.choice((0, 1, 10, 100, 3_000, 90_000)), fate.random() < 0.3))
+        elif chance < 0.91:
+            actions.append(Flush())
+        elif chance < 0.96:
+            park = None if fate.random() < 0.5 else fate.choice((0, 1_000, 700_000))
+            actions.append(Attempt(park))
+        else:
+            topic = fate.choice(names)
+            grown[topic] += fate.randint(1, 2)
+            if topic not in late:
+                actions.append(AddPartitions(topic, grown[topic]))
+    if fate.random() < 0.12:
+        actions.insert(fate.randint(0, len(actions)), Close(fate.choice((0, 0, 10, 2_000))))
+    else:
+        actions.append(Attempt(None))
+        actions.append(Close(fate.choice((0, 60_000))))
+    return tuple(actions)

@@ -1,0 +1,81 @@
+"""Lives of the whole producer, a seed each; what must be true of them is in ``invariants.py``.
+
+20 000 of them: ``make simulate SEEDS=20000``; what came of it stands in ``RESULTS.md``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.simulation.life import draw
+from tests.simulation.run import LifeError, live
+from tests.simulation.world import World
+
+SEEDS = 200
+
+
+def test_whatever_the_world_does_every_acknowledged_row_is_there_once_and_in_order() -> None:
+    fired: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        world = live(seed)
+        fired += world.fired + world.outcomes()
+    # A fault that never fired has tested nothing.
+    for fault in (
+        "cut",
+        "half write",
+        "pieces",
+        "refused",
+        "silent cut",
+        "leader moves",
+        "broker stops",
+        "throttle",
+        "a dead connection's request is worked on",
+        "= rows acknowledged",
+        "= batches sent again",
+    ):
+        assert fired[fault] > 0, fault
+
+
+def trace_of(seed: int) -> list[str]:
+    world = World(draw(seed))
+    world.live()
+    return world.trace
+
+
+@pytest.mark.parametrize("seed", [3, 11, 42])
+def test_the_same_seed_lives_the_same_life(seed: int) -> None:
+    assert trace_of(seed) == trace_of(seed)
+
+
+def test_a_seed_lives_the_same_life_in_another_process() -> None:
+    """Not even the order of Python's sets may matter, or no failure could be replayed."""
+    command = [sys.executable, "-m", "tests.simulation", "--seeds", "3", "--from", "7", "--trace"]
+    traces = []
+    for hash_seed in ("1", "2"):
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            command, check=False, env=environment, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        traces.append(
+            [line for line in done.stdout.splitlines() if " simulated hours " not in line]
+        )
+    assert traces[0] == traces[1]
+
+
+def test_a_failing_seed_tells_its_script_its_end_and_how_to_replay_it() -> None:
+    def lose_everything(world: World) -> None:
+        for log in world.cluster.logs.values():
+            log.batches.clear()
+
+    with pytest.raises(LifeError) as caught:
+        live(1, before_check=lose_everything)
+    message = str(caught.value)
+    assert "python -m tests.simulation --seeds 1 --from 1 --trace" in message
+    assert "Send(rows=" in message
+    assert "was acknowledged, 0 found" in message

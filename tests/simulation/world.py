@@ -1,0 +1,268 @@
+"""One life: the real producer over the simulated network, its writer doing what the script says.
+
+Owns: what is put together, what the writer does, what it was told (:class:`Ledger`). What must be
+true of it is in ``invariants.py``.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.network.client_factory import new_network_client
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.report import ProduceReport
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.records.record_columns import RecordColumns
+from tests.fakes.simulated_network import NetworkFaults, SimulatedNetwork
+from tests.simulation.life import (
+    Action,
+    AddPartitions,
+    Attempt,
+    Close,
+    Flush,
+    Life,
+    Pause,
+    Send,
+)
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.small_cluster import SmallCluster
+
+#: The type of locks. A latch is one, too, and is named ``_gate``.
+Lock = type(threading.Lock())
+T = TypeVar("T")
+
+
+@dataclass
+class Row:
+    """One row that was handed to the producer."""
+
+    topic: str
+    #: None: the producer chose.
+    partition: int | None
+    attempt: int
+    #: send_columns returned; the row is not lost on the way into the producer.
+    taken: bool = False
+
+
+@dataclass
+class Ledger:
+    """What the writer handed over and what it was told."""
+
+    rows: list[Row] = field(default_factory=list)
+    reports: list[ProduceReport] = field(default_factory=list)
+    #: Attempts that ended well.
+    finished: set[int] = field(default_factory=set)
+    #: What each call raised.
+    errors: list[KafkaError] = field(default_factory=list)
+    attempt: int = 0
+
+
+class World:
+    """``live`` is called once."""
+
+    def __init__(
+        self, life: Life, *, mutate: Callable[[KafkaProducer], None] = lambda _: None
+    ) -> None:
+        self.life = life
+        self.ledger = Ledger()
+        self.trace: list[str] = []
+        fate = random.Random(f"world {life.seed}")
+        self.scheduler = Scheduler(random.Random(f"turns {life.seed}"), life.preemption)
+        topics = {t: n for t, n in life.topics.items() if t not in life.late_topics}
+        self.cluster = SmallCluster(topics, fate, life.cluster, trace=self._note)
+        self.cluster.now = lambda: self.scheduler.now
+        self.cluster.too_large.update(life.too_large)
+        self.network = SimulatedNetwork(
+            self.scheduler,
+            self.cluster,
+            self.cluster.ports,
+            fate,
+            life.network,
+            trace=self._note,
+        )
+        self.cluster.on_down = self.network.cut_all
+        self.timeline = Timeline(self.scheduler)
+        self.scheduler.sources += [self.timeline, self.network]
+        for topic, at in life.late_topics.items():
+            self.timeline.after(at, lambda t=topic: self._add_partitions(t, life.topics[t]))
+        if life.heals_after_ms is not None:
+            self.timeline.after(life.heals_after_ms, self.heal)
+        self.fate = random.Random(f"rows {life.seed}")
+        self._mutate = mutate
+        self.producer: KafkaProducer | None = None
+
+    def _note(self, what: str) -> None:
+        self.trace.append(f"{self.scheduler.now - 1_000_000:>8} {what}")
+
+    def heal(self) -> None:
+        self._note("the world heals")
+        self.cluster.heal()
+        self.network.faults = NetworkFaults(latency_ms=self.life.network.latency_ms)
+
+    def _add_partitions(self, topic: str, count: int) -> None:
+        self._note(f"{topic} has {count} partitions")
+        self.cluster.add_partitions(topic, count)
+
+    @property
+    def fired(self) -> Counter[str]:
+        return self.network.fired + self.cluster.fired
+
+    # -- the writer --
+
+    def live(self) -> None:
+        """From the first action to the producer's end."""
+        # The product's jitters and starting points come from the module's own generator.
+        before = random.getstate()
+        random.seed(self.life.seed)
+        try:
+            self.scheduler.run(self._write)
+        finally:
+            random.setstate(before)
+
+    def _write(self) -> None:
+        config = ProducerConfig.parse(self.life.options)
+        producer = KafkaProducer(
+            config,
+            clock=self.scheduler,
+            new_client=lambda c, m, k: new_network_client(c, m, k, selector=self.network),
+            start_thread=self.scheduler.start,
+        )
+        self.producer = producer
+        locks = [lock for name, lock in _owned(producer, Lock, set()) if name != "_gate"]
+        self.scheduler.locked = lambda: any(lock.locked() for lock in locks)
+        for _, generator in _owned(producer, random.Random, set()):
+            generator.seed(self.life.seed)
+        self._mutate(producer)
+        producer.start_attempt()
+        for action in self.life.actions:
+            self._note(f"writer: {action}")
+            try:
+                self._do(producer, action)
+            except KafkaError as error:
+                self._note(f"writer: {type(error).__name__}: {error.message}")
+                self.ledger.errors.append(error)
+                # Spark's task ends here: the attempt is lost.
+                producer.close(self.fate.choice((0, 0, 1_000)))
+            if producer._closed:
+                break
+        self._note("writer: done")
+
+    def _do(self, producer: KafkaProducer, action: Action) -> None:
+        ledger, scheduler = self.ledger, self.scheduler
+        if isinstance(action, Send):
+            columns, rows = self._rows(action)
+            ledger.rows += rows
+            producer.send_columns(columns)
+            for row in rows:
+                row.taken = True
+        elif isinstance(action, Pause):
+            if action.silent:
+                scheduler.sleep(action.ms)
+            else:
+                with producer.waiting_for_input():
+                    scheduler.sleep(action.ms)
+        elif isinstance(action, Flush):
+            producer.flush()
+        elif isinstance(action, Attempt):
+            ledger.reports.append(producer.finish_attempt())
+            ledger.finished.add(ledger.attempt)
+            ledger.attempt += 1
+            if action.park_ms is not None:
+                producer.park()
+                scheduler.sleep(action.park_ms)
+            producer.start_attempt()
+        elif isinstance(action, AddPartitions):
+            self._add_partitions(action.topic, action.count)
+        else:
+            assert isinstance(action, Close)
+            producer.close(action.timeout_ms)
+
+    def _rows(self, send: Send) -> tuple[RecordColumns, list[Row]]:
+        fate, count = self.fate, send.rows
+        first = len(self.ledger.rows)
+        names = [fate.choice(send.topics) for _ in range(count)]
+        partitions = None
+        rows = [Row(name, None, self.ledger.attempt) for name in names]
+        if send.explicit:
+            chosen = [fate.randrange(self.life.topics[name]) for name in names]
+            rows = [replace(row, partition=p) for row, p in zip(rows, chosen, strict=True)]
+            partitions = np.array(chosen, np.int32)
+        values = [b"%d:" % (first + i) + fate.randbytes(send.size // 2) for i in range(count)]
+        values = [value + b"x" * (send.size - send.size // 2) for value in values]
+        topic = pa.array(names).dictionary_encode() if len(send.topics) > 1 else names[0]
+        keys = [b"k%d" % fate.randrange(5) for _ in range(count)] if send.keyed else None
+        columns = RecordColumns(
+            rows=count,
+            topic=topic,
+            partition=partitions,
+            key=None if keys is None else pa.array(keys, pa.binary()),
+            value=pa.array(values, pa.binary()),
+        )
+        return columns, rows
+
+    # -- what came of it --
+
+    def outcomes(self) -> Counter[str]:
+        ledger = self.ledger
+        found: Counter[str] = Counter()
+        found["= rows"] = len(ledger.rows)
+        found["= rows acknowledged"] = sum(report.rows for report in ledger.reports)
+        found["= attempts finished"] = len(ledger.finished)
+        for error in ledger.errors:
+            cause = error.__cause__
+            name = type(error).__name__ + ("" if cause is None else f" of {type(cause).__name__}")
+            found[f"= lives ended by {name}"] += 1
+        for report in ledger.reports:
+            found["= batches sent again"] += report.retries
+            found["= batches split"] += report.splits
+            found["= duplicates"] += report.duplicates
+        return found
+
+    def log_of(self, tp: TopicPartition) -> list[int]:
+        """Row numbers in the order of offsets."""
+        return [int((value or b"").partition(b":")[0]) for value in self.cluster.logs[tp].values()]
+
+
+class Timeline:
+    """Things that happen to the world at a time."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._events: list[tuple[int, Callable[[], None]]] = []
+
+    def after(self, ms: int, event: Callable[[], None]) -> None:
+        self._events.append((self._scheduler.now + ms, event))
+        self._events.sort(key=lambda e: e[0])
+
+    def next_due_ms(self) -> int:
+        return self._events[0][0] if self._events else NEVER
+
+    def happen(self, now: int) -> None:
+        while self._events and self._events[0][0] <= now:
+            self._events.pop(0)[1]()
+
+
+def _owned(thing: object, kind: type[T], seen: set[int]) -> Iterator[tuple[str, T]]:
+    """Every attribute of that kind in the product's objects that ``thing`` owns."""
+    if id(thing) in seen:
+        return
+    seen.add(id(thing))
+    names = {name for cls in type(thing).__mro__ for name in getattr(cls, "__slots__", ())}
+    names |= set(getattr(thing, "__dict__", ()))
+    for name in sorted(names):
+        value = getattr(thing, name, None)
+        if isinstance(value, kind):
+            yield name, value
+        elif type(value).__module__.startswith("spark_kafka_sink"):
+            yield from _owned(value, kind, seen)
