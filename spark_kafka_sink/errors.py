@@ -152,6 +152,10 @@ class TransactionAbortableError(ApiError):
     """The transaction can't be committed, but it can be aborted and tried anew (KIP-1050)."""
 
 
+class TransactionAbortedError(ApiError):
+    """The batch was never sent: its transaction was aborted."""
+
+
 class InvalidTxnStateError(ApiError):
     """The transaction is in a state that forbids the request."""
 

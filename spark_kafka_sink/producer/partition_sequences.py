@@ -36,6 +36,12 @@ The rules, each with the race that it closes:
   accepted by a broker that has forgotten us.
 * **OUT_OF_ORDER before any acknowledgement fails the attempt**: nothing is known of that log.
 
+* **Behind a batch that failed for good nothing can follow.** Only a transactional producer lives on
+  then, to abort (nothing is renumbered, design.md rule 5.2): what is behind the hole fails with its
+  next answer, unless that is an acknowledgement. A batch that failed without a clear answer is
+  *lost*: it may be in the log, or may still come there, until a later acknowledgement or its own
+  late answer settles it.
+
 A split (MESSAGE_TOO_LARGE, design.md rule 5.7) puts the halves in the whole's place: they keep its
 range of sequences and go, one after the other, before the later batches, which were or will be
 answered OUT_OF_ORDER and go again unchanged.
@@ -79,6 +85,7 @@ class Situation(Enum):
     HEAD = "it left with nothing unanswered before it"
     BEHIND = "it left with others unanswered before it"
     SETTLED = "a later acknowledgement proved it already"
+    BROKEN = "an earlier batch of the partition failed for good"
 
 
 class Action(Enum):
@@ -91,7 +98,7 @@ class Action(Enum):
     IGNORE = "nothing: it is done"
 
 
-_FIRST, _HEAD, _BEHIND, _SETTLED = Situation
+_FIRST, _HEAD, _BEHIND, _SETTLED, _BROKEN = Situation
 
 #: The whole of design.md rule 5.3 about answers.
 ACTIONS: dict[tuple[Situation, Answer], Action] = {
@@ -111,6 +118,8 @@ ACTIONS: dict[tuple[Situation, Answer], Action] = {
     (_BEHIND, Answer.UNCLEAR): Action.RESEND,
     (_BEHIND, Answer.REFUSED): Action.FAIL,
     **{(_SETTLED, answer): Action.IGNORE for answer in Answer},
+    **{(_BROKEN, answer): Action.FAIL for answer in Answer},
+    (_BROKEN, Answer.ACKNOWLEDGED): Action.COMPLETE,
 }
 
 
@@ -132,7 +141,7 @@ class _Place(Enum):
     DOUBTED = "waits for proof"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _InFlight(Generic[BatchT]):
     batch: BatchT
     base_sequence: int
@@ -154,9 +163,11 @@ class PartitionSequences(Generic[BatchT]):
         "_in_flight",
         "_last_acknowledged_ms",
         "_last_offset",
+        "_lost",
         "_max_in_flight",
         "_taken",
         "acknowledged",
+        "broken",
         "next_sequence",
     )
 
@@ -164,9 +175,12 @@ class PartitionSequences(Generic[BatchT]):
         self.next_sequence = next_sequence
         #: True once the broker is known to know this producer.
         self.acknowledged = False
+        #: True once a batch failed for good: the next sequence will never be accepted.
+        self.broken = False
         self._max_in_flight = min(max_in_flight, MAX_IN_FLIGHT)
         self._in_flight: list[_InFlight[BatchT]] = []
         self._taken = NO_SEQUENCE
+        self._lost: list[_InFlight[BatchT]] = []
         self._last_offset = -1
         self._last_acknowledged_ms = 0
 
@@ -187,6 +201,8 @@ class PartitionSequences(Generic[BatchT]):
 
     def can_send_new(self) -> bool:
         """May a batch that has no sequence yet leave now?"""
+        if self.broken:
+            return False
         if not self._in_flight:
             return True
         if not self.acknowledged or len(self._in_flight) >= self._max_in_flight:
@@ -243,10 +259,30 @@ class PartitionSequences(Generic[BatchT]):
             flight.place = _Place.DOUBTED
             if all(f.place is _Place.DOUBTED for f in self._in_flight):
                 return Verdict(Action.FAIL, reason="no later batch was accepted to prove it")
-        elif answer is Answer.OUT_OF_ORDER:
+        elif answer is Answer.OUT_OF_ORDER and not self.broken:
             reason = "nothing of this producer was acknowledged on the partition before"
             return Verdict(Action.FAIL, reason=reason)
         return Verdict(action)
+
+    def fail(self, batch: BatchT, *, unclear: bool) -> tuple[BatchT, ...]:
+        """``batch`` has failed for good. Returns those that fail with it: all in doubt.
+
+        ``unclear``: no answer told what became of it. Those in doubt are unclear by themselves.
+        """
+        self.broken = True
+        gone = [f for f in self._in_flight if f.batch is batch or f.place is _Place.DOUBTED]
+        self._in_flight = [f for f in self._in_flight if f not in gone]
+        self._lost += [f for f in gone if unclear or f.batch is not batch]
+        return tuple(f.batch for f in gone if f.batch is not batch)
+
+    def settle(self, batch: BatchT) -> None:
+        """The late answer of a lost batch says for sure what became of it."""
+        self._lost = [f for f in self._lost if f.batch is not batch]
+
+    @property
+    def has_lost(self) -> bool:
+        """True while it is not known whether some failed batch is, or will be, in the log."""
+        return bool(self._lost)
 
     def lapse(self, before_ms: int) -> None:
         """Forget that the broker knows us, when its last word is older than ``before_ms``.
@@ -264,6 +300,8 @@ class PartitionSequences(Generic[BatchT]):
         return None
 
     def _situation(self, flight: _InFlight[BatchT]) -> Situation:
+        if self.broken:
+            return Situation.BROKEN
         if not self.acknowledged:
             return Situation.FIRST
         return Situation.HEAD if flight.left_as_head else Situation.BEHIND
@@ -281,6 +319,7 @@ class PartitionSequences(Generic[BatchT]):
                 f"offsets up to {room - 1}: the partition lost records or was created anew",
             )
         del self._in_flight[: at + 1]
+        self._lost = [f for f in self._lost if not _precedes(f, flight)]
         self.acknowledged = True
         self._last_acknowledged_ms = now
         if base_offset >= 0:

@@ -28,6 +28,7 @@ from spark_kafka_sink.errors import (
     ErrorCode,
     KafkaError,
     KafkaTimeoutError,
+    TransactionAbortedError,
 )
 from spark_kafka_sink.network.client_request import ClientResponse
 from spark_kafka_sink.network.kafka_client import KafkaClient
@@ -43,6 +44,7 @@ from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.producer_id_requester import ProducerIdRequester
 from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.transaction_manager import TransactionManager
+from spark_kafka_sink.producer.transactional_requester import TransactionalRequester
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceData,
@@ -115,13 +117,10 @@ class Sender:
         self._clock = clock
         self._report = report
         self._guarantee_message_order = config.max_in_flight_requests_per_connection == 1
-        self._producer_id_requester = (
-            None
-            if transaction_manager is None
-            else ProducerIdRequester(
-                client, metadata, transaction_manager, config, self._fail_producer
-            )
-        )
+        self._requester: ProducerIdRequester | TransactionalRequester | None = None
+        if transaction_manager is not None:
+            transaction_manager.attach(self.wakeup, lambda: accumulator.has_incomplete)
+            self._requester = self._new_requester(transaction_manager)
         self._running = True
         self._forced = False
         self._closed = False
@@ -134,14 +133,26 @@ class Sender:
         self._next_expiry_ms = NEVER
         metadata.attach(self.wakeup, client.connection_failures)
 
+    def _new_requester(
+        self, manager: TransactionManager
+    ) -> ProducerIdRequester | TransactionalRequester:
+        given = (self._client, self._metadata, manager, self._config, self._fail_producer)
+        if manager.is_transactional:
+            return TransactionalRequester(*given, lambda: self._accumulator.has_incomplete)
+        return ProducerIdRequester(*given)
+
     # -- phases -----------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """The thread's whole life: work; drain after initiate_close; end, and close the client."""
+        """The thread's whole life: work; drain after initiate_close; abort what is still open; end,
+        and close the client.
+        """
         try:
             while self._running and self._fatal_error is None:
                 self.run_once()
             while not self._forced and self._fatal_error is None and self._has_pending():
+                self.run_once()
+            while not self._forced and self._fatal_error is None and self._must_still_abort():
                 self.run_once()
         except BaseException as exception:  # noqa: BLE001 - whoever waits must learn of anything
             self._fail_producer(unexpected_error(exception))
@@ -149,7 +160,26 @@ class Sender:
             self._end()
 
     def _has_pending(self) -> bool:
-        return self._accumulator.has_undrained or self._client.in_flight_request_count() > 0
+        manager = self._transaction_manager
+        return (
+            self._accumulator.has_undrained
+            or self._client.in_flight_request_count() > 0
+            or (manager is not None and manager.has_ongoing_transaction and manager.wants_requests)
+        )
+
+    def _must_still_abort(self) -> bool:
+        """Closing, with everything answered: a transaction that nobody ended is aborted.
+
+        One that is prepared is not ours any more. An abort that must wait for the coordinator for
+        too long is ended by :meth:`force_close`; the broker's time-out then aborts it.
+        """
+        manager = self._transaction_manager
+        if manager is None or not manager.has_ongoing_transaction:
+            return False
+        if not manager.is_completing:
+            _log.info("aborting the open transaction of %s", manager.transactional_id)
+            manager.abort_on_close()
+        return True
 
     def _end(self) -> None:
         """Nothing is sent any more: everyone who still waits gets to know, sockets are closed."""
@@ -164,21 +194,25 @@ class Sender:
                     hint="close() waits for them, for as long as its time-out says",
                 )
                 self._accumulator.abort_incomplete_batches(closed)
+            if self._transaction_manager is not None:
+                self._transaction_manager.close(error or closed)
             self._metadata.close(error or closed)
         finally:
             self._closed = True
             self._client.close()
 
     def run_once(self) -> None:
-        """One round: identity first, then data, then the network."""
+        """One round: identity and transaction first, then data, then the network."""
         now = self._clock.now_ms()
         self._metadata.set_parked(parked=self._is_idle())
         timeout = NEVER
-        if self._producer_id_requester is not None:
-            # The accumulator drains nothing without an id, but connections open meanwhile.
-            timeout = self._producer_id_requester.maybe_request(now)
         if self._transaction_manager is not None:
             self._transaction_manager.lapse(now)
+            if self._transaction_manager.must_abort:
+                self._abort_undrained_batches(self._transaction_manager)
+        if self._requester is not None:
+            # The accumulator drains nothing without an id, but connections open meanwhile.
+            timeout = self._requester.maybe_request(now)
         timeout = min(timeout, self._send_producer_data(now))
         if self._fatal_error is None:
             self._client.poll(timeout, now)
@@ -191,8 +225,19 @@ class Sender:
             or self._client.has_in_flight_requests()
             or self._doubted
             or self._metadata.has_waiters
-            or (manager is not None and not manager.has_producer_id)
+            or (manager is not None and manager.wants_requests)
         )
+
+    def _abort_undrained_batches(self, manager: TransactionManager) -> None:
+        """Drop what was never sent of a transaction that can only be aborted. What was sent goes
+        on to its answer: EndTxn waits for that.
+        """
+        if self._accumulator.has_undrained:
+            error = manager.last_error or TransactionAbortedError(
+                "Failing batch since transaction was aborted",
+                code=ErrorCode.TRANSACTION_ABORTABLE,
+            )
+            self._accumulator.abort_undrained_batches(error)
 
     def wakeup(self) -> None:
         """End a blocked poll: there is something to send, or to ask. Any thread."""
@@ -295,7 +340,10 @@ class Sender:
             data,
             manager.transactional_id if manager is not None else None,
             max_version=manager.max_produce_version if manager is not None else _MAX_VERSION,
-            min_version=_ZSTD_MIN_VERSION if config.compression_type == "zstd" else _MIN_VERSION,
+            min_version=max(
+                _ZSTD_MIN_VERSION if config.compression_type == "zstd" else _MIN_VERSION,
+                manager.min_produce_version if manager is not None else 0,
+            ),
         )
         client_request = self._client.new_client_request(
             node_id,
@@ -325,7 +373,7 @@ class Sender:
                     expiry = batch.created_ms + timeout
                     self._next_expiry_ms = min(self._next_expiry_ms, expiry)
         for batch in expired:
-            self._fail_batch(batch, self._timeout_error(batch, now))
+            self._fail_batch(batch, self._timeout_error(batch, now), unclear=batch.has_sequence)
 
     def _time_to_next_expiry(self, now: int) -> int:
         """NEVER when nothing is queued or unanswered, whatever the last look remembers."""
@@ -396,7 +444,9 @@ class Sender:
             self._accumulator.unmute_partition(batch.tp)
         if batch.is_done:
             # Proven by a later acknowledgement, or expired, while this copy was on the wire: only
-            # its memory was held back for the socket's sake.
+            # its memory was held back for the socket's sake. An abort may be waiting for the word.
+            if self._transaction_manager is not None:
+                self._transaction_manager.late_answer(batch, answer_of(answer.error))
             self._release(batch)
             return
         code = answer.error
@@ -415,13 +465,17 @@ class Sender:
         if verdict.action is Action.COMPLETE:
             self._succeed(batch, answer, verdict)
         elif verdict.action is Action.FAIL:
-            self._fail_batch(batch, self._error(batch, answer, response, verdict.reason), answer)
+            # An attempt before this one may still reach a broker, unless this was the first.
+            unclear = kind is Answer.UNCLEAR or batch.in_retry
+            error = self._error(batch, answer, response, verdict.reason)
+            self._fail_batch(batch, error, answer, unclear=unclear)
         elif expired:
-            self._fail_batch(batch, self._timeout_error(batch, now))
+            self._fail_batch(batch, self._timeout_error(batch, now), unclear=True)
         elif verdict.action is Action.AWAIT_PROOF:
             self._doubted[batch] = None
         elif kind is Answer.UNCLEAR and batch.attempts >= self._config.retries:
-            self._fail_batch(batch, self._error(batch, answer, response, "no retries are left"))
+            error = self._error(batch, answer, response, "no retries are left")
+            self._fail_batch(batch, error, unclear=True)
         else:
             _log.debug("%s is sent again after %s", batch.tp, code.name)
             self._report.batch_retried(batch, self._error(batch, answer, response, None))
@@ -456,13 +510,27 @@ class Sender:
         batch: ProducerBatch,
         error: ApiError,
         answer: PartitionProduceResponse | None = None,
+        *,
+        unclear: bool,
     ) -> None:
-        """Fail ``batch`` for good; with sequences that is the end of the producer (rule 5.2)."""
+        """Fail ``batch`` for good; with sequences that is the end of the producer (rule 5.2), or,
+        in a transaction, of that. ``unclear``: its records may be in the log.
+        """
         batch.complete_exceptionally(error, () if answer is None else answer.record_errors)
         if batch not in self._in_flight:
             self._release(batch)
-        if self._transaction_manager is not None:
+        manager = self._transaction_manager
+        if manager is None:
+            return
+        if not manager.is_transactional:
             self._fail_producer(error)
+            return
+        for other in manager.handle_failed_batch(batch, error, unclear=unclear):
+            other.complete_exceptionally(error)
+            if other not in self._in_flight:
+                self._release(other)
+        if manager.fatal_error is not None:
+            self._fail_producer(manager.fatal_error)
 
     def _release(self, batch: ProducerBatch) -> None:
         """The batch is done and off the wire."""

@@ -64,6 +64,8 @@ class MockClient:
         #: Nodes that can't be connected to, with the time at which that ends.
         self.unready: dict[int, int] = {}
         self.authentication_errors: dict[int, AuthenticationError] = {}
+        #: What each node answered to ApiVersions.
+        self.versions: dict[int, NodeApiVersions] = {}
         self.failures: dict[str, str] = {}
         self.requests: list[ClientRequest] = []
         self.metadata_requests: list[MetadataRequest] = []
@@ -143,7 +145,7 @@ class MockClient:
         return self.authentication_errors.get(node.id)
 
     def api_versions(self, node_id: int) -> NodeApiVersions | None:
-        return None
+        return self.versions.get(node_id)
 
     def new_client_request(
         self,

@@ -1,0 +1,119 @@
+"""The sequences of one producer id and epoch on all its partitions (Java's ``TxnPartitionMap``).
+
+Owns: one :class:`PartitionSequences` for each partition, and the counts over all of them. On a
+record's way the accumulator asks it (through the transaction manager) at drain, the sender at every
+answer. Never: an identity, a transaction, a lock: it belongs to the sender's thread.
+"""
+
+from __future__ import annotations
+
+from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.producer.partition_sequences import (
+    NO_SEQUENCE,
+    Action,
+    Answer,
+    PartitionSequences,
+    Verdict,
+)
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.protocol.cluster import TopicPartition
+
+#: A partition without an acknowledgement for this long is treated as if its broker had forgotten
+#: us: the next batch travels alone. Far below any sensible producer.id.expiration.ms.
+LAPSE_MS = 60_000
+
+
+class TxnPartitionMap:
+    """``in_flight`` counts batches that have a sequence and no final answer."""
+
+    __slots__ = ("_max_in_flight", "_next_lapse_ms", "_partitions", "in_flight")
+
+    def __init__(self, max_in_flight: int) -> None:
+        self._max_in_flight = max_in_flight
+        self._partitions: dict[TopicPartition, PartitionSequences[ProducerBatch]] = {}
+        self._next_lapse_ms = 0
+        self.in_flight = 0
+
+    def reset(self) -> None:
+        """A new identity: every sequence begins at 0. Nothing may be in flight."""
+        if self.in_flight:
+            raise IllegalStateError(
+                f"the producer's epoch changed while {self.in_flight} batches were in flight"
+            )
+        self._partitions.clear()
+
+    def can_send_new(self, tp: TopicPartition) -> bool:
+        """May a batch of ``tp`` that has no sequence yet leave now?"""
+        sequences = self._partitions.get(tp)
+        return sequences is None or sequences.can_send_new()
+
+    def first_sequence(self, tp: TopicPartition) -> int:
+        """The sequence of the one batch of ``tp`` that may be sent again, or NO_SEQUENCE."""
+        sequences = self._partitions.get(tp)
+        return NO_SEQUENCE if sequences is None else sequences.first_sequence
+
+    def take(self, tp: TopicPartition, record_count: int) -> int:
+        return self._of(tp).take(record_count)
+
+    def next_sequence(self, tp: TopicPartition) -> int:
+        return self._of(tp).next_sequence
+
+    def add(self, batch: ProducerBatch) -> None:
+        if batch.base_sequence == NO_SEQUENCE:
+            raise IllegalStateError(f"{batch.tp}: a batch without a sequence can't be in flight")
+        self._of(batch.tp).add(batch, batch.base_sequence, batch.record_count)
+        self.in_flight += 1
+
+    def remove(self, batch: ProducerBatch) -> None:
+        self._of(batch.tp).remove(batch)
+        self.in_flight -= 1
+
+    def sent(self, batch: ProducerBatch) -> None:
+        self._of(batch.tp).sent(batch)
+
+    def answer(
+        self, batch: ProducerBatch, answer: Answer, base_offset: int, now: int
+    ) -> Verdict[ProducerBatch]:
+        sequences = self._of(batch.tp)
+        before = len(sequences)
+        verdict = sequences.answer(batch, answer, base_offset, now)
+        if verdict.action is Action.COMPLETE:
+            self.in_flight -= before - len(sequences)
+        return verdict
+
+    def fail(self, batch: ProducerBatch, *, unclear: bool) -> tuple[ProducerBatch, ...]:
+        sequences = self._of(batch.tp)
+        before = len(sequences)
+        others = sequences.fail(batch, unclear=unclear)
+        self.in_flight -= before - len(sequences)
+        return others
+
+    def settle(self, batch: ProducerBatch) -> None:
+        self._of(batch.tp).settle(batch)
+
+    @property
+    def has_lost(self) -> bool:
+        """Of some failed batch it is not known whether it is, or will be, in the log."""
+        return any(sequences.has_lost for sequences in self._partitions.values())
+
+    def has_in_flight(self, tp: TopicPartition) -> bool:
+        return bool(self._partitions.get(tp))
+
+    def is_acknowledged(self, tp: TopicPartition) -> bool:
+        """True once a broker acknowledged something of this identity on ``tp``."""
+        sequences = self._partitions.get(tp)
+        return sequences is not None and sequences.acknowledged
+
+    def lapse(self, now: int) -> None:
+        """Once in a while, forget acknowledgements older than LAPSE_MS."""
+        if now < self._next_lapse_ms:
+            return
+        self._next_lapse_ms = now + LAPSE_MS // 4
+        for sequences in self._partitions.values():
+            sequences.lapse(now - LAPSE_MS)
+
+    def _of(self, tp: TopicPartition) -> PartitionSequences[ProducerBatch]:
+        sequences = self._partitions.get(tp)
+        if sequences is None:
+            sequences = self._partitions[tp] = PartitionSequences(self._max_in_flight)
+        return sequences
