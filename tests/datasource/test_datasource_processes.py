@@ -128,6 +128,34 @@ spark.stop()
 print("DONE")
 """
 
+RETRIED = """
+from pyspark import TaskContext
+import spark_kafka_sink
+spark = SparkSession.builder.master("local[2,3]").getOrCreate()
+spark_kafka_sink.register(spark)
+marks = tempfile.mkdtemp()
+
+def dies_once(batches):
+    context = TaskContext.get()
+    sent = 0
+    for batch in batches:
+        # Partition 1 dies behind its second batch, in its first two attempts.
+        if context.partitionId() == 1 and sent == 2 and context.attemptNumber() < 2:
+            open(os.path.join(marks, str(context.attemptNumber())), "w").close()
+            raise RuntimeError("planned")
+        yield batch
+        sent += 1
+
+spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
+rows = spark.range(0, 1000, 1, 2).selectExpr("cast(id AS string) AS value")
+rows = rows.mapInArrow(dies_once, "value string")
+(rows.write.format("kprod").options(**options).option("kafka.linger.ms", "0")
+ .option("kafka.batch.size", "500").save())
+assert sorted(os.listdir(marks)) == ["0", "1"], "the fault fired in two attempts"
+spark.stop()
+print("DONE")
+"""
+
 
 CONFS = (
     "spark.ui.enabled=false",
@@ -184,3 +212,17 @@ def test_a_connect_session_is_like_a_classic_one(kafka, consume, tmp_path):
     # pyspark's own way to an ephemeral port for the local server, in place of 15002.
     run(START + CONNECT, kafka.bootstrap, topic, [ROOT], tmp_path, SPARK_TESTING="1")
     assert sorted(consume(topic).values) == sorted(str(n).encode() for n in [*range(5)] * 4)
+
+
+def test_a_task_that_spark_runs_again_writes_all_its_rows_and_the_report_counts_them_once(
+    kafka, consume, tmp_path
+):
+    topic = kafka.unique_topic("retried")
+    done = run(START + RETRIED, kafka.bootstrap, topic, [ROOT], tmp_path)
+    values = [int(value) for value in consume(topic).values]
+    assert set(values) == set(range(1000))
+    again = len(values) - 1000
+    # At most what two failed attempts of one task had read; never a row of the other task.
+    assert 0 <= again <= 400
+    assert all(values.count(n) == 1 for n in range(500))
+    assert "kprod wrote rows=1000 " in done.stderr
