@@ -275,7 +275,7 @@ class CoordinatorRequests:
     ) -> None:
         identity = self._identity
         if reaction is Reaction.FENCED:
-            code = ErrorCode.PRODUCER_FENCED
+            code, told = ErrorCode.PRODUCER_FENCED, None
         error = code.error(where, told)
         request.result.fail(error)
         if reaction is Reaction.UNAUTHORIZED:

@@ -5,32 +5,44 @@ Owns: one outcome, told once by the sender's thread, and the wait for it. Never:
 
 from __future__ import annotations
 
-from spark_kafka_sink.clock import Clock, Latch
+import threading
+
+from spark_kafka_sink.clock import Clock, Waiters
 from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError
 
 
 class TransactionalResult:
-    """The outcome of ``operation``; the first of :meth:`done` and :meth:`fail` counts."""
+    """The outcome of ``operation``; the first of :meth:`done` and :meth:`fail` counts.
 
-    __slots__ = ("_acked", "_error", "_latch", "operation")
+    ``_lock`` guards the outcome and the waiters. Any thread.
+    """
+
+    __slots__ = ("_acked", "_completed", "_error", "_lock", "_waiters", "operation")
 
     def __init__(self, operation: str) -> None:
         self.operation = operation
-        self._latch = Latch()
+        self._lock = threading.Lock()
+        self._waiters = Waiters()
+        self._completed = False
         self._error: KafkaError | None = None
         self._acked = False
 
     def done(self) -> None:
-        self._latch.open()
+        self._complete(None)
 
     def fail(self, error: KafkaError) -> None:
-        if not self._latch.is_open:
-            self._error = error
-            self._latch.open()
+        self._complete(error)
+
+    def _complete(self, error: KafkaError | None) -> None:
+        with self._lock:
+            if not self._completed:
+                self._completed = True
+                self._error = error
+            self._waiters.wake_all()
 
     @property
     def is_completed(self) -> bool:
-        return self._latch.is_open
+        return self._completed
 
     @property
     def is_acked(self) -> bool:
@@ -48,7 +60,12 @@ class TransactionalResult:
         Raises KafkaTimeoutError at the deadline. Nothing is given up by that: the operation goes
         on, and calling it again waits for the same outcome.
         """
-        if not clock.wait(self._latch, deadline_ms):
+        with self._lock:
+            latch = self._waiters.enlist()
+            if self._completed:
+                latch.open()
+        clock.wait(latch, deadline_ms)
+        if not self._completed:
             raise KafkaTimeoutError(
                 f"{self.operation} was not complete in time",
                 hint="it goes on: call it again to wait for its outcome, or close the producer",

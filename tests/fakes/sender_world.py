@@ -110,6 +110,7 @@ class SenderWorld:
         cluster: Cluster | None = None,
         seeded: bool = True,
         simulation: int | None = None,
+        transactional_id: str | None = None,
         **options: object,
     ) -> None:
         """``simulation``: the seed of brokers that answer by themselves."""
@@ -125,7 +126,7 @@ class SenderWorld:
         seed = (cluster or cluster_of([1, 1, 2])) if seeded else None
         self.metadata = Metadata(self.config, self.clock, seed, random=lambda: 0.5)
         self.recorder = ProduceRecorder()
-        self.manager = TransactionManager() if idempotent else None
+        self.manager = TransactionManager(transactional_id=transactional_id) if idempotent else None
         self.accumulator = RecordAccumulator(
             self.config, self.clock, self.manager, self.recorder, lambda: None, random=lambda: 0.5
         )

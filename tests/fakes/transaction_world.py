@@ -1,0 +1,171 @@
+"""A transactional producer's sender over a mock client: both versions of transactions.
+
+Answers are prepared in the order of the requests; node 2 coordinates.
+"""
+
+from __future__ import annotations
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.transaction_manager import State, TransactionManager
+from spark_kafka_sink.producer.transactional_result import TransactionalResult
+from spark_kafka_sink.protocol.api_versions import NodeApiVersions
+from spark_kafka_sink.protocol.cluster import Node, TopicPartition
+from spark_kafka_sink.protocol.messages import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
+)
+from spark_kafka_sink.protocol.produce import PartitionProduceResponse, ProduceRequest
+from spark_kafka_sink.protocol.request import ApiKey, VersionRange
+from spark_kafka_sink.protocol.responses import (
+    AddPartitionsToTxnResponse,
+    Coordinator,
+    EndTxnResponse,
+    FindCoordinatorResponse,
+    InitProducerIdResponse,
+)
+from tests.fakes.sender_world import NODE2, PRODUCER_ID, TP0, SenderWorld
+
+TRANSACTIONAL_ID = "orders"
+BACKOFF = 130  # the longest that retry.backoff.ms (100, without growth) becomes
+
+_NAMES = {
+    FindCoordinatorRequest: "find",
+    InitProducerIdRequest: "init",
+    AddPartitionsToTxnRequest: "add",
+    EndTxnRequest: "end",
+    ProduceRequest: "produce",
+}
+
+
+def api_versions(version: int, *, features_epoch: int = 1, init: int = 5) -> NodeApiVersions:
+    """What a broker says whose cluster writes transactions of ``version``."""
+    return NodeApiVersions(
+        {ApiKey.INIT_PRODUCER_ID: VersionRange(0, init)},
+        {"transaction.version": version},
+        features_epoch,
+    )
+
+
+class TransactionWorld(SenderWorld):
+    """``manager`` is transactional. ``epoch`` is what the coordinator gave last."""
+
+    manager: TransactionManager
+
+    def __init__(self, version: int = 2, *, init: int = 5, **options: object) -> None:
+        super().__init__(with_id=False, transactional_id=TRANSACTIONAL_ID, **options)  # type: ignore[arg-type]
+        self.version = version
+        self.epoch = -1
+        self.set_version(version, init=init)
+
+    def set_version(self, version: int, *, features_epoch: int = 1, init: int = 5) -> None:
+        for node_id in (1, 2):
+            self.client.versions[node_id] = api_versions(
+                version, features_epoch=features_epoch, init=init
+            )
+
+    # -- answers --
+
+    def find(self, error: ErrorCode = ErrorCode.NONE, node: Node = NODE2, **more: object) -> None:
+        found = Coordinator(error, node if error is ErrorCode.NONE else None, "the broker's words")
+        body = FindCoordinatorResponse({TRANSACTIONAL_ID: found})
+        self.client.prepare(FindCoordinatorRequest, body, **more)  # type: ignore[arg-type]
+
+    def init(self, error: ErrorCode = ErrorCode.NONE, **more: object) -> None:
+        if error is ErrorCode.NONE:
+            self.epoch += 1
+            body = InitProducerIdResponse(error, PRODUCER_ID, self.epoch)
+        else:
+            body = InitProducerIdResponse(error, -1, -1)
+        self.client.prepare(InitProducerIdRequest, body, **more)  # type: ignore[arg-type]
+
+    def add(
+        self,
+        *tps: TopicPartition,
+        error: ErrorCode = ErrorCode.NONE,
+        errors: dict[TopicPartition, ErrorCode] | None = None,
+        **more: object,
+    ) -> None:
+        body = AddPartitionsToTxnResponse(errors or dict.fromkeys(tps or (TP0,), error))
+        self.client.prepare(AddPartitionsToTxnRequest, body, **more)  # type: ignore[arg-type]
+
+    def end(self, error: ErrorCode = ErrorCode.NONE, **more: object) -> None:
+        body = EndTxnResponse(error)
+        if error is ErrorCode.NONE and self.manager.transaction_version >= 2:
+            self.epoch += 1
+            body = EndTxnResponse(error, PRODUCER_ID, self.epoch)
+        self.client.prepare(EndTxnRequest, body, **more)  # type: ignore[arg-type]
+
+    def acknowledge_all(self, tps: tuple[TopicPartition, ...], offset: int) -> None:
+        """One answer for the batches of several partitions."""
+        self.prepare(*(PartitionProduceResponse(tp, ErrorCode.NONE, offset) for tp in tps))
+
+    def cut(self, request: type, **more: object) -> None:
+        """The answer to ``request`` is a disconnect."""
+        self.client.prepare(request, disconnected=True, **more)  # type: ignore[arg-type]
+
+    # -- steps --
+
+    def initialize(self) -> None:
+        """READY, and nothing of how it came there in ``requests``."""
+        result = self.manager.initialize_transactions()
+        self.find()
+        self.init()
+        self.round(4)
+        self.check_done(result)
+        self.client.requests.clear()
+
+    def begin(self) -> None:
+        """IN_TRANSACTION, for the first time."""
+        self.initialize()
+        self.manager.begin_transaction()
+
+    def send(self, tp: TopicPartition = TP0, records: int = 1) -> ProducerBatch:
+        """As the facade does: append, then tell the partition."""
+        self.manager.ensure_in_transaction()
+        batch = self.append(tp, records)
+        self.manager.maybe_add_partition(tp)
+        return batch
+
+    def write(self, tp: TopicPartition = TP0, offset: int = 0) -> ProducerBatch:
+        """A record is sent and acknowledged."""
+        batch = self.send(tp)
+        if self.manager.transaction_version < 2 and tp not in self.manager.partitions:
+            self.add(tp)
+            self.round()
+        self.acknowledge(tp, offset)
+        self.round(3)
+        assert batch.is_done
+        assert batch.error is None
+        return batch
+
+    def finish(self, result: TransactionalResult) -> None:
+        """Rounds until ``result`` is there, with time for every backoff."""
+        for _ in range(20):
+            if result.is_completed:
+                return
+            self.round(1, ms=BACKOFF)
+        raise AssertionError(f"{result.operation} never ends; state {self.manager.state}")
+
+    def await_(self, result: TransactionalResult) -> None:
+        """As the application: wait, then see the error."""
+        self.finish(result)
+        result.await_(self.clock, NEVER)
+
+    def check_done(self, result: TransactionalResult) -> None:
+        assert result.is_completed
+        result.await_(self.clock, NEVER)
+
+    # -- what it looks at --
+
+    @property
+    def asked(self) -> list[str]:
+        """The kinds of all requests, in order."""
+        return [_NAMES[type(r.request)] for r in self.client.requests]
+
+    @property
+    def state(self) -> State:
+        return self.manager.state
