@@ -1,0 +1,306 @@
+"""Transactions on real brokers, both versions, read back by an independent read_committed client.
+
+Transactions of version 2 on the shared broker, of version 1 on one whose cluster was formatted so.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.admin import AdminClient
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import ErrorCode, KafkaError, ProducerFencedError
+from spark_kafka_sink.local_kafka import KafkaCluster
+from spark_kafka_sink.producer.transaction_manager import PreparedTransaction, State
+from spark_kafka_sink.protocol.messages import EndTxnRequest, FindCoordinatorRequest
+from spark_kafka_sink.protocol.responses import EndTxnResponse
+from tests.producer.transactional_driver import TransactionalDriver, code_of
+from tests.real_kafka import RealKafka, consume_topic
+
+pytestmark = pytest.mark.broker
+
+#: Transactions that time out are looked for that often, in place of every 10 s.
+QUICK_TIMEOUTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+
+
+@pytest.fixture(scope="module")
+def version_1() -> Iterator[RealKafka]:
+    options = ("--feature", "transaction.version=1")
+    with KafkaCluster(overrides=QUICK_TIMEOUTS, format_options=options) as cluster:
+        yield RealKafka(cluster.bootstrap, cluster)
+
+
+@pytest.fixture(scope="module")
+def version_2() -> Iterator[RealKafka]:
+    with KafkaCluster(overrides=QUICK_TIMEOUTS) as cluster:
+        yield RealKafka(cluster.bootstrap, cluster)
+
+
+@pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
+def broker(request: pytest.FixtureRequest) -> RealKafka:
+    """A broker whose cluster writes transactions of that version."""
+    kafka: RealKafka = request.getfixturevalue(f"version_{request.param}")
+    kafka.transaction_version = request.param  # type: ignore[attr-defined]
+    return kafka
+
+
+def new_id() -> str:
+    return f"txn-{uuid.uuid4().hex[:8]}"
+
+
+def committed(kafka: RealKafka, topic: str) -> list[bytes | None]:
+    """What a read_committed reader sees, up to the last stable offset."""
+    return consume_topic(kafka.bootstrap, topic, isolation="read_committed").values
+
+
+def await_committed(kafka: RealKafka, topic: str, expected: list[bytes]) -> None:
+    """The markers are written after EndTxn is answered: within milliseconds."""
+    deadline = time.monotonic() + 30
+    while (found := committed(kafka, topic)) != expected:
+        assert time.monotonic() < deadline, f"{found} in place of {expected}"
+
+
+def await_no_open_transaction(kafka: RealKafka, topic: str) -> None:
+    """The last stable offset reaches the end: no transaction is left open in the partition."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    ends = {}
+    deadline = time.monotonic() + 30
+    while True:
+        for isolation in ("read_committed", "read_uncommitted"):
+            reader = Consumer(
+                {
+                    "bootstrap.servers": kafka.bootstrap,
+                    "group.id": "none",
+                    "isolation.level": isolation,
+                }
+            )
+            ends[isolation] = reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)[1]
+            reader.close()
+        if len(set(ends.values())) == 1:
+            return
+        assert time.monotonic() < deadline, f"a transaction is still open: {ends}"
+
+
+def end(kafka: RealKafka, prepared: PreparedTransaction, *, commit: bool) -> EndTxnResponse:
+    """End somebody's transaction, from an admin client of this process."""
+    config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
+    find = FindCoordinatorRequest((prepared.transactional_id,))
+    with AdminClient(config) as admin:
+        node = admin.call(find).coordinators[prepared.transactional_id].node
+        assert node is not None
+        request = EndTxnRequest(
+            prepared.transactional_id,
+            prepared.producer_id,
+            prepared.producer_epoch,
+            commit,
+            prepared.transaction_version,
+        )
+        while True:
+            answer = admin.call(request, choose=lambda _: node)
+            if answer.error is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                return answer
+
+
+def values(*names: str) -> list[bytes]:
+    return [name.encode() for name in names]
+
+
+def test_what_is_committed_is_seen_and_what_is_aborted_never_is(broker: RealKafka) -> None:
+    topic = broker.unique_topic("txn")
+    with TransactionalDriver(broker.bootstrap, new_id()) as producer:
+        producer.init().begin()
+        assert producer.manager.transaction_version == broker.transaction_version  # type: ignore[attr-defined]
+        producer.send(topic, 0, values("a", "b"))
+        producer.flush()
+        assert committed(broker, topic) == []
+        producer.commit()
+        producer.begin()
+        producer.send(topic, 0, values("dropped"))
+        producer.flush()
+        producer.abort()
+        producer.begin()
+        producer.send(topic, 0, values("c"))
+        producer.send(topic, 0, values("d"))
+        producer.commit()
+    await_committed(broker, topic, values("a", "b", "c", "d"))
+    everything = consume_topic(broker.bootstrap, topic).values
+    assert everything == values("a", "b", "dropped", "c", "d")
+
+
+def test_many_transactions_follow_each_other_at_once(broker: RealKafka) -> None:
+    """Each meets the end of the one before: CONCURRENT_TRANSACTIONS is waited out in ms."""
+    topic = broker.unique_topic("txn", 3)
+    identities = set()
+    with TransactionalDriver(broker.bootstrap, new_id()) as producer:
+        producer.init()
+        started = time.monotonic()
+        for i in range(30):
+            producer.begin()
+            for partition in range(3):
+                producer.send(topic, partition, values(f"{i}"))
+            producer.flush()
+            identities.add(producer.manager.producer_id_and_epoch)
+            producer.commit() if i % 3 else producer.abort()
+        assert time.monotonic() - started < 20
+    assert len(identities) == 30, "two transactions under one epoch"
+    expected = [f"{i}".encode() for i in range(30) if i % 3]
+    deadline = time.monotonic() + 30
+    while True:
+        found = consume_topic(broker.bootstrap, topic, isolation="read_committed").by_partition()
+        if found == dict.fromkeys(range(3), expected):
+            break
+        assert time.monotonic() < deadline, found
+
+
+def test_the_younger_of_two_producers_fences_the_older(broker: RealKafka) -> None:
+    """Behaviour 92, on a broker."""
+    topic, name = broker.unique_topic("txn"), new_id()
+    with (
+        TransactionalDriver(broker.bootstrap, name) as older,
+        TransactionalDriver(broker.bootstrap, name) as younger,
+    ):
+        older.init().begin()
+        older.send(topic, 0, values("lost"))
+        older.flush()
+        younger.init()  # aborts what the older one has open
+        with pytest.raises(KafkaError) as raised:
+            older.commit()
+        assert code_of(raised.value) in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
+        assert older.manager.state is State.FATAL_ERROR
+        younger.begin()
+        younger.send(topic, 0, values("kept"))
+        younger.commit()
+    await_committed(broker, topic, values("kept"))
+
+
+def test_a_fenced_producers_data_is_refused_and_the_other_goes_on(broker: RealKafka) -> None:
+    topic, name = broker.unique_topic("txn"), new_id()
+    with (
+        TransactionalDriver(broker.bootstrap, name) as older,
+        TransactionalDriver(broker.bootstrap, name) as younger,
+    ):
+        older.init().begin()
+        older.send(topic, 0, values("lost"))
+        older.flush()
+        younger.init().begin()
+        younger.send(topic, 0, values("kept"))
+        younger.flush()
+        older.send(topic, 0, values("late"))
+        with pytest.raises(KafkaError):
+            older.flush()
+        with pytest.raises(KafkaError):
+            older.abort()
+        assert older.manager.state is State.FATAL_ERROR
+        with pytest.raises(ProducerFencedError):
+            older.begin()
+        younger.commit()
+    await_committed(broker, topic, values("kept"))
+
+
+def test_closing_aborts_an_open_transaction(broker: RealKafka) -> None:
+    """Behaviour 82, on a broker."""
+    topic = broker.unique_topic("txn")
+    producer = TransactionalDriver(broker.bootstrap, new_id()).init()
+    producer.begin()
+    producer.send(topic, 0, values("dropped"))
+    producer.flush()
+    producer.close()
+    await_no_open_transaction(broker, topic)
+    assert committed(broker, topic) == []
+
+
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+def test_a_prepared_transaction_outlives_its_producer_and_anybody_ends_it(
+    broker: RealKafka, commit: bool
+) -> None:
+    topic = broker.unique_topic("txn")
+    producer = TransactionalDriver(broker.bootstrap, new_id()).init()
+    producer.begin()
+    producer.send(topic, 0, values("a", "b"))
+    prepared = producer.prepare()
+    producer.close()
+    assert committed(broker, topic) == []
+    assert end(broker, prepared, commit=commit).error is ErrorCode.NONE
+    await_no_open_transaction(broker, topic)
+    assert committed(broker, topic) == (values("a", "b") if commit else [])
+    # Asked once more, the same answer; the other way, a refusal.
+    assert end(broker, prepared, commit=commit).error is ErrorCode.NONE
+    assert end(broker, prepared, commit=not commit).error is ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_prepared_transaction_outlives_its_process(broker: RealKafka) -> None:
+    topic, name = broker.unique_topic("txn"), new_id()
+    script = (
+        "import os, sys\n"
+        "from tests.producer.transactional_driver import TransactionalDriver\n"
+        "producer = TransactionalDriver(sys.argv[1], sys.argv[2]).init()\n"
+        "producer.begin()\n"
+        "producer.send(sys.argv[3], 0, [b'a', b'b'])\n"
+        "p = producer.prepare()\n"
+        "print(p.producer_id, p.producer_epoch, p.transaction_version, flush=True)\n"
+        "os._exit(9)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, broker.bootstrap, name, topic],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 9, done.stderr
+    prepared = PreparedTransaction(name, *(int(word) for word in done.stdout.split()))
+    assert committed(broker, topic) == []
+    assert end(broker, prepared, commit=True).error is ErrorCode.NONE
+    await_committed(broker, topic, values("a", "b"))
+
+
+def test_a_transaction_that_timed_out_is_told_at_its_commit(broker: RealKafka) -> None:
+    topic = broker.unique_topic("txn")
+    with TransactionalDriver(broker.bootstrap, new_id(), transaction_timeout_ms=500) as producer:
+        producer.init().begin()
+        producer.send(topic, 0, values("late"))
+        producer.flush()
+        await_no_open_transaction(broker, topic)
+        with pytest.raises(KafkaError) as raised:
+            producer.commit()
+        assert code_of(raised.value) in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
+    assert committed(broker, topic) == []
+
+
+def test_a_timeout_above_the_brokers_maximum_is_refused_with_its_name(broker: RealKafka) -> None:
+    with (
+        TransactionalDriver(broker.bootstrap, new_id(), transaction_timeout_ms=900_001) as producer,
+        pytest.raises(KafkaError, match=r"transaction\.max\.timeout\.ms"),
+    ):
+        producer.init()
+
+
+def test_a_dead_coordinator_is_replaced_in_the_middle_of_a_transaction(kafka3: RealKafka) -> None:
+    """Behaviour 91, on brokers; the other two hold the transaction's state."""
+    topic = kafka3.unique_topic("txn", 3)
+    with TransactionalDriver(kafka3.bootstrap, new_id(), request_timeout_ms=5_000) as producer:
+        producer.init().begin()
+        for partition in range(3):
+            producer.send(topic, partition, values("a"))
+        producer.flush()
+        node = producer.manager.requests.coordinator
+        assert node is not None
+        kafka3.node(node.id).kill()
+        for partition in range(3):
+            producer.send(topic, partition, values("b"))
+        producer.commit()
+        moved = producer.manager.requests.coordinator
+        assert moved is not None
+        assert moved.id != node.id, "the coordinator never moved: nothing was tested"
+        producer.begin()
+        producer.send(topic, 0, values("dropped"))
+        producer.abort()
+    found = consume_topic(kafka3.bootstrap, topic, isolation="read_committed").by_partition()
+    assert found == {p: values("a", "b") for p in range(3)}
