@@ -10,12 +10,36 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spark_kafka_sink.datasource.registration import register
+    from spark_kafka_sink.producer.interceptors import ProducerInterceptor
+    from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+    from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord, RecordMetadata
+    from spark_kafka_sink.producer.record_future import RecordFuture
+    from spark_kafka_sink.producer.serialization import Serializer
 
-__all__ = ["__version__", "register"]
+__all__ = [
+    "Headers",
+    "KafkaProducer",
+    "ProducerInterceptor",
+    "ProducerRecord",
+    "RecordFuture",
+    "RecordMetadata",
+    "Serializer",
+    "__version__",
+    "register",
+]
 
 __version__ = "0.1.0"
 
-_HOMES = {"register": "spark_kafka_sink.datasource.registration"}
+_HOMES = {
+    "Headers": "spark_kafka_sink.producer.producer_record",
+    "KafkaProducer": "spark_kafka_sink.producer.kafka_producer",
+    "ProducerInterceptor": "spark_kafka_sink.producer.interceptors",
+    "ProducerRecord": "spark_kafka_sink.producer.producer_record",
+    "RecordFuture": "spark_kafka_sink.producer.record_future",
+    "RecordMetadata": "spark_kafka_sink.producer.producer_record",
+    "Serializer": "spark_kafka_sink.producer.serialization",
+    "register": "spark_kafka_sink.datasource.registration",
+}
 
 
 def __getattr__(name: str) -> object:

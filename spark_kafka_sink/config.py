@@ -119,6 +119,11 @@ class ProducerConfig:
     transaction_timeout_ms: int
     #: One of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, in upper case.
     security_protocol: str
+    #: Names or import paths, for ``send`` only; None: bytes and text.
+    key_serializer: str | None = None
+    value_serializer: str | None = None
+    #: Import paths.
+    interceptor_classes: tuple[str, ...] = ()
     security: tuple[tuple[str, OptionValue], ...] = ()
     warnings: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
@@ -262,7 +267,7 @@ class _Draft:
                     self._no_effect(key, note)
                     return
             raise unknown_producer_option(key, spelled, self.prefix)
-        if option.status is Status.REFUSED:
+        if option.status is Status.REFUSED and self.prefix:
             raise ConfigError(option.note, hint=f"remove {self.spelled(key)}; cast the column")
         if key == "transactional.id" and self.prefix:
             raise ConfigError(
@@ -285,6 +290,8 @@ class _Draft:
             self.values[name] = option.read(self.given[name], self.spelled(name))
             if option.note == SECURITY_NOTE:
                 security.append(self.spelled(name))
+            elif self._is_for_producer_only(option):
+                continue
             elif option.status is Status.NO_MEANING or (
                 option.status is Status.LATER_IGNORED and self.values[name] != option.default
             ):
@@ -302,6 +309,10 @@ class _Draft:
                 f"{', '.join(security)}: no effect, because {self.spelled('security.protocol')} is"
                 " PLAINTEXT; nothing is encrypted and nobody is authenticated"
             )
+
+    def _is_for_producer_only(self, option: Option) -> bool:
+        """Obeyed by a producer of its own, which has no prefix; its status is the sink's."""
+        return option.for_producer and not self.prefix
 
     def config(self) -> ProducerConfig:
         """The result; :meth:`read` has run."""
@@ -439,6 +450,8 @@ class _Draft:
     def _refuse_what_comes_later(self) -> None:
         for name in self.given:
             option = PRODUCER_OPTIONS[name]
+            if self._is_for_producer_only(option):
+                continue
             if option.status is Status.LATER_REFUSED and self.values[name] != option.default:
                 raise _not_yet(option, f"{self.spelled(name)}={self.values[name]}")
 

@@ -175,10 +175,10 @@ _TRANSACTIONS = (
     Option("transactional.id", _T.STRING, None, _LOW,
            "The name under which a producer writes transactions. Never an option of the sink: all"
            " tasks would share it and fence each other.",
-           NonEmpty(), Status.LATER_REFUSED, _NO_TRANSACTIONS),
+           NonEmpty(), Status.LATER_REFUSED, _NO_TRANSACTIONS, for_producer=True),
     Option("transaction.timeout.ms", _T.INT, 60_000, _LOW,
            "How long a transaction may stay open before the broker aborts it.",
-           None, Status.LATER_IGNORED, _NO_TRANSACTIONS),
+           None, Status.LATER_IGNORED, _NO_TRANSACTIONS, for_producer=True),
     Option("transaction.two.phase.commit.enable", _T.BOOLEAN, _OFF, _LOW,
            "Transactions that never time out, ended by an outside coordinator (KIP-939).",
            None, Status.LATER_REFUSED, _NO_TRANSACTIONS),
@@ -186,9 +186,15 @@ _TRANSACTIONS = (
 
 _METRICS = "there is no JMX here; the write report carries the numbers"
 
+_INTERCEPTORS = (
+    Option("interceptor.classes", _T.LIST, (), _LOW,
+           "Python classes, as import paths (`package.module:Class`), that see all rows before they"
+           " are sent, by columns, and every acknowledgement. They must be importable on the driver"
+           " and on the executors, where they are made. See python-producer.md. Classes of the JVM"
+           " can't run here."),
+)  # fmt: skip
+
 _WITHOUT_EFFECT = (
-    Option("interceptor.classes", _T.LIST, (), _LOW, "Classes that see each record.",
-           None, Status.LATER_IGNORED, "classes of the JVM can't run here, and none is called"),
     Option("metric.reporters", _T.LIST, (), _LOW, "Classes that get metrics.",
            None, Status.NO_MEANING, _METRICS),
     Option("metrics.num.samples", _T.INT, 2, _LOW, "Samples kept per metric.",
@@ -232,11 +238,11 @@ _REFUSED = (
     Option("key.serializer", _T.CLASS, None, _HIGH, "Java's way to turn keys into bytes.",
            None, Status.REFUSED,
            "Kafka option 'key.serializer' is not supported as keys are serialized with"
-           " ByteArraySerializer."),
+           " ByteArraySerializer.", for_producer=True),
     Option("value.serializer", _T.CLASS, None, _HIGH, "Java's way to turn values into bytes.",
            None, Status.REFUSED,
            "Kafka option 'value.serializer' is not supported as value are serialized with"
-           " ByteArraySerializer."),
+           " ByteArraySerializer.", for_producer=True),
 )  # fmt: skip
 
 #: The note of every ``sasl.`` and ``ssl.`` option; config joins their warnings into one.
@@ -327,7 +333,8 @@ def _table(*groups: Iterable[Option]) -> dict[str, Option]:
 
 #: Options of the producer by Java's name, which is in lower case throughout.
 PRODUCER_OPTIONS: dict[str, Option] = _table(
-    _CONNECTION, _DELIVERY, _BATCHING, _PARTITIONING, _METADATA, _TRANSACTIONS, _WITHOUT_EFFECT,
+    _CONNECTION, _DELIVERY, _BATCHING, _PARTITIONING, _METADATA, _TRANSACTIONS,
+    _INTERCEPTORS, _WITHOUT_EFFECT,
     _REMOVED, _REFUSED, _SECURITY,
 )  # fmt: skip
 

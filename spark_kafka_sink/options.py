@@ -236,6 +236,8 @@ class Option:
     note: str = ""
     java_default: str | None = None
     why: str = ""
+    #: ``KafkaProducer`` obeys it, although the sink does not: ``status`` is the sink's.
+    for_producer: bool = False
 
     @property
     def secret(self) -> bool:

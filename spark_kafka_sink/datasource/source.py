@@ -124,6 +124,11 @@ class KprodDataSource(DataSource):
             return WritePlan(config, plan_columns(schema, config.topic), None)
         show_on_driver()
         columns = plan_columns(schema, config.topic)
+        if config.producer.interceptor_classes:
+            # A wrong path is an error here, not in every task. They are made in the tasks.
+            from spark_kafka_sink.producer.interceptors import Interceptors
+
+            Interceptors.check(config.producer.interceptor_classes)
         _warn_once([*config.warnings, *near_names(schema)])
         cluster = process_preflight().check(config, streaming=streaming)
         return WritePlan(config, columns, cluster)

@@ -1,69 +1,58 @@
-"""The producer as its callers see it: columns in, a report of what was acknowledged out.
+"""The producer as its callers see it: records or columns in, outcomes out.
 
-Owns: the sequence of one ``send_columns`` (metadata, partitions, groups, memory, positions,
-encoding, appending), the count of rows, the network thread, and what a failure does to all of it.
-On a record's way it is the writer's side of steps 2 and 3. Never: bytes, queues, sockets, or a
-decision about an answer (``sender.py``).
+Owns: what a producer is put together of, its network thread, and what a failure does to all of it.
+It is the writer's side of a record's way; the steps are ``record_appender.py`` (one record) and
+``column_appender.py`` (many). Never: bytes, queues, sockets, or a decision about an answer
+(``sender.py``).
 
-One writer thread at a time. Records of one partition keep the order of the rows.
+``send`` may be called by any number of threads. Columns have one writer thread at a time, beside
+which others may ``send``. Records of one partition keep the order in which one thread sent them.
 
-Memory is reserved for a whole chunk *before* positions are asked: the wait for memory is long, the
-sender closes open batches during it (the waiter makes every batch sendable), and slices encoded
-before the wait would all be refused after it.
+What a batch that failed for good does (design.md rule 5.2):
 
-``send()`` record by record, transactions and interceptors come onto the same accumulator: a
-transaction manager goes in where the idempotent one is made here, interceptors around
-``_send_chunk``.
+- an idempotent producer fails with it, because nothing may be sent behind a hole: what was not
+  acknowledged fails, and every call but ``close`` raises;
+- in a transaction that can only be aborted now; after ``abort_transaction`` the producer goes on;
+- without idempotence its records fail and the others go on. Rows of columns belong to an attempt,
+  which is lost as a whole: then everything fails as in the first case.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Protocol, Self
 
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import (
-    BufferExhaustedError,
-    DataError,
-    DeliveryError,
-    ErrorCode,
-    IllegalStateError,
-    KafkaError,
-    RecordTooLargeError,
-)
+from spark_kafka_sink.errors import DeliveryError, IllegalStateError, KafkaError
 from spark_kafka_sink.network.kafka_client import KafkaClient
+from spark_kafka_sink.producer.batch_ends import BatchEnds
+from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.producer_options import ProducerOptions
+from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.record_appender import RecordAppender
+from spark_kafka_sink.producer.record_future import Callback, RecordFuture
+from spark_kafka_sink.producer.record_partitioner import ColumnsPartitioner, RecordPartitioner
 from spark_kafka_sink.producer.report import ProduceRecorder, ProduceReport
 from spark_kafka_sink.producer.sender import Sender
 from spark_kafka_sink.producer.transaction_manager import TransactionManager
-from spark_kafka_sink.protocol.cluster import Cluster
-from spark_kafka_sink.records.encoded_slice import EncodedSlice
-from spark_kafka_sink.records.partitioners import TopicView, partitioner
-from spark_kafka_sink.records.ragged import offsets_of
-from spark_kafka_sink.records.record_batch import HEADER_SIZE
-from spark_kafka_sink.records.record_columns import MAX_CHUNK_BYTES, RecordColumns
-from spark_kafka_sink.records.record_encoder import (
-    Groups,
-    content_sizes,
-    encode_groups,
-    encode_slice_again,
-    group_rows,
-)
+from spark_kafka_sink.producer.transactional_result import TransactionalResult
+from spark_kafka_sink.producer.waiting_for_input import WaitingForInput
+from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo
+from spark_kafka_sink.records.batch_columns import ArrowBatch, ColumnsOfBatches
+from spark_kafka_sink.records.partitioners import Partitioner, partitioner
+from spark_kafka_sink.records.record_columns import RecordColumns
 
-#: Bytes of a record besides key, value and headers, as many as they can get: length, attributes,
-#: the two deltas, the two lengths.
-_RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5
-
-#: Header of a batch and Java's bound of a record's overhead, for its size check.
-_JAVA_OVERHEAD = 61 + 21
+_log = logging.getLogger(__name__)
 
 #: After delivery.timeout.ms every batch has ended; a flush that still waits has met a bug.
 _FLUSH_GRACE_MS = 30_000
@@ -94,15 +83,21 @@ def _start_thread(run: Callable[[], None], name: str) -> NetworkThread:
 
 
 class KafkaProducer:
-    """Writes columns of records to Kafka (see the module docstring).
+    """Sends records to Kafka (Java's KafkaProducer); see the module docstring.
 
-    Belongs to one writer thread and to the process that made it. After the first failure nothing
-    is sent any more: every call raises that failure, until :meth:`close`.
+        with KafkaProducer({"bootstrap.servers": "localhost:9092"}) as producer:
+            future = producer.send(ProducerRecord("topic", b"value", key=b"key"))
+            future.result(10).offset
+
+    Options have Java's names. ``key.serializer`` and ``value.serializer`` may be a name (``str``,
+    ``int``, ``long``, ``float``, ``double``, Java's class names), an import path, or an object with
+    ``serialize(topic, data, headers)``; by default bytes and str are taken. ``interceptor.classes``
+    are import paths, or objects. Belongs to the process that made it.
     """
 
     def __init__(
         self,
-        config: ProducerConfig,
+        config: ProducerConfig | Mapping[str, object],
         *,
         cluster: Cluster | None = None,
         clock: Clock | None = None,
@@ -113,30 +108,66 @@ class KafkaProducer:
         """``cluster``: metadata that is known already. The others are for tests, which put a clock
         that jumps, a network that is simulated and a thread that is stepped in their place.
         """
+        options = ProducerOptions.of(config)
+        config = options.config
         if not config.client_id:
-            config = replace(config, client_id=f"producer-{next(_numbers)}")
+            name = next(_numbers) if config.transactional_id is None else config.transactional_id
+            config = replace(config, client_id=f"producer-{name}")
         self._config = config
         self._clock: Clock = SystemClock() if clock is None else clock
         self._pid = os.getpid()
         self._closed = False
         self._broken: KafkaError | None = None
-        self._rows = 0
+        self._rows_before = 0
+        self._interceptors = options.interceptors
         self._recorder = ProduceRecorder(self._batch_failed)
         self._metadata = Metadata(config, self._clock, cluster)
-        self._partitioner = partitioner(
-            config.partitioner_class, ignore_keys=config.partitioner_ignore_keys
-        )
         self._transaction_manager = (
-            TransactionManager(max_in_flight=config.max_in_flight_requests_per_connection)
+            TransactionManager(
+                transactional_id=config.transactional_id,
+                transaction_timeout_ms=config.transaction_timeout_ms,
+                max_in_flight=config.max_in_flight_requests_per_connection,
+            )
             if config.enable_idempotence
             else None
         )
         self._accumulator = RecordAccumulator(
-            config, self._clock, self._transaction_manager, self._recorder, self._wakeup
+            config,
+            self._clock,
+            self._transaction_manager,
+            BatchEnds(self._recorder, self._transaction_manager, self._interceptors),
+            self._wakeup,
         )
-        self._waiting = _WaitingForInput(self._accumulator, self._clock, self._wakeup)
-        # A chunk must leave room for the batches that others of it are in, or nothing overlaps.
-        self._chunk_bytes = max(1, min(MAX_CHUNK_BYTES, config.buffer_memory // 4))
+        self._waiting = WaitingForInput(self._accumulator, self._clock, self._wakeup)
+        self._columns = ColumnAppender(
+            config,
+            self._clock,
+            self._metadata,
+            self._accumulator,
+            self._new_partitioner(),
+            self._transaction_manager,
+            lambda: self._recorder.last_answer,
+            self._wakeup,
+        )
+        self._batches = ColumnsOfBatches()
+        self._records = RecordAppender(
+            config,
+            self._clock,
+            self._metadata,
+            self._accumulator,
+            RecordPartitioner(
+                self._metadata.fetch,
+                self._accumulator.raw_limit,
+                ignore_keys=config.partitioner_ignore_keys,
+                own=None
+                if config.partitioner_class is None
+                else ColumnsPartitioner(self._new_partitioner(), self._accumulator),
+            ),
+            self._transaction_manager,
+            self._interceptors,
+            options.serializers,
+            self._wakeup,
+        )
         if client is None:
             if new_client is None:
                 from spark_kafka_sink.network.client_factory import new_network_client
@@ -160,6 +191,10 @@ class KafkaProducer:
             client.close()
             raise
 
+    def _new_partitioner(self) -> Partitioner:
+        config = self._config
+        return partitioner(config.partitioner_class, ignore_keys=config.partitioner_ignore_keys)
+
     def __enter__(self) -> Self:
         return self
 
@@ -173,6 +208,155 @@ class KafkaProducer:
 
     def _wakeup(self) -> None:
         self._sender.wakeup()
+
+    # ---- records -----------------------------------------------------------------------------
+
+    def send(self, record: ProducerRecord, callback: Callback | None = None) -> RecordFuture:
+        """Append ``record``; it is sent when its batch is full or linger.ms is over.
+
+        Blocks while its topic is unknown or memory is used up, for max.block.ms in all.
+        ``callback(metadata, error)`` runs on the network thread, in the order of the records of a
+        partition; what it raises is logged, and what it waits for nobody sends meanwhile.
+
+        What the protocol knows (a record too large, a topic that does not exist, memory that stays
+        used up, an answer of a broker) is the future's and the callback's error. Raised are
+        SerializationError, DataError and IllegalStateError (closed, forked, no transaction
+        begun), what the transaction failed of, and DeliveryError once this producer has failed.
+        """
+        try:
+            return self._records.append(record, callback, self._check_usable)
+        except BaseException:
+            if self._accumulator.failure is not None:
+                self._break(self._accumulator.failure)
+            raise
+
+    def send_batch(self, batch: ArrowBatch, topic: str | None = None) -> None:
+        """Append the rows of a pyarrow.RecordBatch, with the columns of the Spark sink: value, and
+        if there, key, topic, partition, headers, timestamp; others are ignored. ``topic`` beats the
+        column. One thread at a time. :meth:`flush` waits until all are acknowledged.
+
+        Raises SchemaError for columns, and what :meth:`send_columns` raises.
+        """
+        self._check_usable()
+        columns = self._batches.columns(batch, topic, self._clock.wall_ms())
+        if columns.rows:
+            self.send_columns(columns)
+
+    def send_columns(self, columns: RecordColumns) -> None:
+        """Append all rows. Blocks while topics are unknown (max.block.ms) or memory is used up.
+
+        Raises DeliveryError for the first batch of this attempt that failed, DataError and
+        RecordTooLargeError for rows that can't be sent, KafkaTimeoutError and BufferExhaustedError
+        for waits that were too long. Rows before the one at fault may be sent all the same: the
+        attempt is lost, and the producer refuses everything but :meth:`close` from then on (in a
+        transaction: but :meth:`abort_transaction`).
+        """
+        self._check_usable()
+        if self._transaction_manager is not None:
+            self._transaction_manager.ensure_in_transaction()
+        if self._interceptors is not None:
+            columns = self._interceptors.on_send_columns(columns)
+        try:
+            for chunk in columns.chunks(self._columns.chunk_bytes):
+                self._columns.append(chunk)
+        except KafkaError as error:
+            # A failed batch closes pool and accumulator: what the writer ran into is a consequence.
+            self._raise_failure()
+            self._break(error)
+            raise
+        except BaseException as error:
+            # KeyboardInterrupt above all: some rows are appended, some are not.
+            self._break(IllegalStateError(f"sending was interrupted by {type(error).__name__}"))
+            raise
+
+    def flush(self) -> None:
+        """Send everything and wait until it has its outcome.
+
+        Raises DeliveryError when this producer has failed, and IllegalStateError from a callback.
+        The error of a single record is its future's; that of a transaction is raised by the
+        commit.
+        """
+        self._check_usable()
+        self._refuse_in_callback("flush")
+        deadline = self._clock.now_ms() + self._config.delivery_timeout_ms + _FLUSH_GRACE_MS
+        flush = None
+        try:
+            flush = self._accumulator.begin_flush()
+            self._sender.wakeup()
+            complete = self._accumulator.await_flush_completion(flush, deadline)
+        except BaseException as error:
+            self._break(IllegalStateError(f"flush was interrupted by {type(error).__name__}"))
+            raise
+        finally:
+            if flush is not None:
+                self._accumulator.end_flush(flush)
+        self._raise_failure()
+        if not complete:
+            late = DeliveryError(
+                f"{flush.remaining} batches neither acknowledged nor failed within "
+                f"delivery.timeout.ms ({self._config.delivery_timeout_ms})",
+                hint="this is a bug in spark_kafka_sink: please report it",
+            )
+            self._break(late)
+            raise late
+
+    def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """The partitions of ``topic``; asks for them, for max.block.ms, when they are not known.
+
+        Raises KafkaTimeoutError, InvalidTopicError, AuthorizationError.
+        """
+        self._check_usable()
+        deadline = self._clock.now_ms() + self._config.max_block_ms
+        return self._metadata.await_topics([topic], deadline).topics[topic]
+
+    def metrics(self) -> Mapping[object, float]:
+        """Measurements by name (Java's names)."""
+        return {}
+
+    # ---- transactions ------------------------------------------------------------------------
+
+    def init_transactions(self) -> None:
+        """Get an identity under transactional.id; once, before anything is sent.
+
+        Fences every earlier producer of that id, and aborts what it left open. Blocks for
+        max.block.ms; after KafkaTimeoutError it may be called again, and goes on waiting.
+        """
+        self._await(self._transactional("init_transactions").initialize_transactions)
+
+    def begin_transaction(self) -> None:
+        """What is sent from now on belongs to a new transaction. Waits for no broker."""
+        manager = self._transactional("begin_transaction")
+        manager.begin_transaction()
+        self._recorder.start_attempt()
+
+    def commit_transaction(self) -> None:
+        """Send everything, wait for it, and commit. Blocks for max.block.ms, as
+        :meth:`init_transactions` does. Raises the transaction's error when it can only be aborted.
+        """
+        self._await(self._transactional("commit_transaction").begin_commit)
+
+    def abort_transaction(self) -> None:
+        """Drop what was not sent, and abort. Blocks for max.block.ms, as :meth:`init_transactions`
+        does.
+        """
+        self._await(self._transactional("abort_transaction").begin_abort)
+
+    def _transactional(self, operation: str) -> TransactionManager:
+        self._check_usable()
+        manager = self._transaction_manager
+        if manager is None or not manager.is_transactional:
+            raise IllegalStateError(
+                "Cannot use transactional methods without enabling transactions by setting the"
+                " transactional.id configuration property"
+            )
+        if operation != "begin_transaction":
+            self._refuse_in_callback(operation)
+        return manager
+
+    def _await(self, begin: Callable[[], TransactionalResult]) -> None:
+        result = begin()
+        self._sender.wakeup()
+        result.await_(self._clock, self._clock.now_ms() + self._config.max_block_ms)
 
     # ---- an attempt --------------------------------------------------------------------------
 
@@ -202,7 +386,7 @@ class KafkaProducer:
         self._check_usable()
         if self._accumulator.has_incomplete:
             raise IllegalStateError("the attempt before has batches that are not acknowledged")
-        self._rows = 0
+        self._rows_before = self._accumulator.appended_records
         self._recorder.start_attempt()
 
     def finish_attempt(self) -> ProduceReport:
@@ -211,10 +395,13 @@ class KafkaProducer:
         Raises DeliveryError when anything is not.
         """
         self.flush()
+        if self._transaction_manager is not None:
+            self._transaction_manager.maybe_fail_with_error()
         report = self._recorder.report()
-        if report.rows != self._rows:
+        rows = self._accumulator.appended_records - self._rows_before
+        if report.rows != rows:
             error = DeliveryError(
-                f"{self._rows} rows were appended, but {report.rows} were acknowledged; the attempt"
+                f"{rows} rows were appended, but {report.rows} were acknowledged; the attempt"
                 " must be repeated",
                 hint="this is a bug in spark_kafka_sink: please report it",
             )
@@ -231,169 +418,9 @@ class KafkaProducer:
         self._metadata.set_parked(parked=True)
         self._sender.wakeup()
 
-    # ---- sending -----------------------------------------------------------------------------
-
-    def send_columns(self, columns: RecordColumns) -> None:
-        """Append all rows. Blocks while topics are unknown (max.block.ms) or memory is used up.
-
-        Raises DeliveryError for the first batch of this attempt that failed, DataError and
-        RecordTooLargeError for rows that can't be sent, KafkaTimeoutError and BufferExhaustedError
-        for waits that were too long. Rows before the one at fault may be sent all the same: the
-        attempt is lost, and the producer refuses everything but :meth:`close` from then on.
-        """
-        self._check_usable()
-        try:
-            for chunk in columns.chunks(self._chunk_bytes):
-                self._send_chunk(chunk)
-        except KafkaError as error:
-            # A failed batch closes pool and accumulator: what the writer ran into is a consequence.
-            self._raise_failure()
-            self._break(error)
-            raise
-        except BaseException as error:
-            # KeyboardInterrupt above all: some rows are appended, some are not.
-            self._break(IllegalStateError(f"sending was interrupted by {type(error).__name__}"))
-            raise
-
-    def _send_chunk(self, chunk: RecordColumns) -> None:
-        topics = chunk.topics()
-        cluster = self._await_topics(topics)
-        size = self._upper_bound(chunk)
-        if chunk.rows > 1 and size > self._config.buffer_memory // 2:
-            half = chunk.rows // 2
-            self._send_chunk(chunk.slice(0, half))
-            self._send_chunk(chunk.slice(half, chunk.rows - half))
-            return
-        accumulator = self._accumulator
-        limits = {topic: accumulator.raw_limit(topic) for topic in topics}
-        try:
-            groups = self._group(chunk, cluster, limits)
-        except DataError:
-            # An explicit partition that the topic lacks: it may have been added since we asked.
-            self._metadata.refresh(self._clock.now_ms() + self._config.max_block_ms)
-            groups = self._group(chunk, self._await_topics(topics), limits)
-        self._allocate(size)
-        taken = 0
-        try:
-            now_ms = self._clock.wall_ms()
-            slices: Sequence[EncodedSlice] = encode_groups(
-                chunk,
-                groups,
-                accumulator.positions(groups.tps),
-                [limits[tp.topic] for tp in groups.tps],
-                now_ms,
-                max_request_size=self._config.max_request_size,
-            )
-            while slices:
-                result = accumulator.append(slices, self._clock.now_ms())
-                taken += result.taken
-                self._rows += sum(s.record_count for s in slices)
-                self._rows -= sum(s.record_count for s in result.refused)
-                slices = self._encode_again(chunk, groups, result.refused, now_ms)
-        finally:
-            accumulator.pool.adjust(size, taken)
-
-    def _group(self, chunk: RecordColumns, cluster: Cluster, limits: Mapping[str, int]) -> Groups:
-        views = {topic: TopicView.of(cluster, topic, limit) for topic, limit in limits.items()}
-        partitions = self._partitioner.assign(chunk, views, self._accumulator.open_room)
-        return group_rows(chunk, partitions)
-
-    def _encode_again(
-        self, chunk: RecordColumns, groups: Groups, refused: Sequence[EncodedSlice], now_ms: int
-    ) -> list[EncodedSlice]:
-        """The refused rows anew, in order. One slice of a partition after the other: where the
-        second goes depends on what the first one leaves.
-        """
-        slices: list[EncodedSlice] = []
-        seen = set()
-        for piece in refused:
-            if piece.tp in seen:
-                # Its generation is 0 (only the first of a chunk continues a batch), so it opens a
-                # batch wherever the one before it went, and its bytes are right as they are.
-                slices.append(piece)
-                continue
-            seen.add(piece.tp)
-            position = self._accumulator.positions([piece.tp])[0]
-            limit = self._accumulator.raw_limit(piece.tp.topic)
-            slices += encode_slice_again(chunk, groups, piece, position, limit, now_ms)
-        return slices
-
-    def _await_topics(self, topics: Sequence[str]) -> Cluster:
-        cluster = self._metadata.fetch()
-        if self._metadata.parked or not all(topic in cluster.topics for topic in topics):
-            deadline = self._clock.now_ms() + self._config.max_block_ms
-            return self._metadata.await_topics(topics, deadline)
-        self._metadata.add_topics(topics, self._clock.now_ms())
-        return cluster
-
-    def _upper_bound(self, chunk: RecordColumns) -> int:
-        """At least the encoded bytes of ``chunk``, without looking at its rows."""
-        size = chunk.rows * _RECORD_OVERHEAD + HEADER_SIZE
-        for column in (chunk.key, chunk.value, chunk.headers):
-            if column is not None:
-                offsets = offsets_of(column)
-                size += int(offsets[-1]) - int(offsets[0])
-        memory = self._config.buffer_memory
-        if chunk.rows > 1 or size <= memory:
-            return size
-        # The bound leaves slack, so this row may fit exactly.
-        exact = int(content_sizes(chunk)[0]) + _JAVA_OVERHEAD
-        if exact > self._config.max_request_size:
-            return 0  # encode_groups refuses it, and must not wait for memory first
-        if exact > memory:
-            raise RecordTooLargeError(
-                f"Row {chunk.first_row} of the Arrow batch (topic {chunk.topics()[0]}): The "
-                f"message is {exact} bytes when serialized which is larger than the total memory "
-                "buffer you have configured with the buffer.memory configuration.",
-                hint="raise kafka.buffer.memory",
-                code=ErrorCode.MESSAGE_TOO_LARGE,
-            )
-        return memory
-
-    def _allocate(self, size: int) -> None:
-        config = self._config
-        deadline = self._clock.now_ms() + config.buffer_wait_ms
-        try:
-            self._accumulator.pool.allocate(size, deadline, self._wakeup)
-        except BufferExhaustedError as error:
-            last = self._recorder.last_answer
-            raise BufferExhaustedError(
-                f"buffer.memory ({config.buffer_memory} bytes) stayed used up for "
-                f"{config.buffer_wait_ms} ms while {size} bytes were wanted (max.block.ms is "
-                f"{config.max_block_ms}, delivery.timeout.ms {config.delivery_timeout_ms}); "
-                f"the brokers' last answer: {last or 'none since the attempt began'}",
-                hint="the brokers take rows more slowly than they come, or not at all",
-                code=error.code,
-            ) from error
-
-    def waiting_for_input(self) -> _WaitingForInput:
+    def waiting_for_input(self) -> WaitingForInput:
         """Around the wait for more rows: linger.ms runs only inside (design.md section 8)."""
         return self._waiting
-
-    def flush(self) -> None:
-        """Send everything and wait until it is acknowledged. DeliveryError when anything failed."""
-        self._check_usable()
-        deadline = self._clock.now_ms() + self._config.delivery_timeout_ms + _FLUSH_GRACE_MS
-        flush = None
-        try:
-            flush = self._accumulator.begin_flush()
-            self._sender.wakeup()
-            complete = self._accumulator.await_flush_completion(flush, deadline)
-        except BaseException as error:
-            self._break(IllegalStateError(f"flush was interrupted by {type(error).__name__}"))
-            raise
-        finally:
-            if flush is not None:
-                self._accumulator.end_flush(flush)
-        self._raise_failure()
-        if not complete:
-            late = DeliveryError(
-                f"{flush.remaining} batches neither acknowledged nor failed within "
-                f"delivery.timeout.ms ({self._config.delivery_timeout_ms})",
-                hint="this is a bug in spark_kafka_sink: please report it",
-            )
-            self._break(late)
-            raise late
 
     # ---- failures ----------------------------------------------------------------------------
 
@@ -407,6 +434,8 @@ class KafkaProducer:
         batch = self._recorder.failed_batch
         cause = batch.error if batch is not None else self._sender.fatal_error
         if cause is None:
+            if self._broken is not None:
+                raise self._broken
             return
         if batch is None:
             error = DeliveryError(f"the producer failed: {_first_line(cause)}", hint=cause.hint)
@@ -421,7 +450,20 @@ class KafkaProducer:
         raise error from cause
 
     def _break(self, error: KafkaError) -> None:
-        """From now on every call but close raises ``error``; nothing that waits is sent."""
+        """From now on every call but close raises ``error``; nothing that waits is sent.
+
+        A transaction can be aborted, and the producer go on; unless what an interrupted append left
+        behind is not known.
+        """
+        manager = self._transaction_manager
+        if (
+            manager is not None
+            and manager.has_ongoing_transaction
+            and self._accumulator.failure is None
+            and self._sender.fatal_error is None
+        ):
+            manager.transition_to_abortable_error(error)
+            return
         if self._broken is None:
             self._broken = error
         self._accumulator.fail(error)
@@ -440,20 +482,42 @@ class KafkaProducer:
         if self._recorder.failed_batch is not None or self._sender.fatal_error is not None:
             self._raise_failure()
 
+    def _in_callback(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def _refuse_in_callback(self, operation: str) -> None:
+        if self._in_callback():
+            raise IllegalStateError(
+                f"KafkaProducer.{operation}() invocation inside a callback is not permitted because"
+                " it may lead to deadlock.",
+                hint="callbacks run on the network thread, which is what would have to do the work",
+            )
+
     # ---- the end -----------------------------------------------------------------------------
 
     def close(self, timeout_ms: int | None = None) -> None:
         """Send what is queued for at most ``timeout_ms``, then drop the rest and end the thread.
 
-        0 drops everything at once; None waits for delivery.timeout.ms. Never raises for what could
-        not be delivered: that is :meth:`finish_attempt`'s to say. In a forked child it does
-        nothing.
+        0 drops everything at once; None waits for delivery.timeout.ms. A transaction that is open
+        is aborted. Never raises for what could not be delivered: that is the futures' to say, or
+        :meth:`flush`'s. In a forked child it does nothing; from a callback it drops everything.
         """
         if self._closed or self._pid != os.getpid():
             return
         self._closed = True
         if timeout_ms is None:
             timeout_ms = self._config.delivery_timeout_ms
+        if self._in_callback():
+            if timeout_ms > 0:
+                _log.warning(
+                    "Overriding close timeout %s ms to 0 ms in order to prevent useless blocking"
+                    " due to self-join. This means you have incorrectly invoked close with a"
+                    " non-zero timeout from the producer call-back.",
+                    timeout_ms,
+                )
+            self._sender.force_close()
+            self._close_interceptors()
+            return
         self._accumulator.close()
         if timeout_ms > 0 and self._broken is None:
             self._sender.initiate_close()
@@ -461,32 +525,11 @@ class KafkaProducer:
         if self._thread.is_alive():
             self._sender.force_close()
             self._thread.join(_FORCED_CLOSE_MS / 1000)
+        self._close_interceptors()
 
-
-class _WaitingForInput:
-    """``with producer.waiting_for_input(): batch = next(iterator)``. Not reentrant."""
-
-    __slots__ = ("_accumulator", "_clock", "_wakeup")
-
-    def __init__(
-        self, accumulator: RecordAccumulator, clock: Clock, wakeup: Callable[[], None]
-    ) -> None:
-        self._accumulator = accumulator
-        self._clock = clock
-        self._wakeup = wakeup
-
-    def __enter__(self) -> None:
-        if self._accumulator.set_writer_waiting_since(self._clock.now_ms()):
-            # The sender may sleep for longer than linger.ms: nothing was due when it looked.
-            self._wakeup()
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._accumulator.set_writer_waiting_since(None)
+    def _close_interceptors(self) -> None:
+        if self._interceptors is not None:
+            self._interceptors.close()
 
 
 def _first_line(error: KafkaError) -> str:

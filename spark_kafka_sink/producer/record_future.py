@@ -119,7 +119,7 @@ class ProduceRequestResult:
 class RecordFuture:
     """One record's outcome; the methods are those of ``concurrent.futures.Future``.
 
-    It can't be cancelled: the record is on its way.
+    It can't be cancelled: the record is on its way. ``timestamp`` is the record's, in milliseconds.
     """
 
     __slots__ = (
@@ -129,8 +129,8 @@ class RecordFuture:
         "_interceptors",
         "_key_size",
         "_result",
-        "_timestamp",
         "_value_size",
+        "timestamp",
     )
 
     def __init__(
@@ -141,7 +141,7 @@ class RecordFuture:
         callback: Callback | None,
         interceptors: Interceptors | None,
     ) -> None:
-        self._timestamp = timestamp
+        self.timestamp = timestamp
         self._key_size = key_size
         self._value_size = value_size
         self._callback = callback
@@ -260,7 +260,7 @@ class RecordFuture:
             tp.topic,
             tp.partition,
             offset if offset < 0 else offset + self._index,
-            self._timestamp if appended < 0 else appended,
+            self.timestamp if appended < 0 else appended,
             self._key_size,
             self._value_size,
         )

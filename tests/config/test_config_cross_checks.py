@@ -102,9 +102,24 @@ def test_a_transactional_id_needs_idempotence(options):
     )
 
 
-def test_transactions_are_refused_by_this_version_rather_than_left_out():
-    error = refused({"transactional.id": "x"})
-    assert error.message == "transactional.id=x is not supported by this version"
+def test_what_a_producer_has_and_the_sink_has_not_is_read_without_a_prefix():
+    config = parse(
+        {
+            "transactional.id": "x",
+            "transaction.timeout.ms": "5000",
+            "key.serializer": "str",
+            "value.serializer": "org.apache.kafka.common.serialization.LongSerializer",
+            "interceptor.classes": "a.b:C, d.E",
+        }
+    )
+    assert (config.transactional_id, config.transaction_timeout_ms) == ("x", 5000)
+    assert config.key_serializer == "str"
+    assert config.value_serializer == "org.apache.kafka.common.serialization.LongSerializer"
+    assert config.interceptor_classes == ("a.b:C", "d.E")
+    assert config.warnings == ()
+
+
+def test_two_phase_commit_is_refused_by_this_version_rather_than_left_out():
     error = refused({"transaction.two.phase.commit.enable": "true"})
     assert "not supported by this version" in error.message
     assert parse({"transaction.two.phase.commit.enable": "false"}).transactional_id is None

@@ -1,0 +1,61 @@
+"""What a caller may give to ``KafkaProducer``: a ready config, or options by Java's names.
+
+Owns: telling text from objects (a serializer or an interceptor may be either). Never: the meaning
+of an option (``config.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.producer.interceptors import OPTION as INTERCEPTORS
+from spark_kafka_sink.producer.interceptors import Interceptors
+from spark_kafka_sink.producer.serialization import Serializer, serializer
+
+_KEY, _VALUE = "key.serializer", "value.serializer"
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerOptions:
+    """A checked config, and the objects that its user gave or named."""
+
+    config: ProducerConfig
+    serializers: tuple[Serializer, Serializer]
+    interceptors: Interceptors | None
+
+    @classmethod
+    def of(cls, given: ProducerConfig | Mapping[str, object]) -> ProducerOptions:
+        """Raises ConfigError for anything that is not right."""
+        objects: dict[str, object] = {}
+        if isinstance(given, ProducerConfig):
+            config = given
+        else:
+            texts: dict[str, object] = {}
+            for name, value in given.items():
+                key = name.lower()
+                is_object = (key in (_KEY, _VALUE) and not isinstance(value, str)) or (
+                    key == INTERCEPTORS and _has_objects(value)
+                )
+                (objects if is_object else texts)[key if is_object else name] = value
+            config = ProducerConfig.parse(texts)
+        named = objects.get(INTERCEPTORS)
+        return cls(
+            config,
+            (
+                serializer(objects.get(_KEY, config.key_serializer), _KEY),
+                serializer(objects.get(_VALUE, config.value_serializer), _VALUE),
+            ),
+            Interceptors.of(config.interceptor_classes)
+            if named is None
+            else Interceptors([one() if isinstance(one, type) else one for one in _listed(named)]),
+        )
+
+
+def _listed(value: object) -> list[object]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _has_objects(value: object) -> bool:
+    return not all(isinstance(one, str) for one in _listed(value))

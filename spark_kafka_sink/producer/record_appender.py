@@ -1,0 +1,271 @@
+"""A single record on its way into the accumulator (Java's ``KafkaProducer.doSend``).
+
+Owns: the order of what happens to a record of ``send``: metadata, serializers, partition, size,
+headers made read-only, memory, append; and who hears of a record that did not get so far. Any
+number of threads may be in here at once. Never: batches, the network, columns
+(``column_appender.py``).
+
+max.block.ms is one budget for all that blocks here: the wait for metadata and the wait for memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import (
+    ApiError,
+    BufferExhaustedError,
+    DataError,
+    ErrorCode,
+    KafkaError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+    safe_text,
+)
+from spark_kafka_sink.producer.interceptors import Interceptors
+from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.producer.producer_record import (
+    UNKNOWN_PARTITION,
+    Headers,
+    ProducerRecord,
+    RecordMetadata,
+)
+from spark_kafka_sink.producer.record_accumulator import (
+    APPENDED,
+    PARTITION_CHANGED,
+    RecordAccumulator,
+)
+from spark_kafka_sink.producer.record_future import Callback, RecordFuture, call_back
+from spark_kafka_sink.producer.record_partitioner import RecordPartitioner, StickyPartition
+from spark_kafka_sink.producer.serialization import BytesSerializer, Serializer, serialize
+from spark_kafka_sink.producer.transaction_manager import TransactionManager
+from spark_kafka_sink.protocol.cluster import PartitionInfo, TopicPartition
+from spark_kafka_sink.records.single_record import record_tail, size_upper_bound
+
+#: How often a topic in use is said to be in use: metadata.max.idle.ms is at least 5 seconds.
+_TOUCH_MS = 1_000
+
+
+class RecordAppender:
+    """The writer's side of ``send``. Safe for any number of threads."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        metadata: Metadata,
+        accumulator: RecordAccumulator,
+        partitioner: RecordPartitioner,
+        transaction_manager: TransactionManager | None,
+        interceptors: Interceptors | None,
+        serializers: tuple[Serializer, Serializer],
+        wakeup: Callable[[], None],
+    ) -> None:
+        self._max_block_ms = config.max_block_ms
+        self._max_request_size = config.max_request_size
+        self._buffer_memory = config.buffer_memory
+        self._clock = clock
+        self._metadata = metadata
+        self._accumulator = accumulator
+        self._partitioner = partitioner
+        self._manager = (
+            transaction_manager
+            if transaction_manager is not None and transaction_manager.is_transactional
+            else None
+        )
+        self._interceptors = interceptors
+        self._keys, self._values = serializers
+        # Bytes are what they are: no call for each of them.
+        self._keys_are_bytes = type(self._keys) is BytesSerializer
+        self._values_are_bytes = type(self._values) is BytesSerializer
+        self._wakeup = wakeup
+        self._touched: dict[str, int] = {}
+
+    def append(
+        self,
+        record: ProducerRecord,
+        callback: Callback | None,
+        check_usable: Callable[[], None],
+    ) -> RecordFuture:
+        """Append ``record``; see ``KafkaProducer.send``.
+
+        What the protocol knows (ApiError) goes into the future and the callback, and makes a
+        transaction abortable; anything else is raised. Interceptors hear of both.
+        """
+        if self._interceptors is not None:
+            record = self._interceptors.on_send(record)
+        tp = TopicPartition(
+            record.topic, UNKNOWN_PARTITION if record.partition is None else record.partition
+        )
+        try:
+            check_usable()
+            if self._manager is not None:
+                self._manager.ensure_in_transaction()
+        except Exception as error:
+            self._tell_interceptors(record, tp, error)
+            raise
+        try:
+            return self._append(record, callback)
+        except ApiError as error:
+            if callback is not None:
+                call_back(callback, RecordMetadata.empty(tp), error)
+            self._tell_interceptors(record, tp, error)
+            if self._manager is not None:
+                self._manager.transition_to_abortable_error(error)
+            return RecordFuture.failed(tp, self._clock, error)
+        except Exception as error:
+            self._tell_interceptors(record, tp, error)
+            raise
+
+    def _tell_interceptors(
+        self, record: ProducerRecord, tp: TopicPartition, error: Exception
+    ) -> None:
+        if self._interceptors is not None:
+            known = error if isinstance(error, KafkaError) else KafkaError(type(error).__name__)
+            self._interceptors.on_send_error(record, tp, known)
+
+    def _append(self, record: ProducerRecord, callback: Callback | None) -> RecordFuture:
+        now = self._clock.now_ms()
+        deadline = now + self._max_block_ms
+        topic = record.topic
+        partitions = self._partitions(record, now, deadline)
+        headers = record.headers
+        assert isinstance(headers, Headers)
+        key, value = record.key, record.value
+        if type(key) is not bytes or not self._keys_are_bytes:
+            key = serialize(self._keys, "key.serializer", topic, key, headers)
+        if type(value) is not bytes or not self._values_are_bytes:
+            value = serialize(self._values, "value.serializer", topic, value, headers)
+        choice: int | StickyPartition = (
+            self._choose(topic, key, value, partitions)
+            if record.partition is None
+            else record.partition
+        )
+        headers.set_read_only()
+        tail = record_tail(key, value, headers)
+        self._check_size(topic, size_upper_bound(tail))
+        future = RecordFuture(
+            self._clock.wall_ms() if record.timestamp is None else record.timestamp,
+            -1 if key is None else len(key),
+            -1 if value is None else len(value),
+            callback,
+            self._interceptors,
+        )
+        tp = self._place(future, choice, tail, now, deadline, (topic, key, value, partitions))
+        if self._manager is not None:
+            self._manager.maybe_add_partition(tp)
+        return future
+
+    def _place(
+        self,
+        future: RecordFuture,
+        choice: int | StickyPartition,
+        tail: bytes,
+        now: int,
+        deadline: int,
+        chosen_by: tuple[str, bytes | None, bytes | None, tuple[PartitionInfo, ...]],
+    ) -> TopicPartition:
+        """The loop of Java's append: until memory is there and the partition stands."""
+        partitions = chosen_by[3]
+        accumulator = self._accumulator
+        memory = 0
+        try:
+            while True:
+                if isinstance(choice, int):
+                    sticky = None
+                    tp = partitions[choice].tp
+                else:
+                    sticky = choice
+                    tp = partitions[choice.partition].tp
+                wanted = accumulator.append_record(
+                    tp, future.timestamp, tail, future, memory, now, sticky
+                )
+                if wanted == APPENDED:
+                    memory = 0
+                    return tp
+                if wanted == PARTITION_CHANGED:
+                    choice = self._choose(*chosen_by)
+                    continue
+                # What was taken was for a batch that is gone, or too small.
+                accumulator.pool.deallocate(memory)
+                memory = 0
+                self._allocate(wanted, deadline)
+                memory = wanted
+                now = self._clock.now_ms()
+        finally:
+            if memory:
+                accumulator.pool.deallocate(memory)
+
+    def _choose(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partitions: tuple[PartitionInfo, ...],
+    ) -> int | StickyPartition:
+        choice = self._partitioner.partition(topic, key, value, partitions)
+        number = choice if isinstance(choice, int) else choice.partition
+        if 0 <= number < len(partitions):
+            return choice
+        if not isinstance(choice, int):
+            # The topic was created anew, with fewer partitions.
+            self._partitioner.move_on(topic)
+            return self._choose(topic, key, value, partitions)
+        raise DataError(
+            f"The partitioner generated an invalid partition number: {number}. Topic {topic} has"
+            f" {len(partitions)} partitions"
+        )
+
+    def _partitions(
+        self, record: ProducerRecord, now: int, deadline: int
+    ) -> tuple[PartitionInfo, ...]:
+        """The topic's partitions, waited for when the topic, or the one asked for, is not known
+        (Java's waitOnMetadata).
+        """
+        metadata, topic, wanted = self._metadata, record.topic, record.partition
+        partitions = metadata.fetch().topics.get(topic)
+        if partitions is None or metadata.parked:
+            cluster = metadata.await_topics([topic], deadline)
+            partitions = cluster.topics[topic]
+        elif now - self._touched.get(topic, -_TOUCH_MS) >= _TOUCH_MS:
+            self._touched[topic] = now
+            metadata.add_topics([topic], now)
+        while wanted is not None and wanted >= len(partitions):
+            if self._clock.now_ms() >= deadline:
+                raise KafkaTimeoutError(
+                    f"Partition {wanted} of topic {safe_text(topic)} with partition count"
+                    f" {len(partitions)} is not present in metadata after {self._max_block_ms} ms.",
+                    code=ErrorCode.REQUEST_TIMED_OUT,
+                )
+            partitions = metadata.refresh(deadline).topics.get(topic, partitions)
+        return partitions
+
+    def _check_size(self, topic: str, size: int) -> None:
+        if size > self._max_request_size:
+            raise RecordTooLargeError(
+                f"{safe_text(topic)}: The message is {size} bytes when serialized which is larger"
+                f" than {self._max_request_size}, which is the value of the max.request.size"
+                " configuration.",
+                hint="raise max.request.size, and max.message.bytes of the topic with it",
+                code=ErrorCode.MESSAGE_TOO_LARGE,
+            )
+        if size > self._buffer_memory:
+            raise RecordTooLargeError(
+                f"{safe_text(topic)}: The message is {size} bytes when serialized which is larger"
+                " than the total memory buffer you have configured with the buffer.memory"
+                " configuration.",
+                hint="raise buffer.memory",
+                code=ErrorCode.MESSAGE_TOO_LARGE,
+            )
+
+    def _allocate(self, size: int, deadline: int) -> None:
+        try:
+            self._accumulator.pool.allocate(size, deadline, self._wakeup)
+        except BufferExhaustedError as error:
+            raise BufferExhaustedError(
+                f"{error.message} (max.block.ms is {self._max_block_ms})",
+                hint="the brokers take records more slowly than they come, or not at all",
+                code=error.code,
+            ) from error

@@ -1,0 +1,168 @@
+"""Which partition a single record goes to (Java's ``KafkaProducer.partition``, KIP-794 exactly).
+
+Owns: the choice for one record, and the sticky partition of each topic's records without a key.
+Beside the second step of a record that comes by ``send``. Never: columns (``records/partitioners``
+has the same rules for many rows at once), a lock: what changes a sticky partition is called under
+the accumulator's.
+
+A sticky partition is only looked at here; the accumulator asks under its lock whether another
+thread moved the topic on meanwhile (:meth:`StickyPartition.changed`), and the record asks anew.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Protocol
+
+from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
+from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo
+from spark_kafka_sink.records.batch_columns import columns_of_record
+from spark_kafka_sink.records.partitioners import Partitioner, TopicView
+
+#: Raw bytes after which a sticky partition has had enough (Java: batch.size).
+StickySize = Callable[[str], int]
+
+#: One of the partitions of a topic, for records without a key: the choice that adaptive weights
+#: and racks replace.
+NextPartition = Callable[[str, Cluster], int]
+
+
+class OwnPartitioner(Protocol):
+    """A partitioner that is not the built-in one, for one record."""
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, cluster: Cluster
+    ) -> int:
+        """A partition of ``topic``."""
+        ...
+
+
+class StickyPartition:
+    """A topic's sticky partition until another one takes its place."""
+
+    __slots__ = ("_owner", "_produced", "_size", "_topic", "partition")
+
+    def __init__(self, owner: RecordPartitioner, topic: str, partition: int, size: int) -> None:
+        self._owner = owner
+        self._topic = topic
+        self._size = size
+        self._produced = 0
+        self.partition = partition
+
+    def changed(self, *, all_full: bool) -> bool:
+        """Under the accumulator's lock. See ``StickyChoice``."""
+        if not self._owner.is_current(self._topic, self):
+            return True
+        if all_full:
+            # A switch that an open batch had put off.
+            self.appended(0, all_full=True)
+            return not self._owner.is_current(self._topic, self)
+        return False
+
+    def appended(self, size: int, *, all_full: bool) -> None:
+        """Under the accumulator's lock. See ``StickyChoice``."""
+        self._produced += size
+        if self._produced >= self._size and (all_full or self._produced >= 2 * self._size):
+            self._owner.move_on(self._topic)
+
+
+class RecordPartitioner:
+    """Partitions of single records.
+
+    ``own`` decides for every record without a partition, when there is one. ``cluster`` gives the
+    cluster as known now.
+    """
+
+    def __init__(
+        self,
+        cluster: Callable[[], Cluster],
+        sticky_size: StickySize,
+        *,
+        ignore_keys: bool = False,
+        own: OwnPartitioner | None = None,
+        next_partition: NextPartition | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._sticky_size = sticky_size
+        self._ignore_keys = ignore_keys
+        self._own = own
+        self._next = uniform if next_partition is None else next_partition
+        self._sticky: dict[str, StickyPartition] = {}
+
+    def partition(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partitions: tuple[PartitionInfo, ...],
+    ) -> int | StickyPartition:
+        """The partition of a record without one; sticky when nothing but load decides."""
+        if self._own is not None:
+            return self._own.partition(topic, key, value, self._cluster())
+        if key is not None and not self._ignore_keys:
+            return _positive_murmur2(key) % len(partitions)
+        sticky = self._sticky.get(topic)
+        # setdefault: two threads may both find none, and must agree.
+        return self._sticky.setdefault(topic, self._new(topic)) if sticky is None else sticky
+
+    def is_current(self, topic: str, sticky: StickyPartition) -> bool:
+        return self._sticky[topic] is sticky
+
+    def move_on(self, topic: str) -> None:
+        """The topic's next record without a key goes elsewhere."""
+        self._sticky[topic] = self._new(topic)
+
+    def _new(self, topic: str) -> StickyPartition:
+        chosen = self._next(topic, self._cluster())
+        return StickyPartition(self, topic, chosen, self._sticky_size(topic))
+
+
+def uniform(topic: str, cluster: Cluster) -> int:
+    """Any partition with a leader, or any at all when none has one."""
+    partitions = cluster.topics.get(topic, ())
+    led = [info.tp.partition for info in partitions if info.leader >= 0]
+    return random.choice(led or range(max(1, len(partitions))))  # noqa: S311 - spreads load
+
+
+@lru_cache(maxsize=8192)
+def _positive_murmur2(key: bytes) -> int:
+    """Java's ``toPositive(murmur2(key))``. Keys repeat, as a rule."""
+    length = len(key)
+    h = 0x9747B28C ^ length
+    words = length >> 2
+    for k in struct.unpack_from(f"<{words}I", key):
+        k = k * 0x5BD1E995 & 0xFFFFFFFF  # noqa: PLW2901 - the algorithm's own names
+        k ^= k >> 24  # noqa: PLW2901
+        h = (h * 0x5BD1E995 & 0xFFFFFFFF) ^ (k * 0x5BD1E995 & 0xFFFFFFFF)
+    rest = key[words << 2 :]
+    if rest:
+        h = (h ^ int.from_bytes(rest, "little")) * 0x5BD1E995 & 0xFFFFFFFF
+    h ^= h >> 13
+    h = h * 0x5BD1E995 & 0xFFFFFFFF
+    return (h ^ h >> 15) & 0x7FFFFFFF
+
+
+class ColumnsPartitioner:
+    """A partitioner that knows columns only, asked for one record (slow: one row is a column).
+
+    One lock (``_lock``) guards the partitioner, which belongs to one thread at a time.
+    """
+
+    def __init__(self, by_columns: Partitioner, accumulator: RecordAccumulator) -> None:
+        self._by_columns = by_columns
+        self._accumulator = accumulator
+        self._lock = threading.Lock()
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, cluster: Cluster
+    ) -> int:
+        """See :class:`OwnPartitioner`."""
+        accumulator = self._accumulator
+        views = {topic: TopicView.of(cluster, topic, accumulator.raw_limit(topic))}
+        columns = columns_of_record(topic, key, value)
+        with self._lock:
+            return int(self._by_columns.assign(columns, views, accumulator.open_room)[0])

@@ -1,0 +1,38 @@
+"""The time in which a writer of columns has nothing to write: linger.ms runs only then.
+
+Owns: telling the accumulator when that wait begins and ends. Never: a wait of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
+
+
+class WaitingForInput:
+    """``with producer.waiting_for_input(): batch = next(iterator)``. Not reentrant."""
+
+    __slots__ = ("_accumulator", "_clock", "_wakeup")
+
+    def __init__(
+        self, accumulator: RecordAccumulator, clock: Clock, wakeup: Callable[[], None]
+    ) -> None:
+        self._accumulator = accumulator
+        self._clock = clock
+        self._wakeup = wakeup
+
+    def __enter__(self) -> None:
+        if self._accumulator.set_writer_waiting_since(self._clock.now_ms()):
+            # The sender may sleep for longer than linger.ms: nothing was due when it looked.
+            self._wakeup()
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._accumulator.set_writer_waiting_since(None)
