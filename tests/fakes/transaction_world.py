@@ -27,7 +27,8 @@ from spark_kafka_sink.protocol.responses import (
     FindCoordinatorResponse,
     InitProducerIdResponse,
 )
-from tests.fakes.sender_world import NODE2, PRODUCER_ID, TP0, SenderWorld
+from spark_kafka_sink.records.encoded_slice import EncodedSlice
+from tests.fakes.sender_world import NODE2, PRODUCER_ID, TP0, SenderWorld, records_of
 
 TRANSACTIONAL_ID = "orders"
 BACKOFF = 130  # the longest that retry.backoff.ms (100, without growth) becomes
@@ -128,6 +129,17 @@ class TransactionWorld(SenderWorld):
         self.manager.ensure_in_transaction()
         batch = self.append(tp, records)
         self.manager.maybe_add_partition(tp)
+        return batch
+
+    def linger(self, tp: TopicPartition = TP0) -> ProducerBatch:
+        """A record in an open batch, which linger.ms holds back."""
+        before = {batch.generation for batch in self.accumulator._incomplete.all()}
+        data = records_of(1)
+        piece = EncodedSlice(tp, memoryview(data), 1, 0, 0, 1000, 1000, last=False)
+        self.accumulator.pool.allocate(len(data) + 61, NEVER)
+        assert self.accumulator.append([piece], self.clock.now_ms()).refused == ()
+        after = self.accumulator._incomplete.all()
+        (batch,) = [batch for batch in after if batch.generation not in before]
         return batch
 
     def write(self, tp: TopicPartition = TP0, offset: int = 0) -> ProducerBatch:
