@@ -1,0 +1,285 @@
+"""FindCoordinator, AddPartitionsToTxn, EndTxn: requests against kio's reader, answers against its
+writer, and liars.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+from hostile import allocated, mutations, parses_or_refuses, refused
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode as KioErrorCode
+from kio_oracle import Module, write
+
+from spark_kafka_sink.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
+from spark_kafka_sink.protocol.cluster import Node, TopicPartition
+from spark_kafka_sink.protocol.messages import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    FindCoordinatorRequest,
+)
+from spark_kafka_sink.protocol.request import VersionRange
+from spark_kafka_sink.protocol.responses import Coordinator
+
+FIND = FindCoordinatorRequest(("orders",))
+FIND_TWO = FindCoordinatorRequest(("orders", "clicks"))
+PARTITIONS = (TopicPartition("a", 0), TopicPartition("b", 7), TopicPartition("a", 3))
+ADD = AddPartitionsToTxnRequest("orders", 4711, 3, PARTITIONS)
+END_1 = EndTxnRequest("orders", 4711, 3, True, 1)
+END_2 = EndTxnRequest("orders", 4711, 3, False, 2)
+
+ALL: list[tuple[Any, int]] = [
+    (request, version)
+    for request in (FIND, FIND_TWO, ADD, END_1, END_2)
+    for version in range(request.versions.min, request.versions.max + 1)
+]
+IDS = [f"{request.api_key.name}-v{version}" for request, version in ALL]
+THROTTLE = dt.timedelta(milliseconds=9)
+
+
+def decode(request: Any, version: int, data: bytes) -> Any:
+    return request.decode(version, memoryview(data))
+
+
+def read_request(request: Any, version: int) -> Any:
+    api = request.api_key.name.lower()
+    return Module(api, version, "request").read(
+        type(request).__name__, b"".join(request.encode(version))
+    )
+
+
+# --- answers as kio writes them
+
+
+def find_coordinator(
+    request: FindCoordinatorRequest,
+    version: int,
+    code: KioErrorCode = KioErrorCode.none,
+    **fields: Any,
+) -> bytes:
+    kio = Module("find_coordinator", version, "response")
+    plain: dict[str, Any] = {
+        "error_code": code,
+        "error_message": "the broker's words" if code else None,
+        "node_id": 2,
+        "host": "two.example",
+        "port": 9092,
+    }
+    plain |= fields
+    if version < 4:
+        return write(kio.FindCoordinatorResponse(throttle_time=THROTTLE, **plain))
+    keys = fields.pop("keys", request.transactional_ids)
+    coordinators = tuple(kio.Coordinator(key=key, **plain) for key in keys)
+    return write(kio.FindCoordinatorResponse(throttle_time=THROTTLE, coordinators=coordinators))
+
+
+def add_partitions_to_txn(
+    version: int, errors: list[tuple[str, list[tuple[int, KioErrorCode]]]]
+) -> bytes:
+    kio = Module("add_partitions_to_txn", version, "response")
+    return write(
+        kio.AddPartitionsToTxnResponse(
+            throttle_time=THROTTLE,
+            results_by_topic_v3_and_below=tuple(
+                kio.AddPartitionsToTxnTopicResult(
+                    name=topic,
+                    results_by_partition=tuple(
+                        kio.AddPartitionsToTxnPartitionResult(
+                            partition_index=index, partition_error_code=code
+                        )
+                        for index, code in partitions
+                    ),
+                )
+                for topic, partitions in errors
+            ),
+        )
+    )
+
+
+ADDED = [
+    ("a", [(3, KioErrorCode.none), (0, KioErrorCode.operation_not_attempted)]),
+    ("b", [(7, KioErrorCode.topic_authorization_failed)]),
+]
+
+
+def end_txn(version: int, code: KioErrorCode = KioErrorCode.none, **fields: Any) -> bytes:
+    kio = Module("end_txn", version, "response")
+    plain = {"producer_id": 4711, "producer_epoch": 4} | fields
+    return write(kio.EndTxnResponse(throttle_time=THROTTLE, error_code=code, **plain))
+
+
+def answer(request: Any, version: int) -> bytes:
+    if isinstance(request, FindCoordinatorRequest):
+        return find_coordinator(request, version)
+    if isinstance(request, AddPartitionsToTxnRequest):
+        return add_partitions_to_txn(version, ADDED)
+    return end_txn(version)
+
+
+# --- requests
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_find_coordinator_asks_for_a_transactional_id(version: int) -> None:
+    read = read_request(FIND, version)
+    assert read.key_type == 1
+    assert (read.key if version < 4 else read.coordinator_keys) == (
+        "orders" if version < 4 else ("orders",)
+    )
+
+
+def test_several_ids_in_one_request_need_version_4() -> None:
+    assert FIND_TWO.versions == VersionRange(4, 6)
+    assert read_request(FIND_TWO, 4).coordinator_keys == ("orders", "clicks")
+    with pytest.raises(UnsupportedVersionError):
+        FIND_TWO.encode(3)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_add_partitions_groups_them_by_topic(version: int) -> None:
+    read = read_request(ADD, version)
+    assert read.v3_and_below_transactional_id == "orders"
+    assert (read.v3_and_below_producer_id, read.v3_and_below_producer_epoch) == (4711, 3)
+    found = {topic.name: topic.partitions for topic in read.v3_and_below_topics}
+    assert found == {"a": (0, 3), "b": (7,)}
+
+
+def test_a_topics_name_too_long_for_the_wire_is_an_invalid_topic() -> None:
+    request = AddPartitionsToTxnRequest("orders", 1, 0, (TopicPartition("x" * 40_000, 0),))
+    with pytest.raises(InvalidTopicError):
+        request.encode(3)
+
+
+def test_the_end_of_a_transaction_is_asked_for_in_its_own_protocol() -> None:
+    """Behaviour 87: version 2 never with EndTxn 4, version 1 never with 5."""
+    assert END_1.versions == (0, 4)
+    assert END_2.versions == (5, 5)
+    for request, version in ((END_1, 0), (END_1, 4), (END_2, 5)):
+        read = read_request(request, version)
+        assert (read.transactional_id, read.producer_id, read.producer_epoch) == ("orders", 4711, 3)
+        assert read.committed is request.committed
+
+
+@pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
+def test_a_version_outside_of_ours_is_refused(request_: Any, version: int) -> None:
+    for wrong in (request_.versions.min - 1, request_.versions.max + 1):
+        with pytest.raises(UnsupportedVersionError):
+            request_.encode(wrong)
+        with pytest.raises(UnsupportedVersionError):
+            request_.decode(wrong, memoryview(b""))
+
+
+# --- answers
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_a_coordinator_is_read(version: int) -> None:
+    response = decode(FIND, version, find_coordinator(FIND, version))
+    node = Node(2, "two.example", 9092)
+    assert response.coordinators == {"orders": Coordinator(ErrorCode.NONE, node)}
+    assert response.throttle_ms == 9
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_a_coordinator_that_is_not_there_is_an_error_without_a_node(version: int) -> None:
+    data = find_coordinator(
+        FIND, version, KioErrorCode.coordinator_not_available, node_id=-1, host="", port=-1
+    )
+    (found,) = decode(FIND, version, data).coordinators.values()
+    assert found.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert found.node is None
+    assert found.message == "the broker's words"
+
+
+@pytest.mark.parametrize("version", [3, 6])
+@pytest.mark.parametrize("fields", [{"node_id": -1}, {"host": ""}, {"port": 0}])
+def test_a_coordinator_that_can_be_none_is_refused(version: int, fields: dict[str, Any]) -> None:
+    assert refused(lambda: decode(FIND, version, find_coordinator(FIND, version, **fields)))
+
+
+@pytest.mark.parametrize("keys", [(), ("orders",), ("orders", "orders"), ("orders", "other")])
+def test_an_answer_about_other_ids_is_refused(keys: tuple[str, ...]) -> None:
+    data = find_coordinator(FindCoordinatorRequest(keys), 6)
+    assert refused(lambda: decode(FIND_TWO, 6, data))
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_the_errors_of_partitions_are_read(version: int) -> None:
+    response = decode(ADD, version, add_partitions_to_txn(version, ADDED))
+    assert response.errors == {
+        TopicPartition("a", 0): ErrorCode.OPERATION_NOT_ATTEMPTED,
+        TopicPartition("a", 3): ErrorCode.NONE,
+        TopicPartition("b", 7): ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+    assert response.throttle_ms == 9
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        [],
+        ADDED[:1],
+        [*ADDED, ("c", [(0, KioErrorCode.none)])],
+        [*ADDED, ("a", [(0, KioErrorCode.none)])],
+    ],
+)
+@pytest.mark.parametrize("version", [0, 3])
+def test_an_answer_about_other_partitions_is_refused(version: int, errors: Any) -> None:
+    assert refused(lambda: decode(ADD, version, add_partitions_to_txn(version, errors)))
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_the_end_brings_the_next_identity_from_version_5_on(version: int) -> None:
+    request = END_2 if version == 5 else END_1
+    response = decode(request, version, end_txn(version))
+    assert response.error is ErrorCode.NONE
+    assert response.throttle_ms == 9
+    expected = (4711, 4) if version == 5 else (-1, -1)
+    assert (response.producer_id, response.producer_epoch) == expected
+
+
+def test_an_end_with_an_error_brings_no_identity() -> None:
+    response = decode(END_2, 5, end_txn(5, KioErrorCode.invalid_txn_state))
+    assert response.error is ErrorCode.INVALID_TXN_STATE
+    assert (response.producer_id, response.producer_epoch) == (-1, -1)
+
+
+@pytest.mark.parametrize("fields", [{"producer_id": -1}, {"producer_epoch": -1}])
+def test_half_an_identity_is_refused(fields: dict[str, int]) -> None:
+    assert refused(lambda: decode(END_2, 5, end_txn(5, **fields)))
+
+
+# --- liars
+
+
+@pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
+def test_every_cut_is_refused_and_so_is_every_byte_too_much(request_: Any, version: int) -> None:
+    data = answer(request_, version)
+    decode(request_, version, data)
+    for size in range(len(data)):
+        assert refused(lambda size=size: decode(request_, version, data[:size]))
+    assert refused(lambda: decode(request_, version, data + b"\0"))
+
+
+@given(mutations([answer(request, version) for request, version in ALL]))
+@settings(max_examples=300, deadline=None)
+def test_changed_bytes_parse_or_are_refused(mutation: tuple[int, bytes]) -> None:
+    index, data = mutation
+    request, version = ALL[index]
+    parses_or_refuses(lambda: decode(request, version, data))
+
+
+@given(st.sampled_from(range(len(ALL))), st.binary(max_size=64))
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_parse_or_are_refused(index: int, data: bytes) -> None:
+    request, version = ALL[index]
+    parses_or_refuses(lambda: decode(request, version, data))
+
+
+@pytest.mark.parametrize("count", [2**31 - 1, 10**6])
+def test_a_claimed_count_allocates_nothing(count: int) -> None:
+    body = (0).to_bytes(4, "big") + count.to_bytes(4, "big") + b"\0" * 64
+    assert allocated(lambda: decode(ADD, 0, body)) < 64 * 1024
