@@ -515,22 +515,23 @@ class Sender:
     ) -> None:
         """Fail ``batch`` for good; with sequences that is the end of the producer (rule 5.2), or,
         in a transaction, of that. ``unclear``: its records may be in the log.
+
+        The transaction fails before anybody hears of the batch: a writer whose flush returns must
+        not find a transaction that still looks whole, and prepare it.
         """
-        batch.complete_exceptionally(error, () if answer is None else answer.record_errors)
-        if batch not in self._in_flight:
-            self._release(batch)
         manager = self._transaction_manager
-        if manager is None:
-            return
-        if not manager.is_transactional:
-            self._fail_producer(error)
-            return
-        for other in manager.handle_failed_batch(batch, error, unclear=unclear):
-            other.complete_exceptionally(error)
-            if other not in self._in_flight:
-                self._release(other)
-        if manager.fatal_error is not None:
-            self._fail_producer(manager.fatal_error)
+        failed = [batch]
+        if manager is not None and manager.is_transactional:
+            failed += manager.handle_failed_batch(batch, error, unclear=unclear)
+        record_errors = () if answer is None else answer.record_errors
+        for one in failed:
+            one.complete_exceptionally(error, record_errors if one is batch else ())
+            if one not in self._in_flight:
+                self._release(one)
+        if manager is not None:
+            fatal = manager.fatal_error if manager.is_transactional else error
+            if fatal is not None:
+                self._fail_producer(fatal)
 
     def _release(self, batch: ProducerBatch) -> None:
         """The batch is done and off the wire."""

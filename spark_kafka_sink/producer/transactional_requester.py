@@ -24,6 +24,9 @@ from spark_kafka_sink.producer.transaction_manager import TransactionManager
 from spark_kafka_sink.producer.transactional_requests import Reaction, TxnBackoff, TxnRequest
 from spark_kafka_sink.protocol.cluster import Node
 
+#: When to look again for a broker with room, should retry.backoff.ms be shorter.
+_LOOK_AGAIN_MS = 10
+
 
 class TransactionalRequester:
     """``fail`` ends the producer: a request was refused for good."""
@@ -69,7 +72,8 @@ class TransactionalRequester:
             node = self._client.least_loaded_node(now)
         if node is None:
             requests.retry(request, now + self._config.retry_backoff_ms)
-            return self._config.retry_backoff_ms
+            # No node has room: an answer will make some. With retry.backoff.ms=0 this would spin.
+            return max(self._config.retry_backoff_ms, _LOOK_AGAIN_MS)
         if not self._client.ready(node, now):
             return self._not_ready(request, node, now)
         self._send(request, node, now)

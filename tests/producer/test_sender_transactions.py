@@ -31,6 +31,7 @@ from spark_kafka_sink.protocol.produce import ProduceRequest
 from tests.fakes.sender_world import PRODUCER_ID, TP0, TP1, TP2
 from tests.fakes.transaction_world import BACKOFF, TransactionWorld
 
+SHORT = {"delivery_timeout_ms": 1_000, "request_timeout_ms": 600, "linger_ms": 0}
 BOTH = pytest.mark.parametrize("version", [1, 2])
 
 
@@ -62,6 +63,24 @@ def test_a_failed_batch_forbids_the_commit_and_allows_the_abort(version: int) ->
         assert world.state is State.READY
         assert world.memory_in_use == 0
         assert not world.client.sent(EndTxnRequest)[0].committed
+
+
+def test_the_transaction_has_failed_before_anybody_hears_of_the_batch() -> None:
+    """A writer's flush ends with its last batch. It asks for prepare() at once: were the
+    transaction still whole, it would be committed without that batch.
+    """
+    with TransactionWorld(2, **SHORT) as world:
+        world.begin()
+        world.write()
+        seen: list[State] = []
+        world.recorder._on_failure = lambda batch: seen.append(world.state)
+        world.client.unready = {1: NEVER}
+        world.send()
+        world.round(2, ms=600)
+        assert seen == [State.ABORTABLE_ERROR]
+        world.end()
+        world.client.unready = {}
+        world.await_(world.manager.begin_abort())
 
 
 @pytest.mark.parametrize(
@@ -182,8 +201,6 @@ def test_a_split_in_a_transaction_keeps_it_alive() -> None:
 
 
 # ---- batches that expire -------------------------------------------------------------------------
-
-SHORT = {"delivery_timeout_ms": 1_000, "request_timeout_ms": 600, "linger_ms": 0}
 
 
 @BOTH
