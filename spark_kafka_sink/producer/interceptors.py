@@ -14,12 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from spark_kafka_sink import import_paths
 from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
-from spark_kafka_sink.producer.producer_record import (
-    UNKNOWN_PARTITION,
-    ProducerRecord,
-    RecordMetadata,
-)
-from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata, tp_of
 from spark_kafka_sink.records.record_columns import RecordColumns
 
 _log = logging.getLogger(__name__)
@@ -137,16 +132,9 @@ class Interceptors:
                     "Error executing interceptor onAcknowledgement callback: %s", place_of(raised)
                 )
 
-    def on_send_error(
-        self, record: ProducerRecord, tp: TopicPartition | None, error: KafkaError
-    ) -> None:
-        """``record`` failed before it was appended; ``tp`` as far as it was chosen (Java's
-        onSendError).
-        """
-        if tp is None:
-            partition = UNKNOWN_PARTITION if record.partition is None else record.partition
-            tp = TopicPartition(record.topic, partition)
-        self.on_acknowledgement(RecordMetadata.empty(tp), error)
+    def on_send_error(self, record: ProducerRecord, error: KafkaError) -> None:
+        """``record`` failed before it was appended."""
+        self.on_acknowledgement(RecordMetadata.empty(tp_of(record)), error)
 
     def close(self) -> None:
         for one in self._closing:

@@ -64,6 +64,21 @@ _FORCED_CLOSE_MS = 5_000
 _numbers = itertools.count(1)
 
 
+class _Forks:
+    """How often this process is a fork of one that loaded this module. To ask for the process id
+    before each record would be a system call.
+    """
+
+    count = 0
+
+    @classmethod
+    def forked(cls) -> None:
+        cls.count += 1
+
+
+os.register_at_fork(after_in_child=_Forks.forked)
+
+
 class NetworkThread(Protocol):
     """What the producer needs of the thread that runs the sender."""
 
@@ -116,6 +131,7 @@ class KafkaProducer:
         self._config = config
         self._clock: Clock = SystemClock() if clock is None else clock
         self._pid = os.getpid()
+        self._forks = _Forks.count
         self._closed = False
         self._broken: KafkaError | None = None
         self._rows_before = 0
@@ -368,7 +384,7 @@ class KafkaProducer:
             not self._closed
             and self._broken is None
             and self._recorder.failed_batch is None
-            and self._pid == os.getpid()
+            and self._forks == _Forks.count
             and self._thread.is_alive()
             and not self._accumulator.has_incomplete
             # A producer that never sent anything has no id yet, and is as good as new.
@@ -469,7 +485,7 @@ class KafkaProducer:
         self._accumulator.fail(error)
 
     def _check_usable(self) -> None:
-        if self._pid != os.getpid():
+        if self._forks != _Forks.count:
             raise IllegalStateError(
                 f"this producer was made in process {self._pid}, not in {os.getpid()}",
                 hint="a fork has neither its network thread nor its own connections: make a new "
@@ -502,7 +518,7 @@ class KafkaProducer:
         is aborted. Never raises for what could not be delivered: that is the futures' to say, or
         :meth:`flush`'s. In a forked child it does nothing; from a callback it drops everything.
         """
-        if self._closed or self._pid != os.getpid():
+        if self._closed or self._forks != _Forks.count:
             return
         self._closed = True
         if timeout_ms is None:

@@ -152,3 +152,9 @@ class RecordMetadata:
     @property
     def has_timestamp(self) -> bool:
         return self.timestamp >= 0
+
+
+def tp_of(record: ProducerRecord) -> TopicPartition:
+    """Where ``record`` goes as far as it says; UNKNOWN_PARTITION when it leaves the choice."""
+    partition = UNKNOWN_PARTITION if record.partition is None else record.partition
+    return TopicPartition(record.topic, partition)

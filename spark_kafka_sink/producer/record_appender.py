@@ -27,10 +27,10 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.interceptors import Interceptors
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.producer_record import (
-    UNKNOWN_PARTITION,
     Headers,
     ProducerRecord,
     RecordMetadata,
+    tp_of,
 )
 from spark_kafka_sink.producer.record_accumulator import (
     APPENDED,
@@ -96,35 +96,31 @@ class RecordAppender:
         """
         if self._interceptors is not None:
             record = self._interceptors.on_send(record)
-        tp = TopicPartition(
-            record.topic, UNKNOWN_PARTITION if record.partition is None else record.partition
-        )
         try:
             check_usable()
             if self._manager is not None:
                 self._manager.ensure_in_transaction()
         except Exception as error:
-            self._tell_interceptors(record, tp, error)
+            self._tell_interceptors(record, error)
             raise
         try:
             return self._append(record, callback)
         except ApiError as error:
+            tp = tp_of(record)
             if callback is not None:
                 call_back(callback, RecordMetadata.empty(tp), error)
-            self._tell_interceptors(record, tp, error)
+            self._tell_interceptors(record, error)
             if self._manager is not None:
                 self._manager.transition_to_abortable_error(error)
             return RecordFuture.failed(tp, self._clock, error)
         except Exception as error:
-            self._tell_interceptors(record, tp, error)
+            self._tell_interceptors(record, error)
             raise
 
-    def _tell_interceptors(
-        self, record: ProducerRecord, tp: TopicPartition, error: Exception
-    ) -> None:
+    def _tell_interceptors(self, record: ProducerRecord, error: Exception) -> None:
         if self._interceptors is not None:
             known = error if isinstance(error, KafkaError) else KafkaError(type(error).__name__)
-            self._interceptors.on_send_error(record, tp, known)
+            self._interceptors.on_send_error(record, known)
 
     def _append(self, record: ProducerRecord, callback: Callback | None) -> RecordFuture:
         now = self._clock.now_ms()

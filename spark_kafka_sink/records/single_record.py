@@ -33,14 +33,18 @@ def record_tail(
     key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]] = ()
 ) -> bytes:
     """Key, value and headers, each with its length."""
+    if key is None:
+        key, key_length = b"", _NULL
+    else:
+        size = len(key)
+        key_length = _VARINTS[size] if size < _KNOWN else varint(size)
+    if value is None:
+        value, value_length = b"", _NULL
+    else:
+        size = len(value)
+        value_length = _VARINTS[size] if size < _KNOWN else varint(size)
     return b"".join(
-        (
-            _NULL if key is None else _varint(len(key)),
-            key or b"",
-            _NULL if value is None else _varint(len(value)),
-            value or b"",
-            _headers(headers) if headers else _NO_HEADERS,
-        )
+        (key_length, key, value_length, value, _headers(headers) if headers else _NO_HEADERS)
     )
 
 
