@@ -135,11 +135,21 @@ class CoordinatorRequests:
                 if request.retry_at_ms > now:
                     return None, request.retry_at_ms - now
                 self._pending.pop(0)
+                if request.kind is Kind.ADD_PARTITIONS_TO_TXN and not self._adds_any(request):
+                    continue
                 if request.kind is Kind.END_TXN and not self._must_be_sent(request):
                     continue
                 self._in_flight = request
                 return request, 0
             return None, NEVER
+
+    def _adds_any(self, add: TxnRequest) -> bool:
+        """False: it waited behind another request when an abort came, and never left."""
+        transaction = self._identity.transaction
+        if transaction.new_partitions or transaction.pending_partitions:
+            return True
+        add.result.done()
+        return False
 
     def _must_be_sent(self, end: TxnRequest) -> bool:
         """Decide how the transaction ends, now that no batch of it is without its end."""

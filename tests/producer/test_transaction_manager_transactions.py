@@ -305,6 +305,27 @@ def test_an_abort_before_the_first_identity_of_a_transaction_needs_no_request() 
         assert world.asked.count("init") == 1
 
 
+def test_partitions_that_an_abort_came_before_are_not_added() -> None:
+    """Version 1: they wait behind the identity's request. An AddPartitionsToTxn without any, and an
+    EndTxn of what was never opened, would be refused (found by a simulated life).
+    """
+    with TransactionWorld(1) as world:
+        world.begin()
+        world.write()
+        world.end()
+        world.await_(world.manager.begin_commit())
+        world.manager.begin_transaction()
+        world.init(ErrorCode.CONCURRENT_TRANSACTIONS)
+        world.round(2)
+        world.send(TP1)
+        world.round(2)
+        world.client.requests.clear()
+        abort = world.manager.begin_abort()
+        world.init()
+        world.await_(abort)
+        assert world.asked == ["init"]
+
+
 # ---- retries and the coordinator -----------------------------------------------------------------
 
 
