@@ -1,0 +1,278 @@
+"""Interceptors: what they see, what they may change, and that a broken one harms nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import ConfigError, ErrorCode, KafkaError, SerializationError
+from spark_kafka_sink.producer.interceptors import Interceptors, ProducerInterceptor
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from spark_kafka_sink.records.record_columns import RecordColumns
+from tests.fakes.accumulator_world import cluster_of
+from tests.fakes.answering_client import AnsweringClient
+
+CLUSTER = cluster_of([1, 2])
+TP0 = TopicPartition("test", 0)
+
+
+class Seeing(ProducerInterceptor):
+    """Remembers everything; the last one that was made is ``Seeing.last``."""
+
+    last: Seeing
+
+    def __init__(self) -> None:
+        Seeing.last = self
+        self.records: list[ProducerRecord] = []
+        self.rows = 0
+        self.acknowledged: list[tuple[RecordMetadata, KafkaError | None]] = []
+        self.closed = 0
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        self.records.append(record)
+        return record
+
+    def on_send_columns(self, columns: RecordColumns) -> RecordColumns:
+        self.rows += columns.rows
+        return columns
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
+        self.acknowledged.append((metadata, error))
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Upper(ProducerInterceptor):
+    """Changes values."""
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        assert isinstance(record.value, bytes)
+        return ProducerRecord(record.topic, record.value.upper(), partition=record.partition)
+
+    def on_send_columns(self, columns: RecordColumns) -> RecordColumns:
+        values = [v.as_py().upper() for v in columns.value]
+        return RecordColumns(
+            rows=columns.rows,
+            topic=columns.topic,
+            partition=columns.partition,
+            value=pa.array(values, pa.binary()),
+        )
+
+
+class Broken(ProducerInterceptor):
+    """Raises in every method, with a payload in its text."""
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        raise ValueError(record.value)
+
+    def on_send_columns(self, columns: RecordColumns) -> RecordColumns:
+        raise ValueError(columns.value[0].as_py())
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
+        raise ValueError("a secret")
+
+    def close(self) -> None:
+        raise ValueError("a secret")
+
+
+class Dropping:
+    """Not derived from anything; drops a row, which it must not."""
+
+    def on_send_columns(self, columns: RecordColumns) -> RecordColumns:
+        return columns.slice(0, columns.rows - 1)
+
+
+class Useless:
+    pass
+
+
+def path(cls: type) -> str:
+    return f"{__name__}:{cls.__name__}"
+
+
+class Producers:
+    def __init__(self) -> None:
+        self.made: list[KafkaProducer] = []
+
+    def __call__(self, *interceptors: object) -> tuple[KafkaProducer, AnsweringClient]:
+        client = AnsweringClient(CLUSTER)
+        given = {
+            "bootstrap.servers": "127.0.0.1:9092",
+            "linger.ms": 60_000,
+            "max.block.ms": 50,
+            "enable.idempotence": "false",
+            "interceptor.classes": list(interceptors),
+        }
+        producer = KafkaProducer(given, cluster=CLUSTER, client=client)
+        self.made.append(producer)
+        return producer, client
+
+
+@pytest.fixture
+def producers() -> Iterator[Producers]:
+    factory = Producers()
+    yield factory
+    for producer in factory.made:
+        producer.close(0)
+
+
+def rows(*values: str) -> pa.RecordBatch:
+    return pa.record_batch({"value": list(values), "partition": [0] * len(values)})
+
+
+def test_an_interceptor_sees_records_columns_and_acknowledgements(producers: Producers):
+    seeing = Seeing()
+    producer, _ = producers(seeing)
+    record = ProducerRecord("test", b"one", partition=0, timestamp=7)
+    producer.send(record)
+    producer.flush()
+    producer.send_batch(rows("a", "b", "c"), "test")
+    producer.flush()
+    assert seeing.records == [record]
+    assert seeing.rows == 3
+    (one, _), (batch, error) = seeing.acknowledged
+    assert one == RecordMetadata("test", 0, 0, 7, -1, 3)
+    assert (batch.offset, batch.record_count, error) == (1, 3, None)
+    producer.close(1000)
+    producer.close(1000)
+    assert seeing.closed == 1
+
+
+def test_a_batch_of_both_kinds_tells_each_kind_once(producers: Producers):
+    seeing = Seeing()
+    producer, _ = producers(seeing)
+    producer.send(ProducerRecord("test", b"one", partition=0))
+    producer.send_batch(rows("a", "b"), "test")
+    producer.flush()
+    assert [m.record_count for m, _ in seeing.acknowledged] == [1, 2]
+
+
+def test_interceptors_change_what_is_sent_one_after_the_other(producers: Producers):
+    seeing = Seeing()
+    producer, client = producers(Upper, seeing)
+    producer.send(ProducerRecord("test", b"one", partition=0))
+    producer.send_batch(rows("two"), "test")
+    producer.flush()
+    assert client.values(TP0) == [b"ONE", b"TWO"]
+    assert seeing.records[0].value == b"ONE"
+
+
+def test_one_that_raises_is_logged_and_the_others_go_on(
+    producers: Producers, caplog: pytest.LogCaptureFixture
+):
+    seeing = Seeing()
+    producer, client = producers(Broken, Upper, Dropping, seeing)
+    producer.send(ProducerRecord("test", b"a secret", partition=0))
+    producer.send_batch(rows("a secret"), "test")
+    producer.flush()
+    producer.close(1000)
+    assert client.values(TP0) == [b"A SECRET", b"A SECRET"]
+    assert (len(seeing.records), seeing.rows, len(seeing.acknowledged)) == (1, 1, 2)
+    assert seeing.closed == 1
+    assert "ValueError in on_send (test_interceptors.py:" in caplog.text
+    assert "onAcknowledgement" in caplog.text
+    assert "Failed to close producer interceptor" in caplog.text
+    assert "secret" not in caplog.text.lower()
+
+
+def test_they_hear_of_a_record_that_never_got_to_a_batch(producers: Producers):
+    """Java's onSendError, for what goes into the future and for what is raised."""
+    seeing = Seeing()
+    producer, _ = producers(seeing)
+    producer.send(ProducerRecord("nowhere", b"v"))
+    with pytest.raises(SerializationError):
+        producer.send(ProducerRecord("test", 17, partition=1))
+    (first, first_error), (second, second_error) = seeing.acknowledged
+    assert (first.topic, first.partition, first.offset) == ("nowhere", -1, -1)
+    assert "not present" in str(first_error)
+    assert (second.topic, second.partition) == ("test", 1)
+    assert isinstance(second_error, SerializationError)
+
+
+def test_they_hear_of_a_batch_that_a_broker_refused(producers: Producers):
+    seeing = Seeing()
+    producer, client = producers(seeing)
+
+    def refuse(request: object) -> object:
+        if not isinstance(request, ProduceRequest):
+            return None
+        return ProduceResponse(
+            tuple(
+                PartitionProduceResponse(piece.tp, ErrorCode.INVALID_RECORD, -1)
+                for piece in request.data
+            )
+        )
+
+    client.answer = refuse
+    producer.send(ProducerRecord("test", b"v", partition=0))
+    producer.flush()
+    ((metadata, error),) = seeing.acknowledged
+    assert metadata == RecordMetadata("test", 0)
+    assert "INVALID_RECORD" in str(error)
+
+
+def test_the_option_of_the_sink_names_them_by_import_path():
+    config = ProducerConfig.parse(
+        {
+            "bootstrap.servers": "127.0.0.1:9092",
+            "interceptor.classes": f"{path(Seeing)}, {__name__}.Upper",
+        }
+    )
+    client = AnsweringClient(CLUSTER)
+    producer = KafkaProducer(config, cluster=CLUSTER, client=client)
+    producer.start_attempt()
+    producer.send_columns(RecordColumns(rows=1, topic="test", value=pa.array([b"v"])))
+    producer.finish_attempt()
+    producer.close(1000)
+    assert Seeing.last.rows == 1
+    assert [batch.records[0].value for batches in client.logs.values() for batch in batches] == [
+        b"V"
+    ]
+    assert Seeing.last.closed == 1
+
+
+def test_a_wrong_path_is_an_error_on_the_driver():
+    from pyspark.sql.datasource import CaseInsensitiveDict
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    from spark_kafka_sink.datasource.source import KprodDataSource
+
+    schema = StructType([StructField("value", StringType())])
+    made = []
+
+    def writer(classes: str) -> object:
+        options = {
+            "kafka.bootstrap.servers": "127.0.0.1:1",
+            "topic": "t",
+            "preflight": "off",
+            "kafka.interceptor.classes": classes,
+        }
+        return KprodDataSource(CaseInsensitiveDict(options)).writer(schema, overwrite=False)
+
+    for classes, text in (
+        ("com.example.Jvm", "com.example.Jvm can't be imported: ModuleNotFoundError"),
+        (f"{__name__}:NoSuch", "can't be imported: AttributeError"),
+        (path(Useless), "has none of the methods on_send"),
+        ("nodots", "is not an import path"),
+    ):
+        with pytest.raises(ConfigError, match=r"interceptor\.classes") as caught:
+            writer(classes)
+        assert text in str(caught.value)
+    Seeing.last = made  # type: ignore[assignment]
+    writer(path(Seeing))
+    assert Seeing.last is made  # the driver imports it, and makes none
+
+
+def test_no_interceptor_costs_nothing():
+    assert Interceptors.of(()) is None

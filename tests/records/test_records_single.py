@@ -1,0 +1,70 @@
+"""One record to bytes: the same bytes as by columns, and what a reader gets back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.records.encoded_slice import OpenPosition
+from spark_kafka_sink.records.record_batch import parse_records
+from spark_kafka_sink.records.record_columns import RecordColumns
+from spark_kafka_sink.records.record_encoder import Groups, encode_groups
+from spark_kafka_sink.records.single_record import record_bytes, record_tail, size_upper_bound
+
+MAYBE_BYTES = st.none() | st.binary(max_size=300) | st.binary(min_size=9000, max_size=9000)
+TIMES = st.integers(0, 2**62)
+
+
+@given(st.lists(st.tuples(MAYBE_BYTES, MAYBE_BYTES, TIMES), min_size=1, max_size=20))
+def test_records_are_the_bytes_that_columns_give(
+    rows: list[tuple[bytes | None, bytes | None, int]],
+):
+    keys, values, times = zip(*rows, strict=True)
+    base = times[0]
+    single = b"".join(
+        record_bytes(n, time - base, record_tail(key, value))
+        for n, (key, value, time) in enumerate(rows)
+    )
+    columns = RecordColumns(
+        rows=len(rows),
+        topic="t",
+        key=pa.array(keys, pa.binary()),
+        value=pa.array(values, pa.binary()),
+        timestamp=np.array(times, np.int64),
+    )
+    groups = Groups((TopicPartition("t", 0),), np.array([0, len(rows)]), None)
+    slices = encode_groups(
+        columns, groups, [OpenPosition(0, 0, 0, 0)], 2**30, 0, max_request_size=2**31 - 1
+    )
+    assert b"".join(bytes(piece.data) for piece in slices) == single
+
+
+@given(
+    MAYBE_BYTES,
+    MAYBE_BYTES,
+    st.lists(st.tuples(st.text(max_size=20), st.none() | st.binary(max_size=100)), max_size=5),
+    st.integers(0, 2**31 - 1),
+    st.integers(-(2**40), 2**40),
+)
+def test_a_record_reads_back_and_its_bound_holds(
+    key: bytes | None,
+    value: bytes | None,
+    headers: list[tuple[str, bytes | None]],
+    offset: int,
+    delta: int,
+):
+    tail = record_tail(key, value, headers)
+    data = record_bytes(offset, delta, tail)
+    (record,) = parse_records(data, 1, 2**41, first_offset_delta=offset)
+    assert (record.key, record.value, record.headers) == (key, value, tuple(headers))
+    assert (record.offset, record.timestamp) == (offset, 2**41 + delta)
+    assert 61 + len(data) <= size_upper_bound(tail)
+
+
+def test_the_bound_is_javas():
+    """61 for the batch, 21 for the record, key, value and headers with their lengths."""
+    assert size_upper_bound(record_tail(b"k", b"vv")) == 61 + 21 + 2 + 3 + 1
+    assert size_upper_bound(record_tail(None, None)) == 61 + 21 + 1 + 1 + 1
