@@ -9,6 +9,7 @@ import time
 from collections import Counter
 
 from tests.simulation.run import LifeError, live
+from tests.simulation.scheduler import START_MS
 
 
 def main() -> int:
@@ -38,7 +39,7 @@ def main() -> int:
         fired += world.fired
         outcomes += world.outcomes()
         turns += world.scheduler.turns
-        simulated += world.scheduler.now - 1_000_000
+        simulated += world.scheduler.now - START_MS
     seconds = time.monotonic() - began
     print(
         f"{given.seeds} lives from seed {given.first}, {failed} failed; {turns} turns,"

@@ -6,19 +6,29 @@ from collections import Counter
 
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from tests.simulation.scheduler import START_MS
 from tests.simulation.world import World
+
+#: A stalled broker, a silent connection's request.timeout.ms, and both again.
+_RECOVERY_MS = 200_000
 
 
 def check(world: World) -> None:
     """AssertionError names the first invariant that does not hold."""
     life, ledger, producer = world.life, world.ledger, world.producer
     assert producer is not None
+    single_failures = any(row.error is not None for row in ledger.rows)
+    for error in () if single_failures and not life.idempotent else ledger.errors:
+        # (A failed row of ``send`` is its caller's to count.)
+        assert "bug" not in (error.hint or ""), f"the producer calls it a bug: {error!r}"
     if life.must_succeed:
         assert not ledger.errors, f"failed for no reason: {ledger.errors[0]!r}"
+        _in_time(world)
     _nothing_is_held(world)
     _no_spinning(world)
     logs = {tp: world.log_of(tp) for tp in world.cluster.logs}
     _rows_are_where_they_belong(world, logs)
+    _every_future_has_its_outcome(world, logs)
     if life.acks != "0":
         _what_was_acknowledged_is_there(world, logs)
     if life.idempotent:
@@ -45,6 +55,16 @@ def _nothing_is_held(world: World) -> None:
     assert not accumulator.has_undrained, "batches are still queued"
 
 
+def _in_time(world: World) -> None:
+    """When the world is well, all that waits goes soon: it ends with time-outs, not with luck."""
+    life = world.life
+    assert life.heals_after_ms is not None
+    elapsed = world.scheduler.now - START_MS
+    limit = life.heals_after_ms + max(life.late_topics.values(), default=0) + life.idle_ms
+    limit += world.scheduler.dawdled_ms
+    assert elapsed <= limit + _RECOVERY_MS, f"it took {elapsed} ms, of which {limit} are explained"
+
+
 def _no_spinning(world: World) -> None:
     """Polls that brought nothing are few, however long the life was."""
     network = world.network
@@ -60,6 +80,29 @@ def _rows_are_where_they_belong(world: World, logs: dict[TopicPartition, list[in
             row = world.ledger.rows[number]
             assert row.topic == tp.topic, f"row {number} is in {tp}"
             assert row.partition in (None, tp.partition), f"row {number} is in {tp}"
+
+
+def _every_future_has_its_outcome(world: World, logs: dict[TopicPartition, list[int]]) -> None:
+    ledger = world.ledger
+    for number, future in ledger.futures.items():
+        row = ledger.rows[number]
+        assert future.done(), f"row {number} has no outcome"
+        error = future.exception(0)
+        assert row.called == 1, f"row {number}: its callback was called {row.called} times"
+        assert row.error is error, f"row {number}: callback {row.error!r}, future {error!r}"
+        if error is not None:
+            ended = row.attempt in ledger.finished
+            assert not (row.taken and ended), f"row {number} failed, the attempt did not"
+            continue
+        metadata = future.result(0)
+        tp = TopicPartition(metadata.topic, metadata.partition)
+        if metadata.offset >= 0:
+            assert logs[tp][metadata.offset] == number, f"row {number} is not at {metadata}"
+        elif world.life.acks != "0":
+            assert number in logs[tp], f"row {number} was acknowledged, and is not in {tp}"
+    if world.life.idempotent or world.life.options["max.in.flight.requests.per.connection"] == "1":
+        for order in ledger.completed.values():
+            assert order == sorted(order), f"callbacks out of order: {order}"
 
 
 def _what_was_acknowledged_is_there(world: World, logs: dict[TopicPartition, list[int]]) -> None:
@@ -81,7 +124,8 @@ def _what_was_acknowledged_is_there(world: World, logs: dict[TopicPartition, lis
 
 def _no_hole(world: World, tp: TopicPartition, found: list[int]) -> None:
     """Where the rows of a partition are known, what is in its log is a beginning of them."""
-    of_topic = [(n, row) for n, row in enumerate(world.ledger.rows) if row.topic == tp.topic]
+    rows = enumerate(world.ledger.rows)
+    of_topic = [(n, row) for n, row in rows if row.topic == tp.topic and not row.refused]
     if any(row.partition is None for _, row in of_topic):
         return
     sent = [n for n, row in of_topic if row.partition == tp.partition]

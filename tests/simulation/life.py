@@ -14,13 +14,16 @@ from tests.simulation.small_cluster import ClusterFaults
 
 @dataclass(frozen=True)
 class Send:
-    """``rows`` rows in one call; ``topics`` are chosen of, row by row."""
+    """``rows`` rows in one call, or each in its own (``send``); ``topics`` are chosen of, row by
+    row.
+    """
 
     rows: int
     topics: tuple[str, ...]
     keyed: bool
     explicit: bool
     size: int
+    singly: bool
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Life:
     #: After so long the world is perfect; None: never.
     heals_after_ms: int | None
     preemption: float
+    slow_writer: float
     actions: tuple[Action, ...] = field(default=())
 
     @property
@@ -82,6 +86,13 @@ class Life:
     @property
     def acks(self) -> str:
         return self.options["acks"]
+
+    @property
+    def idle_ms(self) -> int:
+        """What the script itself waits."""
+        pauses = sum(action.ms for action in self.actions if isinstance(action, Pause))
+        parks = sum(a.park_ms or 0 for a in self.actions if isinstance(a, Attempt))
+        return pauses + parks
 
     @property
     def must_succeed(self) -> bool:
@@ -100,7 +111,10 @@ class Life:
         lines += [f"  {name}={value}" for name, value in self.options.items()]
         lines += [f"  topics {self.topics}, late {self.late_topics}, too large {self.too_large}"]
         lines += [f"  {self.network}", f"  {self.cluster}"]
-        lines += [f"  heals after {self.heals_after_ms} ms, preemption {self.preemption}"]
+        lines.append(
+            f"  heals after {self.heals_after_ms} ms, preemption {self.preemption}, "
+            f"slow writer {self.slow_writer}"
+        )
         return "\n".join(lines + [f"    {action}" for action in self.actions])
 
 
@@ -115,8 +129,10 @@ def draw(seed: int) -> Life:
 
     options = _options(fate)
     short = int(options["delivery.timeout.ms"]) <= 5_000_000
+    # A healthy world must answer within request.timeout.ms.
+    hasty = int(options["request.timeout.ms"]) < 1_000
     network = NetworkFaults(
-        latency_ms=fate.choice((0, 1, 5, 40, 200)),
+        latency_ms=fate.choice((0, 1, 5, 40, 200)) // (20 if hasty else 1),
         spike=some(0.03),
         split=some(0.2),
         cut=some(0.04),
@@ -125,7 +141,7 @@ def draw(seed: int) -> Life:
         slow_connect=some(0.1),
     )
     cluster = ClusterFaults(
-        work_ms=fate.choice((0, 1, 10, 100)),
+        work_ms=fate.choice((0, 1, 10, 100)) // (10 if hasty else 1),
         stall=some(0.01),
         leader_moves=some(0.03),
         broker_stops=some(0.02),
@@ -135,12 +151,13 @@ def draw(seed: int) -> Life:
         throttle=some(0.05),
         metadata_error=some(0.1),
         restart=some(0.05),
-        refused=some(0.02) if fate.random() < 0.1 else 0.0,
+        refused=some(0.15) if fate.random() < 0.2 else 0.0,
+        dead_node=fate.randint(1, 3) if short and fate.random() < 0.4 else 0,
     )
     topics = {f"t{i}": fate.choice((1, 2, 3, 6)) for i in range(fate.randint(1, 3))}
     late = {name: fate.randint(1, 20_000) for name in topics if fate.random() < 0.1}
-    too_large = {name: fate.choice((800, 2_000)) for name in topics if fate.random() < 0.1}
-    heals = None if short and fate.random() < 0.3 else fate.choice((100, 2_000, 20_000, 200_000))
+    too_large = {name: fate.choice((800, 2_000)) for name in topics if fate.random() < 0.3}
+    heals = None if short and fate.random() < 0.5 else fate.choice((100, 2_000, 20_000, 200_000))
     return Life(
         seed,
         options,
@@ -151,6 +168,7 @@ def draw(seed: int) -> Life:
         cluster,
         heals,
         fate.choice((0.0, 0.02, 0.1, 0.3)),
+        fate.choice((0.0, 0.0, 0.0, 0.2)),
         _actions(fate, topics, late),
     )
 
@@ -159,7 +177,7 @@ def _options(fate: random.Random) -> dict[str, str]:
     idempotent = fate.random() < 0.85
     request_timeout = fate.choice((300, 3_000, 30_000))
     linger = fate.choice((0, 5, 50, 1_000))
-    patient = fate.random() < 0.7
+    patient = fate.random() < 0.65
     delivery = 100_000_000 if patient else fate.choice((linger + request_timeout, 10_000, 60_000))
     delivery = max(delivery, linger + request_timeout)
     memory = fate.choice((4_000, 20_000, 200_000, 1_000_000))
@@ -181,7 +199,7 @@ def _options(fate: random.Random) -> dict[str, str]:
         "max.block.ms": str(100_000_000 if patient else fate.choice((1_000, 60_000))),
         "retry.backoff.ms": str(backoff),
         "retry.backoff.max.ms": str(max(backoff, fate.choice((100, 1_000)))),
-        "reconnect.backoff.ms": str(fate.choice((0, 50))),
+        "reconnect.backoff.ms": str(fate.choice((10, 50))),
         "reconnect.backoff.max.ms": str(fate.choice((50, 1_000))),
         "socket.connection.setup.timeout.ms": str(fate.choice((1_000, 10_000))),
         "metadata.max.age.ms": str(fate.choice((1_000, 300_000))),
@@ -192,6 +210,8 @@ def _actions(
     fate: random.Random, topics: dict[str, int], late: dict[str, int]
 ) -> tuple[Action, ...]:
     actions: list[Action] = []
+    all_explicit = fate.random() < 0.4
+    singly = fate.choice((0.0, 0.0, 0.5, 1.0))
     names = list(topics)
     grown = dict(topics)
     for _ in range(fate.randint(1, 14)):
@@ -200,7 +220,9 @@ def _actions(
             rows = fate.choice((1, 1, 2, 3, 5, 20, 60))
             chosen = tuple(sorted(fate.sample(names, fate.randint(1, len(names)))))
             size = fate.choice((0, 10, 100, 100, 600))
-            actions.append(Send(rows, chosen, fate.random() < 0.4, fate.random() < 0.5, size))
+            explicit = all_explicit or fate.random() < 0.3
+            keyed, alone = fate.random() < 0.4, fate.random() < singly
+            actions.append(Send(rows, chosen, keyed, explicit, size, alone))
         elif chance < 0.85:
             actions.append(Pause(fate.choice((0, 1, 10, 100, 3_000, 90_000)), fate.random() < 0.3))
         elif chance < 0.91:

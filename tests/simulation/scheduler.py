@@ -21,10 +21,12 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from spark_kafka_sink.clock import NEVER, Latch
 
+#: When every life begins.
+START_MS = 1_000_000
 #: Turns without any time passing. A real producer's loop has a handful of them per event.
 TURNS_AT_ONE_TIME = 2_000
-#: Turns of a whole life. The longest lives of 20 000 seeds have a tenth of it.
-TURNS = 200_000
+#: Turns of a whole life. The longest lives of 20 000 seeds are far below it.
+TURNS = 50_000
 
 
 class SimulationError(AssertionError):
@@ -71,7 +73,12 @@ class Scheduler:
     fate: random.Random
     #: How often a task loses its turn where it could go on.
     preemption: float = 0.05
-    now: int = 1_000_000
+    #: How long the machine may be busy elsewhere, each time.
+    lost_ms: tuple[int, ...] = (1, 2, 7, 300, 2_500)
+    #: How often the writer sleeps between two steps of its own.
+    slow_writer: float = 0.0
+    dawdled_ms: int = 0
+    now: int = START_MS
     turns: int = 0
     sources: list[EventSource] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
@@ -86,6 +93,8 @@ class Scheduler:
 
     def now_ms(self) -> int:
         self.preempt()
+        if self.slow_writer and self._current is not None and self._current is self.tasks[0]:
+            self._dawdle()
         return self.now
 
     def wall_ms(self) -> int:
@@ -137,10 +146,17 @@ class Scheduler:
         chance = self.fate.random()
         if chance >= self.preemption or self.locked():
             return
-        if chance < self.preemption / 4:
-            self.now += self.fate.choice((1, 1, 2, 7))
+        if chance < self.preemption / 2:
+            self.now += self.fate.choice(self.lost_ms)
             self._turns_now = 0
         self._yield(task)
+
+    def _dawdle(self) -> None:
+        """The writer takes its time (it encodes, or collects garbage); the others go on."""
+        if self.fate.random() < self.slow_writer and not self.locked():
+            delay = self.fate.choice((5, 300, 2_500))
+            self.dawdled_ms += delay
+            self.sleep(delay)
 
     def _yield(self, task: Task) -> None:
         assert self._hub is not None

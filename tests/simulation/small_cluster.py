@@ -64,8 +64,10 @@ class ClusterFaults:
     throttle: float = 0.0
     metadata_error: float = 0.0
     restart: float = 0.0
-    #: A partition takes records for good errors that no retry mends.
+    #: An answer that no retry mends.
     refused: float = 0.0
+    #: Nobody listens there, though it leads what it leads.
+    dead_node: int = 0
 
 
 @dataclass
@@ -183,7 +185,7 @@ class SmallCluster:
     # -- for the network --
 
     def connect(self, node_id: int) -> Connection | None:
-        if self.down.get(node_id, 0) > self.now():
+        if self.down.get(node_id, 0) > self.now() or node_id == self.faults.dead_node:
             return None
         connection = Connection(self, node_id)
         self._connections.append(connection)
@@ -202,7 +204,7 @@ class SmallCluster:
 
     def work_ms(self) -> int:
         if self.may("stall", self.faults.stall):
-            return self._fate.randint(100, 60_000)
+            return self._fate.randint(100, 20_000)
         return self._fate.randint(0, self.faults.work_ms)
 
     def work(self, node: int, frame: bytes) -> bytes | None:

@@ -13,6 +13,7 @@ from collections import Counter
 import pytest
 
 from tests.simulation.life import draw
+from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.run import LifeError, live
 from tests.simulation.world import World
 
@@ -79,3 +80,19 @@ def test_a_failing_seed_tells_its_script_its_end_and_how_to_replay_it() -> None:
     assert "python -m tests.simulation --seeds 1 --from 1 --trace" in message
     assert "Send(rows=" in message
     assert "was acknowledged, 0 found" in message
+
+
+#: The slowest to be found shows up in the 200s.
+SEEDS_PER_MUTATION = 600
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
+def test_a_broken_producer_is_found(mutation: Mutation) -> None:
+    """What the invariants are worth: each deliberate fault breaks one within some hundred seeds."""
+    with mutation():
+        for seed in range(SEEDS_PER_MUTATION):
+            try:
+                live(seed)
+            except LifeError:
+                return
+    pytest.fail(f"{SEEDS_PER_MUTATION} seeds did not notice {mutation.__name__}")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -21,6 +21,8 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.client_factory import new_network_client
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.producer.record_future import RecordFuture
 from spark_kafka_sink.producer.report import ProduceReport
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.record_columns import RecordColumns
@@ -35,7 +37,7 @@ from tests.simulation.life import (
     Pause,
     Send,
 )
-from tests.simulation.scheduler import Scheduler
+from tests.simulation.scheduler import START_MS, Scheduler
 from tests.simulation.small_cluster import SmallCluster
 
 #: The type of locks. A latch is one, too, and is named ``_gate``.
@@ -50,9 +52,16 @@ class Row:
     topic: str
     #: None: the producer chose.
     partition: int | None
+    key: bytes | None
+    padding: bytes
     attempt: int
     #: send_columns returned; the row is not lost on the way into the producer.
     taken: bool = False
+    #: ``send`` gave a future that had failed.
+    refused: bool = False
+    #: Of a row that went by ``send``: how often its callback was called, and with what.
+    called: int = 0
+    error: KafkaError | None = None
 
 
 @dataclass
@@ -66,6 +75,10 @@ class Ledger:
     #: What each call raised.
     errors: list[KafkaError] = field(default_factory=list)
     attempt: int = 0
+    #: Of rows that went by ``send``, by row number.
+    futures: dict[int, RecordFuture] = field(default_factory=dict)
+    #: Row numbers in the order in which their callbacks told success, by partition.
+    completed: dict[TopicPartition, list[int]] = field(default_factory=lambda: defaultdict(list))
 
 
 class World:
@@ -79,6 +92,7 @@ class World:
         self.trace: list[str] = []
         fate = random.Random(f"world {life.seed}")
         self.scheduler = Scheduler(random.Random(f"turns {life.seed}"), life.preemption)
+        self.scheduler.slow_writer = life.slow_writer
         topics = {t: n for t, n in life.topics.items() if t not in life.late_topics}
         self.cluster = SmallCluster(topics, fate, life.cluster, trace=self._note)
         self.cluster.now = lambda: self.scheduler.now
@@ -103,11 +117,12 @@ class World:
         self.producer: KafkaProducer | None = None
 
     def _note(self, what: str) -> None:
-        self.trace.append(f"{self.scheduler.now - 1_000_000:>8} {what}")
+        self.trace.append(f"{self.scheduler.now - START_MS:>8} {what}")
 
     def heal(self) -> None:
         self._note("the world heals")
         self.cluster.heal()
+        self.scheduler.lost_ms = (1, 2, 7)
         self.network.faults = NetworkFaults(latency_ms=self.life.network.latency_ms)
 
     def _add_partitions(self, topic: str, count: int) -> None:
@@ -161,11 +176,16 @@ class World:
     def _do(self, producer: KafkaProducer, action: Action) -> None:
         ledger, scheduler = self.ledger, self.scheduler
         if isinstance(action, Send):
-            columns, rows = self._rows(action)
-            ledger.rows += rows
-            producer.send_columns(columns)
-            for row in rows:
-                row.taken = True
+            rows = self._rows(action)
+            if action.singly:
+                for row in rows:
+                    self._send(producer, row)
+            else:
+                first = len(ledger.rows)
+                ledger.rows += rows
+                producer.send_columns(_columns(rows, action, first))
+                for row in rows:
+                    row.taken = True
         elif isinstance(action, Pause):
             if action.silent:
                 scheduler.sleep(action.ms)
@@ -188,28 +208,35 @@ class World:
             assert isinstance(action, Close)
             producer.close(action.timeout_ms)
 
-    def _rows(self, send: Send) -> tuple[RecordColumns, list[Row]]:
-        fate, count = self.fate, send.rows
-        first = len(self.ledger.rows)
-        names = [fate.choice(send.topics) for _ in range(count)]
-        partitions = None
-        rows = [Row(name, None, self.ledger.attempt) for name in names]
-        if send.explicit:
-            chosen = [fate.randrange(self.life.topics[name]) for name in names]
-            rows = [replace(row, partition=p) for row, p in zip(rows, chosen, strict=True)]
-            partitions = np.array(chosen, np.int32)
-        values = [b"%d:" % (first + i) + fate.randbytes(send.size // 2) for i in range(count)]
-        values = [value + b"x" * (send.size - send.size // 2) for value in values]
-        topic = pa.array(names).dictionary_encode() if len(send.topics) > 1 else names[0]
-        keys = [b"k%d" % fate.randrange(5) for _ in range(count)] if send.keyed else None
-        columns = RecordColumns(
-            rows=count,
-            topic=topic,
-            partition=partitions,
-            key=None if keys is None else pa.array(keys, pa.binary()),
-            value=pa.array(values, pa.binary()),
-        )
-        return columns, rows
+    def _send(self, producer: KafkaProducer, row: Row) -> None:
+        number = len(self.ledger.rows)
+        self.ledger.rows.append(row)
+
+        def called(metadata: RecordMetadata, error: KafkaError | None) -> None:
+            row.called += 1
+            row.error = error
+            if error is None:
+                tp = TopicPartition(metadata.topic, metadata.partition)
+                self.ledger.completed[tp].append(number)
+
+        value = b"%d:" % number + row.padding
+        record = ProducerRecord(row.topic, value, row.key, row.partition)
+        future = self.ledger.futures[number] = producer.send(record, called)
+        # A topic that stays unknown, memory that stays used up: the future says so at once.
+        row.refused = future.done() and future.exception(0) is not None
+        row.taken = not row.refused
+
+    def _rows(self, send: Send) -> list[Row]:
+        fate = self.fate
+        rows = []
+        for _ in range(send.rows):
+            topic = fate.choice(send.topics)
+            partition = fate.randrange(self.life.topics[topic]) if send.explicit else None
+            key = b"k%d" % fate.randrange(5) if send.keyed else None
+            # Half of it can be compressed.
+            padding = fate.randbytes(send.size // 2) + b"x" * (send.size - send.size // 2)
+            rows.append(Row(topic, partition, key, padding, self.ledger.attempt))
+        return rows
 
     # -- what came of it --
 
@@ -218,6 +245,8 @@ class World:
         found: Counter[str] = Counter()
         found["= rows"] = len(ledger.rows)
         found["= rows acknowledged"] = sum(report.rows for report in ledger.reports)
+        found["= rows sent singly"] = len(ledger.futures)
+        found["= rows sent singly that failed"] = sum(row.error is not None for row in ledger.rows)
         found["= attempts finished"] = len(ledger.finished)
         for error in ledger.errors:
             cause = error.__cause__
@@ -232,6 +261,18 @@ class World:
     def log_of(self, tp: TopicPartition) -> list[int]:
         """Row numbers in the order of offsets."""
         return [int((value or b"").partition(b":")[0]) for value in self.cluster.logs[tp].values()]
+
+
+def _columns(rows: list[Row], send: Send, first: int) -> RecordColumns:
+    values = [b"%d:" % (first + i) + row.padding for i, row in enumerate(rows)]
+    names = pa.array([row.topic for row in rows]).dictionary_encode()
+    return RecordColumns(
+        rows=len(rows),
+        topic=names if len(send.topics) > 1 else rows[0].topic,
+        partition=np.array([r.partition for r in rows], np.int32) if send.explicit else None,
+        key=pa.array([row.key for row in rows], pa.binary()) if send.keyed else None,
+        value=pa.array(values, pa.binary()),
+    )
 
 
 class Timeline:
