@@ -1,0 +1,181 @@
+"""RecordAccumulator.append_record: single records, their memory, their linger, beside columns."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.producer.record_accumulator import (
+    APPENDED,
+    MEMORY_STEP,
+    PARTITION_CHANGED,
+)
+from spark_kafka_sink.producer.record_future import RecordFuture
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.records.record_batch import parse_batch
+from spark_kafka_sink.records.single_record import record_tail
+from tests.fakes.accumulator_world import HEADER, TP0, TP1, World
+
+
+class Records:
+    """Appends records to a world's accumulator as RecordAppender does."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.trips = 0
+
+    def __call__(
+        self, tp: TopicPartition = TP0, value: bytes = b"v", timestamp: int = 1000
+    ) -> RecordFuture:
+        future = RecordFuture(timestamp, -1, len(value), None, None)
+        memory = 0
+        while True:
+            wanted = self.world.accumulator.append_record(
+                tp, timestamp, record_tail(None, value), future, memory, self.world.now
+            )
+            if wanted == APPENDED:
+                return future
+            assert wanted > memory
+            self.world.accumulator.pool.deallocate(memory)
+            self.world.accumulator.pool.allocate(wanted, self.world.now)
+            self.trips += 1
+            memory = wanted
+
+
+def test_memory_is_taken_in_steps_and_all_of_it_comes_back():
+    world = World(batch_size=100_000, buffer_memory=1_000_000)
+    records = Records(world)
+    for n in range(1000):
+        records(value=b"%050d" % n)
+    assert records.trips == -(-57_000 // MEMORY_STEP)
+    assert 57_000 < world.memory_in_use <= 57_000 + MEMORY_STEP + HEADER
+    flush = world.accumulator.begin_flush()
+    (batch,) = world.drain()
+    world.complete(batch)
+    assert world.memory_in_use == 0
+    world.accumulator.end_flush(flush)
+    assert batch.record_count == 1000
+
+
+def test_a_record_and_columns_share_a_batch():
+    """The slice that was planned before the record came is refused: its deltas are wrong now."""
+    world = World()
+    records = Records(world)
+    world.append(TP0, 100, 2)
+    planned = world.slice(TP0, 100)
+    future = records()
+    assert future.index == 2
+    assert world.accumulator.append([planned], world.now).refused == (planned,)
+    world.append(TP0, 100, 3)
+    assert world.accumulator.appended_records == 6
+    world.accumulator.begin_flush()
+    (batch,) = world.drain()
+    assert (batch.record_count, batch.futures) == (6, [future])
+
+
+def test_linger_runs_from_the_creation_of_a_batch():
+    """Behaviours 30, 31."""
+    world = World(linger_ms=10)
+    records = Records(world)
+    records(TP0)
+    world.clock.advance(4)
+    records(TP1)
+    assert world.ready_nodes() == set()
+    assert world.ready().next_ready_check_delay_ms == 6
+    world.clock.advance(5)
+    assert world.ready_nodes() == set()
+    world.clock.advance(1)
+    assert world.ready_nodes() == {1}
+    (batch,) = world.drain()
+    assert batch.tp == TP0
+    assert world.ready().next_ready_check_delay_ms == 4
+
+
+def test_columns_that_are_older_do_not_hide_a_record_that_is_due():
+    """Their open batch may wait for a second, the record's for linger.ms only."""
+    world = World(linger_ms=10)
+    world.append(TP0, 100)
+    Records(world)(TP1)
+    assert world.ready().next_ready_check_delay_ms == 10
+    world.clock.advance(10)
+    assert {batch.tp for batch in world.drain()} == {TP1}
+    assert world.ready().next_ready_check_delay_ms < NEVER
+
+
+def test_a_full_batch_is_closed_and_wakes_the_sender():
+    """Behaviour 29."""
+    world = World(batch_size=1000)
+    records = Records(world)
+    records(value=b"x" * 100)
+    woken = world.wakeups
+    for _ in range(7):
+        records(value=b"x" * 100)
+    assert world.wakeups == woken
+    records(value=b"x" * 100)
+    assert world.wakeups > woken
+    (batch,) = world.drain()
+    assert batch.record_count == 8
+    assert batch.size_in_bytes <= 1000
+    parse_batch(b"".join(batch.buffers()))
+
+
+class Moved:
+    """A sticky choice that another thread has changed."""
+
+    def __init__(self) -> None:
+        self.asked: list[bool] = []
+
+    def changed(self, *, all_full: bool) -> bool:
+        self.asked.append(all_full)
+        return True
+
+    def appended(self, size: int, *, all_full: bool) -> None:
+        raise AssertionError
+
+
+def test_nothing_is_appended_for_a_partition_that_was_given_up():
+    world = World()
+    moved = Moved()
+    future = RecordFuture(0, -1, 1, None, None)
+    answer = world.accumulator.append_record(TP0, 0, b"tail", future, 0, world.now, moved)
+    assert answer == PARTITION_CHANGED
+    assert moved.asked == [True]
+    assert not world.accumulator.has_open
+
+
+def test_an_interrupt_in_the_middle_of_an_append_ends_the_accumulator():
+    """What half an append leaves behind is not known, so nothing more is taken, and what is there
+    is not sent."""
+
+    class Interrupting:
+        def changed(self, *, all_full: bool) -> bool:
+            raise KeyboardInterrupt
+
+        def appended(self, size: int, *, all_full: bool) -> None: ...
+
+    world = World()
+    future = RecordFuture(0, -1, 1, None, None)
+    with pytest.raises(KeyboardInterrupt):
+        world.accumulator.append_record(TP0, 0, b"t", future, 0, world.now, Interrupting())
+    with pytest.raises(IllegalStateError, match="interrupted by KeyboardInterrupt"):
+        Records(world)()
+
+
+def test_a_closed_accumulator_takes_no_record():
+    world = World()
+    world.accumulator.close()
+    with pytest.raises(IllegalStateError, match="closed"):
+        Records(world)()
+
+
+def test_aborted_batches_end_every_future():
+    """Behaviour 48."""
+    world = World(batch_size=1000)
+    records = Records(world)
+    futures = [records(value=b"x" * 100) for _ in range(20)]
+    world.drain()
+    error = IllegalStateError("over")
+    world.accumulator.abort_incomplete_batches(error)
+    assert [future.exception(0) for future in futures] == [error] * 20
+    assert world.memory_in_use == 0

@@ -1,0 +1,104 @@
+"""The partition of a single record: keys as by columns, sticky as KIP-794 says."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.producer.record_partitioner import (
+    ColumnsPartitioner,
+    RecordPartitioner,
+    StickyPartition,
+)
+from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.records.murmur2 import murmur2
+from spark_kafka_sink.records.partitioners import RoundRobinPartitioner
+from tests.fakes.accumulator_world import World, cluster_of
+
+
+def partitioner_of(cluster: Cluster, size: int = 3, **options: object) -> RecordPartitioner:
+    return RecordPartitioner(lambda: cluster, lambda topic: size, **options)  # type: ignore[arg-type]
+
+
+def choice(partitioner: RecordPartitioner, cluster: Cluster, key: bytes | None = None) -> object:
+    return partitioner.partition("test", key, b"v", cluster.topics["test"])
+
+
+@given(st.binary(max_size=40))
+def test_a_key_decides_as_it_does_by_columns(key: bytes):
+    """Behaviour 3."""
+    cluster = cluster_of([1, -1, 2, 1, 2, -1, 1])  # with or without leader
+    hashed = int((murmur2(pa.array([key])) & np.uint32(0x7FFFFFFF))[0])
+    assert choice(partitioner_of(cluster), cluster, key) == hashed % 7
+
+
+def appended(partitioner: RecordPartitioner, cluster: Cluster, size: int = 1) -> int:
+    """One record without a key into a queue whose batches are all full."""
+    sticky = choice(partitioner, cluster)
+    assert isinstance(sticky, StickyPartition)
+    assert not sticky.changed(all_full=False)
+    sticky.appended(size, all_full=True)
+    return sticky.partition
+
+
+def test_a_sticky_partition_stays_until_it_has_had_enough():
+    """Behaviour 56."""
+    cluster = cluster_of([1, 2, 1])
+    partitioner = partitioner_of(cluster)
+    chosen = [appended(partitioner, cluster) for _ in range(300)]
+    for first in range(0, 300, 3):
+        assert len(set(chosen[first : first + 3])) == 1
+    assert set(chosen) == {0, 1, 2}
+    single = cluster_of([1])
+    assert {appended(partitioner_of(single), single) for _ in range(9)} == {0}
+
+
+def test_an_open_batch_puts_the_switch_off_until_twice_the_size():
+    cluster = cluster_of([1] * 50)
+    partitioner = partitioner_of(cluster)
+    sticky = choice(partitioner, cluster)
+    assert isinstance(sticky, StickyPartition)
+    for _ in range(5):
+        sticky.appended(1, all_full=False)
+        assert not sticky.changed(all_full=False)
+    sticky.appended(1, all_full=False)
+    assert sticky.changed(all_full=False)
+
+
+def test_a_switch_that_was_put_off_is_made_once_all_batches_are_full():
+    """The next record notices it before it is appended, and asks again (partitionChanged)."""
+    cluster = cluster_of([1] * 50)
+    partitioner = partitioner_of(cluster)
+    sticky = choice(partitioner, cluster)
+    assert isinstance(sticky, StickyPartition)
+    sticky.appended(3, all_full=False)
+    assert not sticky.changed(all_full=False)
+    assert sticky.changed(all_full=True)
+    assert choice(partitioner, cluster) is not sticky
+
+
+def test_partitions_without_a_leader_are_left_out_while_another_has_one():
+    """Behaviour 57."""
+    some = cluster_of([1, -1, 2, -1])
+    assert set(Counter(appended(partitioner_of(some), some) for _ in range(200))) == {0, 2}
+    none = cluster_of([-1, -1])
+    assert set(Counter(appended(partitioner_of(none), none) for _ in range(200))) == {0, 1}
+
+
+def test_keys_can_be_ignored():
+    cluster = cluster_of([1, 2, 1])
+    found = choice(partitioner_of(cluster, ignore_keys=True), cluster, b"key")
+    assert isinstance(found, StickyPartition)
+
+
+def test_a_partitioner_that_knows_columns_only_is_asked_row_by_row():
+    cluster = cluster_of([1, 2, 1])
+    own = ColumnsPartitioner(RoundRobinPartitioner(), World().accumulator)
+    partitioner = partitioner_of(cluster, own=own)
+    found = [choice(partitioner, cluster, b"key") for _ in range(6)]
+    assert sorted(found[:3]) == [0, 1, 2]  # type: ignore[type-var]
+    assert found[:3] == found[3:]
