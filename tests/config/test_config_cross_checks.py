@@ -24,6 +24,7 @@ def refused(options):
 
 
 def test_a_delivery_timeout_that_is_too_short_is_an_error_with_all_three_values():
+    """Behaviour 17."""
     error = refused({"delivery.timeout.ms": "1"})
     assert error.message == (
         "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms"
@@ -34,6 +35,7 @@ def test_a_delivery_timeout_that_is_too_short_is_an_error_with_all_three_values(
 
 
 def test_a_default_delivery_timeout_is_raised_with_a_warning():
+    """Behaviour 17."""
     config = parse({"request.timeout.ms": "200000", "linger.ms": "100"})
     assert config.delivery_timeout_ms == 200_100
     assert config.warnings == (
@@ -57,6 +59,7 @@ def test_the_wait_for_room_follows_delivery_timeout_until_max_block_is_set():
 
 
 def test_idempotence_that_was_asked_for_forbids_what_breaks_it():
+    """Behaviour 17."""
     asked = {"enable.idempotence": "true"}
     assert refused(asked | {"retries": "0"}).message == (
         "Must set retries to non-zero when using the idempotent producer."
@@ -69,6 +72,7 @@ def test_idempotence_that_was_asked_for_forbids_what_breaks_it():
 
 @pytest.mark.parametrize("options", [{"acks": "0"}, {"acks": "1"}, {"retries": "0"}])
 def test_idempotence_by_default_gives_way_with_a_warning(options):
+    """Behaviour 17."""
     config = parse(options)
     assert config.enable_idempotence is False
     (warning,) = config.warnings
@@ -84,6 +88,7 @@ def test_idempotence_switched_off_needs_no_warning():
 
 @pytest.mark.parametrize("options", [{}, {"enable.idempotence": "true"}, {"acks": "1"}])
 def test_more_than_five_in_flight_is_always_an_error_with_idempotence(options):
+    """Behaviour 17."""
     assert refused(options | {IN_FLIGHT: "6"}).message == (
         "To use the idempotent producer, max.in.flight.requests.per.connection must be set to at"
         " most 5. Current value is 6."
@@ -97,6 +102,7 @@ def test_more_than_five_in_flight_is_fine_without_idempotence():
 
 @pytest.mark.parametrize("options", [{"enable.idempotence": "false"}, {"acks": "1"}])
 def test_a_transactional_id_needs_idempotence(options):
+    """Behaviour 17."""
     assert refused(options | {"transactional.id": "x"}).message == (
         "Cannot set a transactional.id without also enabling idempotence."
     )
@@ -126,6 +132,7 @@ def test_two_phase_commit_is_refused_by_this_version_rather_than_left_out():
 
 
 def test_two_phase_commit_forbids_a_timeout():
+    """Behaviour 17."""
     both = {"transaction.two.phase.commit.enable": "true", "transaction.timeout.ms": "5"}
     assert refused(both).message == (
         "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set to"
@@ -142,6 +149,7 @@ def test_another_protocol_is_an_error_and_never_plaintext(protocol):
 
 
 def test_sasl_without_a_mechanism_is_javas_error():
+    """Behaviour 17."""
     error = refused({"security.protocol": "sasl_plaintext", "sasl.mechanism": ""})
     assert error.message == (
         "Invalid value null for configuration sasl.mechanism: When the security.protocol"
@@ -157,6 +165,7 @@ def test_security_options_with_plaintext_are_one_warning_that_names_the_pair():
 
 
 def test_a_reconnect_backoff_alone_is_constant():
+    """Behaviour 17."""
     config = parse({"reconnect.backoff.ms": "200"})
     assert config.reconnect_backoff_max_ms == 200
     assert config.warnings == (
@@ -170,6 +179,7 @@ def test_a_reconnect_backoff_alone_is_constant():
 
 
 def test_a_retry_backoff_above_its_maximum_is_javas_warning():
+    """Behaviour 17."""
     (warning,) = parse({"retry.backoff.ms": "5000"}).warnings
     assert warning == (
         "Configuration 'retry.backoff.ms' with value '5000' is greater than configuration"
