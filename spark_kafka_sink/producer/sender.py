@@ -64,8 +64,10 @@ _LOOK_AGAIN_MS = 1
 class SenderRecorder(Protocol):
     """What the sender tells of its work (``report.py``'s ProduceRecorder)."""
 
-    def request_sent(self, node_id: int, batches: int, size: int) -> None: ...
-    def request_answered(self, node_id: int, latency_ms: int, throttle_ms: int) -> None: ...
+    def request_sent(self, batches: Sequence[ProducerBatch], now: int) -> None: ...
+    def request_answered(
+        self, node_id: int, latency_ms: int, throttle_ms: int, now: int
+    ) -> None: ...
     def batch_retried(self, batch: ProducerBatch, error: KafkaError | None = None) -> None: ...
     def batch_split(self, batch: ProducerBatch) -> None: ...
     def batch_duplicate(self, batch: ProducerBatch) -> None: ...
@@ -353,7 +355,7 @@ class Sender:
             request_timeout_ms=config.request_timeout_ms,
             callback=lambda response: self._handle_produce_response(response, by_partition),
         )
-        self._report.request_sent(node_id, len(batches), sum(d.size for d in data))
+        self._report.request_sent(batches, now)
         self._client.send(client_request, now)
 
     # -- delivery.timeout.ms ----------------------------------------------------------------------
@@ -410,7 +412,8 @@ class Sender:
             self._in_flight.pop(batch, None)
         body = response.body
         if isinstance(body, ProduceResponse):
-            self._report.request_answered(node_id, response.latency_ms, body.throttle_ms)
+            latency, now = response.latency_ms, response.received_ms
+            self._report.request_answered(node_id, latency, body.throttle_ms, now)
             self._take_leader_hints(body)
             left = dict(batches)
             for answer in body.partitions:

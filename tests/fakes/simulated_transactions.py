@@ -131,8 +131,8 @@ class TransactionCoordinator:
         if self.state == "ongoing":
             self._prepare(commit=commit, bump=version >= 2)
             return ErrorCode.NONE
-        if version >= 2 and epoch == self.epoch:  # never opened
-            if commit:
+        if version >= 2 and epoch == self.epoch and not self.state.startswith("prepare"):
+            if commit:  # never opened
                 return ErrorCode.INVALID_TXN_STATE
             self._last_epoch, self.epoch, self.state = self.epoch, self.epoch + 1, "complete abort"
             return ErrorCode.NONE
@@ -191,6 +191,11 @@ class SimulatedTransactions(SimulatedBrokers):
             if not isinstance(request.request, InitProducerIdRequest) and self._may("late", 0.3):
                 self.late.append(request)
         return responses
+
+    def _may(self, name: str, probability: float) -> bool:
+        # What is late must be so late that its transaction is over.
+        late = name.startswith("a dead connection's")
+        return super()._may(name, 0.02 if late else probability)
 
     def work_on_everything_late(self) -> None:
         """What dead connections still held, data and requests."""
