@@ -117,6 +117,8 @@ class ProducerConfig:
     partitioner_availability_timeout_ms: int
     transactional_id: str | None
     transaction_timeout_ms: int
+    metrics_sample_window_ms: int
+    metrics_num_samples: int
     #: One of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, in upper case.
     security_protocol: str
     #: Names or import paths, for ``send`` only; None: bytes and text.

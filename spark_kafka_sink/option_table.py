@@ -192,17 +192,16 @@ _INTERCEPTORS = (
            " are sent, by columns, and every acknowledgement. They must be importable on the driver"
            " and on the executors, where they are made. See python-producer.md. Classes of the JVM"
            " can't run here."),
+    Option("metrics.num.samples", _T.INT, 2, _LOW,
+           "How many windows the rates and averages of metrics look back.", AtLeast(1)),
+    Option("metrics.sample.window.ms", _T.LONG, 30_000, _LOW, "How long one of them is.", _ZERO),
 )  # fmt: skip
 
 _WITHOUT_EFFECT = (
     Option("metric.reporters", _T.LIST, (), _LOW, "Classes that get metrics.",
            None, Status.NO_MEANING, _METRICS),
-    Option("metrics.num.samples", _T.INT, 2, _LOW, "Samples kept per metric.",
-           AtLeast(1), Status.NO_MEANING, _METRICS),
     Option("metrics.recording.level", _T.STRING, "INFO", _LOW, "Which metrics are recorded.",
            OneOf(("INFO", "DEBUG", "TRACE")), Status.NO_MEANING, _METRICS),
-    Option("metrics.sample.window.ms", _T.LONG, 30_000, _LOW, "Time span of a metric's sample.",
-           _ZERO, Status.NO_MEANING, _METRICS),
     Option("enable.metrics.push", _T.BOOLEAN, _ON, _LOW, "Push client metrics (KIP-714).",
            None, Status.NO_MEANING, "client metrics are not pushed to brokers"),
     Option("config.providers", _T.LIST, (), _LOW, "Where `${...}` in values is looked up.",

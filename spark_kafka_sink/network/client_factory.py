@@ -13,7 +13,7 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.network.channel_builder import channel_builder
 from spark_kafka_sink.network.kafka_client import MetadataStore
 from spark_kafka_sink.network.network_client import NetworkClient, NetworkClientConfig
-from spark_kafka_sink.network.selectable import Selectable
+from spark_kafka_sink.network.selectable import Selectable, SelectorMetrics
 from spark_kafka_sink.network.selector import Selector
 
 
@@ -23,6 +23,7 @@ def new_network_client(
     clock: Clock,
     *,
     selector: Selectable | None = None,
+    metrics: SelectorMetrics | None = None,
 ) -> NetworkClient:
     """A client over real sockets, unless a ``selector`` is given (a simulated network's).
 
@@ -33,6 +34,7 @@ def new_network_client(
             channel_builder(config.security_protocol),
             clock,
             connections_max_idle_ms=config.connections_max_idle_ms,
+            metrics=metrics,
         )
     return NetworkClient(
         NetworkClientConfig(

@@ -6,7 +6,7 @@ simulated network behind it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -53,6 +53,22 @@ class NetworkReceive:
 
     source: int
     payload: memoryview
+
+
+class SelectorMetrics(Protocol):
+    """Who counts what a selector moves (``producer/metrics.py``)."""
+
+    def polled(
+        self,
+        sends: Sequence[NetworkSend],
+        receives: Iterable[NetworkReceive],
+        connected: int,
+        connections: int,
+        waited_ms: int,
+        now: int,
+    ) -> None: ...
+
+    def connection_closed(self, connections: int, now: int) -> None: ...
 
 
 class Selectable(Protocol):

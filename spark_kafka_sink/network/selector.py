@@ -33,6 +33,7 @@ from spark_kafka_sink.network.selectable import (
     ChannelStateKind,
     NetworkReceive,
     NetworkSend,
+    SelectorMetrics,
 )
 
 _log = logging.getLogger(__name__)
@@ -57,9 +58,13 @@ class Selector:
         clock: Clock,
         *,
         connections_max_idle_ms: int = -1,
+        metrics: SelectorMetrics | None = None,
     ) -> None:
         self._builder = channel_builder
         self._clock = clock
+        self._metrics = metrics
+        # Milliseconds of this poll in which nothing happened.
+        self._waited_ms = 0
         self._max_idle_ms = connections_max_idle_ms
         self._selector = selectors.DefaultSelector()
         self._channels: dict[int, KafkaChannel] = {}
@@ -174,11 +179,21 @@ class Selector:
             if self._max_idle_ms >= 0:
                 self._close_idle(now)
             if woken or timeout_ms == 0 or self._anything_to_report():
-                return
+                break
             if deadline < NEVER:
                 timeout_ms = deadline - now
                 if timeout_ms <= 0:
-                    return
+                    break
+        if self._metrics is not None:
+            waited, self._waited_ms = self._waited_ms, 0
+            self._metrics.polled(
+                self._completed_sends,
+                self._completed_receives.values(),
+                len(self._connected),
+                len(self._channels),
+                waited,
+                now,
+            )
 
     def is_channel_ready(self, node_id: int) -> bool:
         channel = self._channels.get(node_id)
@@ -279,8 +294,11 @@ class Selector:
     def _select(self, timeout_ms: int) -> tuple[bool, int]:
         """Wait and handle events. Returns whether a wakeup was among them, and the time."""
         timeout = None if timeout_ms >= NEVER else min(timeout_ms, _LONGEST_SELECT_MS) / 1000
+        start = self._clock.now_ms() if self._metrics is not None else 0
         events = self._selector.select(timeout)
         now = self._clock.now_ms()
+        if self._metrics is not None:
+            self._waited_ms += now - start
         if self._buffered_reads:
             buffered, self._buffered_reads = self._buffered_reads, {}
             for channel in buffered.values():
@@ -434,6 +452,8 @@ class Selector:
             del self._channels[node_id]
             self._last_used.pop(node_id, None)
             self._buffered_reads.pop(node_id, None)
+            if self._metrics is not None:
+                self._metrics.connection_closed(len(self._channels), self._clock.now_ms())
         if channel.watched:
             self._selector.unregister(channel.transport.socket)
             channel.watched = 0

@@ -7,6 +7,7 @@ records (``producer_batch.py``). Never: the outcome itself, any cost per row.
 from __future__ import annotations
 
 from spark_kafka_sink.producer.interceptors import Interceptors
+from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.producer_record import RecordMetadata
 from spark_kafka_sink.producer.report import ProduceRecorder
@@ -16,23 +17,27 @@ from spark_kafka_sink.producer.transaction_manager import TransactionManager
 class BatchEnds:
     """The accumulator's BatchListener."""
 
-    __slots__ = ("_interceptors", "_manager", "_recorder")
+    __slots__ = ("_interceptors", "_manager", "_metrics", "_recorder")
 
     def __init__(
         self,
         recorder: ProduceRecorder,
         transaction_manager: TransactionManager | None,
         interceptors: Interceptors | None,
+        metrics: ProducerMetrics | None = None,
     ) -> None:
         self._recorder = recorder
         self._manager = transaction_manager
         self._interceptors = interceptors
+        self._metrics = metrics
 
     def batch_done(self, batch: ProducerBatch) -> None:
         """Once for each batch, on the thread that ended it; no lock held."""
         told = 0 if batch.futures is None else len(batch.futures)
         if batch.error is None or not self._spared(batch, told):
             self._recorder.batch_done(batch)
+        if batch.error is not None and self._metrics is not None:
+            self._metrics.records_failed(batch.tp.topic, batch.record_count)
         if self._interceptors is not None and told < batch.record_count:
             self._interceptors.on_acknowledgement(
                 RecordMetadata(

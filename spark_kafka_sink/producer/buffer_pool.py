@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from spark_kafka_sink.clock import Clock, Latch
 from spark_kafka_sink.errors import (
@@ -32,6 +33,12 @@ class _Waiter:
         self.served = Latch()
 
 
+class PoolMetrics(Protocol):
+    """Who counts waits for memory (``metrics.py``)."""
+
+    def buffer_waited(self, waited_ms: int, now: int, *, exhausted: bool) -> None: ...
+
+
 class BufferPool:
     """A count of bytes with a first-in-first-out line (Java's BufferPool).
 
@@ -39,7 +46,7 @@ class BufferPool:
     bytes. It is never held while anything else is called.
     """
 
-    __slots__ = ("_available", "_clock", "_closed", "_lock", "_waiters", "total")
+    __slots__ = ("_available", "_clock", "_closed", "_lock", "_waiters", "metrics", "total")
 
     def __init__(self, total: int, clock: Clock) -> None:
         self.total = total
@@ -48,6 +55,8 @@ class BufferPool:
         self._available = total
         self._waiters: deque[_Waiter] = deque()
         self._closed = False
+        #: Told of every wait, when it is over.
+        self.metrics: PoolMetrics | None = None
 
     @property
     def available(self) -> int:
@@ -85,10 +94,14 @@ class BufferPool:
                 return
             waiter = _Waiter(size)
             self._waiters.append(waiter)
+        start = self._clock.now_ms()
         try:
             if on_wait is not None:
                 on_wait()
-            self._clock.wait(waiter.served, deadline_ms)
+            in_time = self._clock.wait(waiter.served, deadline_ms)
+            if self.metrics is not None:
+                now = self._clock.now_ms()
+                self.metrics.buffer_waited(now - start, now, exhausted=not in_time)
             with self._lock:
                 self._check_served(waiter)
         except BaseException:

@@ -25,6 +25,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -35,6 +36,7 @@ from spark_kafka_sink.network.kafka_client import KafkaClient
 from spark_kafka_sink.producer.batch_ends import BatchEnds
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.producer.metrics import Gauge, MetricName, ProducerMetrics, Stream
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.producer_options import ProducerOptions
 from spark_kafka_sink.producer.producer_record import ProducerRecord
@@ -44,6 +46,7 @@ from spark_kafka_sink.producer.record_future import Callback, RecordFuture
 from spark_kafka_sink.producer.record_partitioner import ColumnsPartitioner, RecordPartitioner
 from spark_kafka_sink.producer.report import ProduceRecorder, ProduceReport
 from spark_kafka_sink.producer.sender import Sender
+from spark_kafka_sink.producer.sensors import Windows
 from spark_kafka_sink.producer.transaction_manager import TransactionManager
 from spark_kafka_sink.producer.transactional_result import TransactionalResult
 from spark_kafka_sink.producer.waiting_for_input import WaitingForInput
@@ -136,7 +139,12 @@ class KafkaProducer:
         self._broken: KafkaError | None = None
         self._rows_before = 0
         self._interceptors = options.interceptors
-        self._recorder = ProduceRecorder(self._batch_failed)
+        self._metrics = ProducerMetrics(
+            self._clock,
+            client_id=config.client_id,
+            windows=Windows(config.metrics_sample_window_ms, config.metrics_num_samples),
+        )
+        self._recorder = ProduceRecorder(self._batch_failed, self._metrics)
         self._metadata = Metadata(config, self._clock, cluster)
         self._transaction_manager = (
             TransactionManager(
@@ -151,7 +159,7 @@ class KafkaProducer:
             config,
             self._clock,
             self._transaction_manager,
-            BatchEnds(self._recorder, self._transaction_manager, self._interceptors),
+            BatchEnds(self._recorder, self._transaction_manager, self._interceptors, self._metrics),
             self._wakeup,
         )
         self._waiting = WaitingForInput(self._accumulator, self._clock, self._wakeup)
@@ -188,8 +196,9 @@ class KafkaProducer:
             if new_client is None:
                 from spark_kafka_sink.network.client_factory import new_network_client
 
-                new_client = new_network_client
+                new_client = partial(new_network_client, metrics=self._metrics)
             client = new_client(config, self._metadata, self._clock)
+        self._measure(client)
         try:
             self._sender = Sender(
                 client,
@@ -206,6 +215,16 @@ class KafkaProducer:
         except BaseException:
             client.close()
             raise
+
+    def _measure(self, client: KafkaClient) -> None:
+        """Join the metrics with what they ask, and with who tells them without being asked."""
+        pool, metadata, metrics = self._accumulator.pool, self._metadata, self._metrics
+        pool.metrics = metadata.metrics = metrics
+        metrics.gauge(Gauge.BUFFER_TOTAL, lambda _: pool.total)
+        metrics.gauge(Gauge.BUFFER_AVAILABLE, lambda _: pool.available)
+        metrics.gauge(Gauge.WAITING_THREADS, lambda _: pool.waiters)
+        metrics.gauge(Gauge.METADATA_AGE, lambda now: (now - metadata.last_success_ms) / 1000)
+        metrics.gauge(Gauge.REQUESTS_IN_FLIGHT, lambda _: client.in_flight_request_count())
 
     def _new_partitioner(self) -> Partitioner:
         config = self._config
@@ -294,7 +313,8 @@ class KafkaProducer:
         """
         self._check_usable()
         self._refuse_in_callback("flush")
-        deadline = self._clock.now_ms() + self._config.delivery_timeout_ms + _FLUSH_GRACE_MS
+        start = self._clock.now_ms()
+        deadline = start + self._config.delivery_timeout_ms + _FLUSH_GRACE_MS
         flush = None
         try:
             flush = self._accumulator.begin_flush()
@@ -306,6 +326,7 @@ class KafkaProducer:
         finally:
             if flush is not None:
                 self._accumulator.end_flush(flush)
+            self._took(Stream.FLUSH_TIME, start)
         self._raise_failure()
         if not complete:
             late = DeliveryError(
@@ -316,6 +337,11 @@ class KafkaProducer:
             self._break(late)
             raise late
 
+    def _took(self, stream: Stream, start: int) -> None:
+        """A call that blocked, begun at ``start``, is over."""
+        now = self._clock.now_ms()
+        self._metrics.record(stream, now - start, now)
+
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """The partitions of ``topic``; asks for them, for max.block.ms, when they are not known.
 
@@ -325,9 +351,11 @@ class KafkaProducer:
         deadline = self._clock.now_ms() + self._config.max_block_ms
         return self._metadata.await_topics([topic], deadline).topics[topic]
 
-    def metrics(self) -> Mapping[object, float]:
-        """Measurements by name (Java's names)."""
-        return {}
+    def metrics(self) -> Mapping[MetricName, float]:
+        """Measurements by name, as docs/metrics.md lists them (Java's names and units); NaN where
+        nothing was measured lately. Any thread, also after :meth:`close`.
+        """
+        return self._metrics.snapshot()
 
     # ---- transactions ------------------------------------------------------------------------
 
@@ -337,25 +365,28 @@ class KafkaProducer:
         Fences every earlier producer of that id, and aborts what it left open. Blocks for
         max.block.ms; after KafkaTimeoutError it may be called again, and goes on waiting.
         """
-        self._await(self._transactional("init_transactions").initialize_transactions)
+        begin = self._transactional("init_transactions").initialize_transactions
+        self._await(begin, Stream.TXN_INIT)
 
     def begin_transaction(self) -> None:
         """What is sent from now on belongs to a new transaction. Waits for no broker."""
         manager = self._transactional("begin_transaction")
+        start = self._clock.now_ms()
         manager.begin_transaction()
         self._recorder.start_attempt()
+        self._took(Stream.TXN_BEGIN, start)
 
     def commit_transaction(self) -> None:
         """Send everything, wait for it, and commit. Blocks for max.block.ms, as
         :meth:`init_transactions` does. Raises the transaction's error when it can only be aborted.
         """
-        self._await(self._transactional("commit_transaction").begin_commit)
+        self._await(self._transactional("commit_transaction").begin_commit, Stream.TXN_COMMIT)
 
     def abort_transaction(self) -> None:
         """Drop what was not sent, and abort. Blocks for max.block.ms, as :meth:`init_transactions`
         does.
         """
-        self._await(self._transactional("abort_transaction").begin_abort)
+        self._await(self._transactional("abort_transaction").begin_abort, Stream.TXN_ABORT)
 
     def _transactional(self, operation: str) -> TransactionManager:
         self._check_usable()
@@ -369,10 +400,14 @@ class KafkaProducer:
             self._refuse_in_callback(operation)
         return manager
 
-    def _await(self, begin: Callable[[], TransactionalResult]) -> None:
+    def _await(self, begin: Callable[[], TransactionalResult], stream: Stream) -> None:
         result = begin()
         self._sender.wakeup()
-        result.await_(self._clock, self._clock.now_ms() + self._config.max_block_ms)
+        start = self._clock.now_ms()
+        try:
+            result.await_(self._clock, start + self._config.max_block_ms)
+        finally:
+            self._took(stream, start)
 
     # ---- an attempt --------------------------------------------------------------------------
 

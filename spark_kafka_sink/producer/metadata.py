@@ -26,6 +26,7 @@ from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import NEVER, Clock, Waiters
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError, safe_text
+from spark_kafka_sink.producer.metrics import ProducerMetrics, Stream
 from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
 from spark_kafka_sink.protocol.messages import MetadataRequest
 from spark_kafka_sink.protocol.responses import MetadataResponse, TopicMetadata
@@ -99,6 +100,8 @@ class Metadata:
         self._failures = 0
         self._closed: KafkaError | None = None
         self._parked = False
+        #: Told of every wait for topics, when it is over.
+        self.metrics: ProducerMetrics | None = None
 
     def attach(
         self,
@@ -138,6 +141,7 @@ class Metadata:
             self._waiting += 1
             seen = self._update_version
             failures = self._failures
+        start = self._clock.now_ms()
         try:
             while True:
                 self._wakeup()
@@ -147,6 +151,9 @@ class Metadata:
         finally:
             with self._lock:
                 self._waiting -= 1
+            if self.metrics is not None:
+                now = self._clock.now_ms()
+                self.metrics.record(Stream.METADATA_WAIT, now - start, now)
 
     def refresh(self, deadline: int) -> Cluster:
         """The cluster by an answer to a question that is asked from now on, or, at ``deadline``,
@@ -238,6 +245,11 @@ class Metadata:
             elif not failures:
                 tried.append(address)
         return "tried " + "; ".join(tried)
+
+    @property
+    def last_success_ms(self) -> int:
+        """When the last full answer came; before any: when this was made."""
+        return self._last_success_ms
 
     @property
     def has_waiters(self) -> bool:

@@ -8,10 +8,11 @@ cost per row, any decision (the first failure is kept here; what follows from it
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
@@ -91,8 +92,13 @@ class ProduceRecorder:
     it and without a lock.
     """
 
-    def __init__(self, on_failure: Callable[[ProducerBatch], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        on_failure: Callable[[ProducerBatch], None] = lambda _: None,
+        metrics: ProducerMetrics | None = None,
+    ) -> None:
         self._on_failure = on_failure
+        self._metrics = metrics
         self._lock = threading.Lock()
         self._failure: ProducerBatch | None = None
         self._report = _Counts()
@@ -117,12 +123,17 @@ class ProduceRecorder:
             self._failure = batch
         self._on_failure(batch)
 
-    def request_sent(self, node_id: int, batches: int, size: int) -> None:  # noqa: ARG002 - seam
-        """A Produce request with so many batches and bytes goes to ``node_id``."""
+    def request_sent(self, batches: Sequence[ProducerBatch], now: int) -> None:
+        """A Produce request with ``batches`` leaves."""
         with self._lock:
             self._report.requests += 1
+        if self._metrics is not None:
+            self._metrics.request_sent(batches, now)
 
-    def request_answered(self, node_id: int, latency_ms: int, throttle_ms: int) -> None:
+    def request_answered(self, node_id: int, latency_ms: int, throttle_ms: int, now: int) -> None:
+        """An answer to a Produce request came from ``node_id``."""
+        if self._metrics is not None:
+            self._metrics.request_answered(node_id, latency_ms, throttle_ms, now)
         with self._lock:
             counts = self._report
             counts.throttle_ms += throttle_ms
@@ -139,12 +150,16 @@ class ProduceRecorder:
             self._report.retries += 1
             if error is not None:
                 self.last_answer = f"{batch.tp}: {error.message}"
+        if self._metrics is not None:
+            self._metrics.records_retried(batch.tp.topic, batch.record_count)
 
-    def batch_split(self, batch: ProducerBatch) -> None:  # noqa: ARG002 - metrics by topic later
+    def batch_split(self, batch: ProducerBatch) -> None:  # noqa: ARG002 - counted, not by topic
         with self._lock:
             self._report.splits += 1
+        if self._metrics is not None:
+            self._metrics.batch_split()
 
-    def batch_duplicate(self, batch: ProducerBatch) -> None:  # noqa: ARG002 - metrics by topic later
+    def batch_duplicate(self, batch: ProducerBatch) -> None:  # noqa: ARG002 - counted, not by topic
         with self._lock:
             self._report.duplicates += 1
 

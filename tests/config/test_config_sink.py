@@ -171,10 +171,10 @@ def test_what_java_once_had_is_one_warning(name):
 
 
 def test_what_has_no_meaning_here_is_one_warning_each():
-    config = parse({"kafka.metrics.num.samples": "3", "kafka.metrics.context.x": "y"})
+    config = parse({"kafka.metrics.recording.level": "DEBUG", "kafka.metrics.context.x": "y"})
     assert [w.split("'")[1] for w in config.warnings] == [
         "kafka.metrics.context.x",
-        "kafka.metrics.num.samples",
+        "kafka.metrics.recording.level",
     ]
     assert config == parse()
 

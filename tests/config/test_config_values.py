@@ -161,6 +161,7 @@ def test_the_defaults_are_javas_but_for_the_named_ones():
         "partitioner_ignore_keys": False, "partitioner_adaptive_partitioning_enable": False,
         "partitioner_availability_timeout_ms": 0, "transactional_id": None,
         "transaction_timeout_ms": 60000, "security_protocol": "PLAINTEXT",
+        "metrics_sample_window_ms": 30000, "metrics_num_samples": 2,
         "key_serializer": None, "value_serializer": None, "interceptor_classes": (),
     }  # fmt: skip
     ours = {"batch_size": 262144, "buffer_wait_ms": 120000}

@@ -47,9 +47,9 @@ def test_the_first_failure_is_kept_and_told_once():
 def test_requests_are_counted_by_node():
     recorder = ProduceRecorder()
     for latency in (5, 9):
-        recorder.request_sent(1, batches=2, size=100)
-        recorder.request_answered(1, latency, throttle_ms=3)
-    recorder.request_sent(2, batches=1, size=100)
+        recorder.request_sent([], now=0)
+        recorder.request_answered(1, latency, throttle_ms=3, now=9)
+    recorder.request_sent([], now=0)
     report = recorder.report()
     assert report.requests == 3
     assert report.throttle_ms == 6
