@@ -32,6 +32,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.client_request import ClientResponse
 from spark_kafka_sink.network.kafka_client import KafkaClient
+from spark_kafka_sink.producer.in_flight_batches import InFlightBatches
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.partition_sequences import Action, Answer, Verdict
 from spark_kafka_sink.producer.produce_errors import (
@@ -127,12 +128,7 @@ class Sender:
         self._forced = False
         self._closed = False
         self._fatal_error: KafkaError | None = None
-        # On the wire: batch -> node id. A batch leaves it with its answer, done before or not.
-        self._in_flight: dict[ProducerBatch, int] = {}
-        # Answered OUT_OF_ORDER, waiting for a later acknowledgement.
-        self._doubted: dict[ProducerBatch, None] = {}
-        self._last_answers: dict[ProducerBatch, tuple[int, ErrorCode]] = {}
-        self._next_expiry_ms = NEVER
+        self._in_flight = InFlightBatches(config.delivery_timeout_ms)
         metadata.attach(self.wakeup, client.connection_failures)
 
     def _new_requester(
@@ -225,7 +221,7 @@ class Sender:
         return not (
             self._accumulator.has_undrained
             or self._client.has_in_flight_requests()
-            or self._doubted
+            or self._in_flight.has_doubted
             or self._metadata.has_waiters
             or (manager is not None and manager.wants_requests)
         )
@@ -321,13 +317,11 @@ class Sender:
 
     def _take_off(self, batches: Sequence[ProducerBatch], node_id: int) -> None:
         for batch in batches:
-            self._in_flight[batch] = node_id
+            self._in_flight.take_off(batch, node_id)
             if self._transaction_manager is not None:
                 self._transaction_manager.batch_sent(batch)
             if self._guarantee_message_order:
                 self._accumulator.mute_partition(batch.tp)
-            expiry = batch.created_ms + self._config.delivery_timeout_ms
-            self._next_expiry_ms = min(self._next_expiry_ms, expiry)
 
     def _send_produce_request(
         self, node_id: int, batches: Sequence[ProducerBatch], now: int
@@ -363,38 +357,26 @@ class Sender:
     def _expire_batches(self, now: int) -> None:
         """Fail what is older than delivery.timeout.ms: queued, on the wire, or in doubt."""
         expired = self._accumulator.expired_batches(now)
-        if now >= self._next_expiry_ms:
-            timeout = self._config.delivery_timeout_ms
-            self._next_expiry_ms = NEVER
-            for batch in (*self._in_flight, *self._doubted):
-                if batch.is_done:
-                    continue
-                if batch.has_reached_delivery_timeout(timeout, now):
-                    expired.append(batch)
-                else:
-                    expiry = batch.created_ms + timeout
-                    self._next_expiry_ms = min(self._next_expiry_ms, expiry)
+        expired += self._in_flight.expired(now)
         for batch in expired:
             self._fail_batch(batch, self._timeout_error(batch, now), unclear=batch.has_sequence)
 
     def _time_to_next_expiry(self, now: int) -> int:
         """NEVER when nothing is queued or unanswered, whatever the last look remembers."""
-        expiry = NEVER
+        expiry = self._in_flight.next_expiry_ms
         if self._accumulator.has_undrained:
-            expiry = self._accumulator.next_expiry_time_ms()
-        if self._in_flight or self._doubted:
-            expiry = min(expiry, self._next_expiry_ms)
+            expiry = min(expiry, self._accumulator.next_expiry_time_ms())
         return NEVER if expiry >= NEVER else max(0, expiry - now)
 
     def _timeout_error(self, batch: ProducerBatch, now: int) -> KafkaTimeoutError:
-        last = self._last_answers.get(batch)
+        last, node = self._in_flight.last_answer(batch), self._in_flight.node_of(batch)
         hint = None
         if last is not None:
             node_id, code = last
             story = f"the last answer, of broker {self._name(node_id)}, was {code.name}"
             hint = code.info.hint
-        elif batch in self._in_flight:
-            story = f"broker {self._name(self._in_flight[batch])} has not answered"
+        elif node is not None:
+            story = f"broker {self._name(node)} has not answered"
         else:
             leader = self._metadata.fetch().leader_for(batch.tp)
             to = "the partition has no leader" if leader is None else f"its leader is {leader}"
@@ -409,7 +391,7 @@ class Sender:
         """Every batch of the request gets its answer, whatever came of the request."""
         node_id = response.request.destination
         for batch in batches.values():
-            self._in_flight.pop(batch, None)
+            self._in_flight.landed(batch)
         body = response.body
         if isinstance(body, ProduceResponse):
             latency, now = response.latency_ms, response.received_ms
@@ -454,14 +436,14 @@ class Sender:
             return
         code = answer.error
         if code is not ErrorCode.NONE:
-            self._last_answers[batch] = (response.request.destination, code)
+            self._in_flight.answered(batch, response.request.destination, code)
             if code.refreshes_metadata:
                 self._metadata.request_update()
         expired = batch.has_reached_delivery_timeout(self._config.delivery_timeout_ms, now)
         if code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1 and not expired:
             self._report.batch_split(batch)
             self._accumulator.split_and_reenqueue(batch, now)
-            self._last_answers.pop(batch, None)
+            self._in_flight.forget(batch)
             return
         kind = answer_of(code)
         verdict = self._judge(batch, kind, answer.base_offset, now)
@@ -475,7 +457,7 @@ class Sender:
         elif expired:
             self._fail_batch(batch, self._timeout_error(batch, now), unclear=True)
         elif verdict.action is Action.AWAIT_PROOF:
-            self._doubted[batch] = None
+            self._in_flight.doubt(batch)
         elif kind is Answer.UNCLEAR and batch.attempts >= self._config.retries:
             error = self._error(batch, answer, response, "no retries are left")
             self._fail_batch(batch, error, unclear=True)
@@ -538,8 +520,7 @@ class Sender:
 
     def _release(self, batch: ProducerBatch) -> None:
         """The batch is done and off the wire."""
-        self._doubted.pop(batch, None)
-        self._last_answers.pop(batch, None)
+        self._in_flight.forget(batch)
         self._accumulator.deallocate(batch)
 
     def _error(
