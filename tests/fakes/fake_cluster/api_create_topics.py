@@ -1,0 +1,67 @@
+"""CreateTopics, as far as our clients and tests ask."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from spark_kafka_sink.errors import ErrorCode
+from tests.fakes.fake_cluster.api_metadata import is_legal
+from tests.fakes.fake_cluster.codec import Request
+
+if TYPE_CHECKING:
+    from tests.fakes.fake_cluster.cluster import FakeCluster
+
+KEY, VERSIONS = 19, (2, 7)
+
+
+def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
+    names = Counter(topic.name for topic in request.body.topics)
+    results = []
+    for topic in request.body.topics:
+        error = _judge(cluster, topic, names[topic.name])
+        if error is ErrorCode.NONE and not request.body.validate_only:
+            replication = None if topic.replication_factor == -1 else topic.replication_factor
+            configs = {c.name: c.value or "" for c in topic.configs}
+            count = 1 if topic.num_partitions == -1 else topic.num_partitions
+            cluster.create_topic(topic.name, count, replication=replication, configs=configs)
+        results.append((topic.name, error))
+    return _answer(cluster, request, list(dict.fromkeys(results)))
+
+
+def refuse(cluster: FakeCluster, request: Request, error: ErrorCode) -> Any:
+    return _answer(cluster, request, [(topic.name, error) for topic in request.body.topics])
+
+
+def _judge(cluster: FakeCluster, topic: Any, asked: int) -> ErrorCode:
+    if asked > 1:
+        return ErrorCode.INVALID_REQUEST
+    if not is_legal(topic.name):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if topic.name in cluster.topics:
+        return ErrorCode.TOPIC_ALREADY_EXISTS
+    up = len(cluster.brokers) - len(cluster.down)
+    if topic.replication_factor != -1 and not 1 <= topic.replication_factor <= up:
+        return ErrorCode.INVALID_REPLICATION_FACTOR
+    if topic.num_partitions != -1 and topic.num_partitions < 1:
+        return ErrorCode.INVALID_PARTITIONS
+    return ErrorCode.NONE
+
+
+def _answer(cluster: FakeCluster, request: Request, results: list[tuple[str, ErrorCode]]) -> Any:
+    answer = request.answer
+    topics = []
+    for name, error in results:
+        made = cluster.topics.get(name) if error is ErrorCode.NONE else None
+        topics.append(
+            answer.CreatableTopicResult(
+                name=name,
+                topic_id=None if made is None else made.topic_id,
+                error_code=error,
+                error_message=None if error is ErrorCode.NONE else error.name,
+                num_partitions=-1 if made is None else len(made.partitions),
+                replication_factor=-1 if made is None else len(made.partitions[0].replicas),
+                configs=() if made is not None else None,
+            )
+        )
+    return answer.CreateTopicsResponse(throttle_time=cluster.throttle_ms(), topics=topics)
