@@ -14,14 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.errors import CommitError, safe_text
+from spark_kafka_sink.producer.report import LARGEST, SUMMED, NodeReport, ProduceReport
+from spark_kafka_sink.protocol.cluster import TopicPartition
 
 #: Raised by one whenever a field is added, removed or changes its meaning.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 #: node id, requests, total latency in ms, longest latency in ms
 NodeLatency = tuple[int, int, int, int]
@@ -35,7 +38,8 @@ class TaskCommitMessage(WriterCommitMessage):
 
     ``rows`` is what Spark handed to the task, ``acknowledged`` what brokers confirmed: they are
     equal, or the message is refused. ``bytes`` is what the record batches weighed on the wire,
-    ``batch_bytes`` the same before compression. ``offsets`` is empty with acks=0. ``host`` and the
+    ``batch_bytes`` the same before compression; the other counters are ``ProduceReport``'s.
+    ``cluster_id`` is empty when nothing was sent, ``offsets`` with acks=0 too. ``host`` and the
     ids say where the attempt ran; ``query_id`` and ``run_id`` are empty and ``batch_id`` is -1
     outside of streaming. ``producer_id`` is -1 without idempotence.
     """
@@ -50,6 +54,12 @@ class TaskCommitMessage(WriterCommitMessage):
     splits: int
     duplicates: int
     throttle_ms: int
+    retried_rows: int
+    queue_ms: int
+    max_queue_ms: int
+    buffer_wait_ms: int
+    metadata_wait_ms: int
+    connections: int
     elapsed_ms: int
     nodes: tuple[NodeLatency, ...]
     offsets: tuple[PartitionOffsets, ...]
@@ -62,6 +72,20 @@ class TaskCommitMessage(WriterCommitMessage):
     batch_id: int
     producer_id: int
     producer_epoch: int
+    cluster_id: str
+
+    def produced(self) -> ProduceReport:
+        """The counters, as the producer's own report has them."""
+        counts: dict[str, Any] = {
+            name: getattr(self, name) for name in (*SUMMED, *LARGEST) if name != "rows"
+        }
+        return ProduceReport(
+            rows=self.acknowledged,
+            **counts,
+            nodes={node: NodeReport(*latency) for node, *latency in self.nodes},
+            offsets={TopicPartition(t, p): (first, last) for t, p, first, last in self.offsets},
+            cluster_id=self.cluster_id or None,
+        )
 
     def __reduce__(self) -> tuple[object, ...]:
         values = tuple((f.name, getattr(self, f.name)) for f in fields(self))
@@ -138,11 +162,10 @@ def _checked(index: int, message: WriterCommitMessage | None) -> TaskCommitMessa
 
 
 _COUNTS = (
-    "rows", "acknowledged", "bytes", "batches", "batch_bytes", "requests", "retries", "splits",
-    "duplicates", "throttle_ms", "elapsed_ms", "partition_id", "attempt", "task_attempt_id",
+    *SUMMED, *LARGEST, "acknowledged", "elapsed_ms", "partition_id", "attempt", "task_attempt_id",
 )  # fmt: skip
 _IDS = ("batch_id", "producer_id", "producer_epoch")
-_TEXTS = ("host", "query_id", "run_id")
+_TEXTS = ("host", "query_id", "run_id", "cluster_id")
 
 
 def _problems(message: TaskCommitMessage) -> list[str]:

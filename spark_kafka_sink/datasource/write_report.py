@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
+from spark_kafka_sink.producer.report import ProduceReport
 
 _log = logging.getLogger(__name__)
 
@@ -38,28 +39,18 @@ class NodeSummary:
 
 @dataclass(frozen=True, slots=True)
 class WriteReport:
-    """What one batch or micro-batch wrote. Sums over its tasks; ``batch_id`` -1 outside streams.
+    """What one batch or micro-batch wrote. ``batch_id`` -1 outside streams.
 
-    ``bytes`` went over the wire in record batches, ``batch_bytes`` is their size before
-    compression. ``offsets`` spans, per topic partition, the first and the last offset that any
-    task was told; rows of other producers may lie between.
+    ``produced`` is the merge of what the tasks' producers counted: sums, and the largest of maxima.
+    Its offsets span, per topic partition, the first and the last offset that any task was told;
+    rows of other producers may lie between.
     """
 
     tasks: int
-    rows: int
-    bytes: int
-    batches: int
-    batch_bytes: int
-    requests: int
-    retries: int
-    splits: int
-    duplicates: int
-    throttle_ms: int
     longest_task_ms: int
     query_id: str
     batch_id: int
-    nodes: tuple[NodeSummary, ...]
-    offsets: tuple[tuple[str, int, int, int], ...]
+    produced: ProduceReport
 
     @classmethod
     def of(cls, messages: Iterable[TaskCommitMessage]) -> WriteReport:
@@ -67,26 +58,45 @@ class WriteReport:
         tasks = tuple(messages)
         return cls(
             tasks=len(tasks),
-            rows=sum(m.acknowledged for m in tasks),
-            bytes=sum(m.bytes for m in tasks),
-            batches=sum(m.batches for m in tasks),
-            batch_bytes=sum(m.batch_bytes for m in tasks),
-            requests=sum(m.requests for m in tasks),
-            retries=sum(m.retries for m in tasks),
-            splits=sum(m.splits for m in tasks),
-            duplicates=sum(m.duplicates for m in tasks),
-            throttle_ms=sum(m.throttle_ms for m in tasks),
             longest_task_ms=max((m.elapsed_ms for m in tasks), default=0),
             query_id=next((m.query_id for m in tasks if m.query_id), ""),
             batch_id=next((m.batch_id for m in tasks if m.batch_id >= 0), -1),
-            nodes=_nodes(tasks),
-            offsets=_offsets(tasks),
+            produced=ProduceReport.merge(m.produced() for m in tasks),
         )
+
+    @property
+    def nodes(self) -> tuple[NodeSummary, ...]:
+        """Every broker that answered, by id."""
+        return tuple(
+            NodeSummary(
+                node,
+                seen.requests,
+                seen.total_latency_ms / seen.requests if seen.requests else 0.0,
+                seen.max_latency_ms,
+            )
+            for node, seen in sorted(self.produced.nodes.items())
+        )
+
+    @property
+    def offsets(self) -> tuple[tuple[str, int, int, int], ...]:
+        """(topic, partition, first, last), sorted."""
+        return tuple((*tp, *span) for tp, span in sorted(self.produced.offsets.items()))
 
     @property
     def mean_batch_size(self) -> int:
         """Bytes on the wire of one record batch, on average."""
-        return self.bytes // self.batches if self.batches else 0
+        return self.produced.bytes // self.produced.batches if self.produced.batches else 0
+
+    @property
+    def mean_queue_ms(self) -> float:
+        """Milliseconds that a batch waited from its first row until it left, on average."""
+        return self.produced.queue_ms / self.produced.batches if self.produced.batches else 0.0
+
+    @property
+    def compression_rate(self) -> float:
+        """Bytes on the wire by bytes before compression, over all batches."""
+        produced = self.produced
+        return produced.bytes / produced.batch_bytes if produced.batch_bytes else 1.0
 
     @property
     def slowest_node(self) -> NodeSummary | None:
@@ -100,20 +110,23 @@ class WriteReport:
     def summary(self) -> dict[str, str]:
         """Names and values of the line, in its order."""
         slowest = self.slowest_node
-        shown = self.offsets[:LOGGED_PARTITIONS]
+        produced, offsets = self.produced, self.offsets
+        shown = offsets[:LOGGED_PARTITIONS]
         parts = [f"{t}-{p}:{first}..{last}" for t, p, first, last in shown]
-        if len(shown) < len(self.offsets):
-            parts.append(f"+{len(self.offsets) - len(shown)} more")
+        if len(shown) < len(offsets):
+            parts.append(f"+{len(offsets) - len(shown)} more")
         values: dict[str, object] = {
-            "rows": self.rows,
-            "bytes": self.bytes,
-            "batches": self.batches,
+            "rows": produced.rows,
+            "bytes": produced.bytes,
+            "batches": produced.batches,
             "meanBatchSize": self.mean_batch_size,
-            "requests": self.requests,
-            "retries": self.retries,
-            "splits": self.splits,
-            "duplicates": self.duplicates,
-            "throttleMs": self.throttle_ms,
+            "requests": produced.requests,
+            "retries": produced.retries,
+            "splits": produced.splits,
+            "duplicates": produced.duplicates,
+            "throttleMs": produced.throttle_ms,
+            "bufferWaitMs": produced.buffer_wait_ms,
+            "meanQueueMs": f"{self.mean_queue_ms:.1f}",
             "tasks": self.tasks,
             "longestTaskMs": self.longest_task_ms,
             "slowestBroker": "none"
@@ -127,6 +140,7 @@ class WriteReport:
 
     def json(self, written_at_ms: int) -> str:
         """The report as one line of JSON; ``written_at_ms`` is wall time."""
+        produced = self.produced
         return json.dumps(
             {
                 "writtenAtMs": written_at_ms,
@@ -134,16 +148,24 @@ class WriteReport:
                 "queryId": self.query_id or None,
                 "batchId": None if self.batch_id < 0 else self.batch_id,
                 "tasks": self.tasks,
-                "rows": self.rows,
-                "bytes": self.bytes,
-                "bytesBeforeCompression": self.batch_bytes,
-                "batches": self.batches,
+                "clusterId": produced.cluster_id,
+                "rows": produced.rows,
+                "bytes": produced.bytes,
+                "bytesBeforeCompression": produced.batch_bytes,
+                "compressionRate": round(self.compression_rate, 3),
+                "batches": produced.batches,
                 "meanBatchSize": self.mean_batch_size,
-                "requests": self.requests,
-                "retries": self.retries,
-                "splits": self.splits,
-                "duplicates": self.duplicates,
-                "throttleMs": self.throttle_ms,
+                "requests": produced.requests,
+                "retries": produced.retries,
+                "retriedRows": produced.retried_rows,
+                "splits": produced.splits,
+                "duplicates": produced.duplicates,
+                "throttleMs": produced.throttle_ms,
+                "meanQueueMs": round(self.mean_queue_ms, 3),
+                "maxQueueMs": produced.max_queue_ms,
+                "bufferWaitMs": produced.buffer_wait_ms,
+                "metadataWaitMs": produced.metadata_wait_ms,
+                "connections": produced.connections,
                 "longestTaskMs": self.longest_task_ms,
                 "brokers": [
                     {
@@ -207,24 +229,3 @@ class _Stderr(logging.Handler):
             sys.stderr.flush()
         except (OSError, ValueError):
             self.handleError(record)
-
-
-def _nodes(tasks: tuple[TaskCommitMessage, ...]) -> tuple[NodeSummary, ...]:
-    sums: dict[int, tuple[int, int, int]] = {}
-    for message in tasks:
-        for node, requests, total, longest in message.nodes:
-            seen = sums.get(node, (0, 0, 0))
-            sums[node] = (seen[0] + requests, seen[1] + total, max(seen[2], longest))
-    return tuple(
-        NodeSummary(node, requests, total / requests if requests else 0.0, longest)
-        for node, (requests, total, longest) in sorted(sums.items())
-    )
-
-
-def _offsets(tasks: tuple[TaskCommitMessage, ...]) -> tuple[tuple[str, int, int, int], ...]:
-    spans: dict[tuple[str, int], tuple[int, int]] = {}
-    for message in tasks:
-        for topic, partition, first, last in message.offsets:
-            low, high = spans.get((topic, partition), (first, last))
-            spans[topic, partition] = (min(low, first), max(high, last))
-    return tuple((topic, p, *span) for (topic, p), span in sorted(spans.items()))

@@ -16,17 +16,16 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
 from spark_kafka_sink.errors import DataError, DeliveryError, IllegalStateError, RecordTooLargeError
+from spark_kafka_sink.producer.report import ProduceReport
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from spark_kafka_sink.producer.report import ProduceReport
 
 
 class TaskProducer(Protocol):
@@ -196,28 +195,20 @@ class WriteTask:
         self, report: ProduceReport | None, producer: tuple[int, int], elapsed_ms: int
     ) -> TaskCommitMessage:
         identity = self._identity
-        nodes = {} if report is None else report.nodes
-        offsets = {} if report is None else report.offsets
+        report = ProduceReport() if report is None else report
+        counts: dict[str, Any] = report.counts() | {"rows": self._rows}
         return TaskCommitMessage(
-            rows=self._rows,
-            acknowledged=0 if report is None else report.rows,
-            bytes=0 if report is None else report.bytes,
-            batches=0 if report is None else report.batches,
-            batch_bytes=0 if report is None else report.batch_bytes,
-            requests=0 if report is None else report.requests,
-            retries=0 if report is None else report.retries,
-            splits=0 if report is None else report.splits,
-            duplicates=0 if report is None else report.duplicates,
-            throttle_ms=0 if report is None else report.throttle_ms,
+            **counts,
+            acknowledged=report.rows,
             elapsed_ms=elapsed_ms,
             nodes=tuple(
                 (node, seen.requests, seen.total_latency_ms, seen.max_latency_ms)
-                for node, seen in sorted(nodes.items())
+                for node, seen in sorted(report.nodes.items())
             ),
             # -1: a broker that says "duplicate" does not always say where the first copy is
             offsets=tuple(
                 (tp.topic, tp.partition, first, last)
-                for tp, (first, last) in sorted(offsets.items())
+                for tp, (first, last) in sorted(report.offsets.items())
                 if first >= 0
             ),
             partition_id=identity.partition_id,
@@ -229,6 +220,7 @@ class WriteTask:
             batch_id=identity.batch_id,
             producer_id=producer[0],
             producer_epoch=producer[1],
+            cluster_id=report.cluster_id or "",
         )
 
 

@@ -448,7 +448,7 @@ class KafkaProducer:
         self.flush()
         if self._transaction_manager is not None:
             self._transaction_manager.maybe_fail_with_error()
-        report = self._recorder.report()
+        report = self._recorder.report(self._metadata.fetch().cluster_id)
         rows = self._accumulator.appended_records - self._rows_before
         if report.rows != rows:
             error = DeliveryError(

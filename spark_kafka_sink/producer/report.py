@@ -10,9 +10,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.producer.metrics import ProducerMetrics
+from spark_kafka_sink.producer.metrics import ProducerMetrics, Stream
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
@@ -40,8 +41,11 @@ class ProduceReport:
 
     ``rows`` were acknowledged (with acks=0: handed to the socket). ``bytes`` is what their batches
     weighed on the wire, ``batch_bytes`` the same before compression; batches that were sent again
-    count once. ``offsets`` gives the first and the last offset of each partition of which a broker
-    told one.
+    count once. ``queue_ms`` sums what each batch waited from its first row until it left (the last
+    time, if more than once), ``max_queue_ms`` is the longest. ``buffer_wait_ms`` and
+    ``metadata_wait_ms`` are how long the writer was held up by buffer.memory and by unknown topics,
+    ``connections`` how many were made. ``offsets`` gives the first and the last offset of each
+    partition of which a broker told one.
     """
 
     rows: int = 0
@@ -55,6 +59,13 @@ class ProduceReport:
     throttle_ms: int = 0
     nodes: Mapping[int, NodeReport] = field(default_factory=dict)
     offsets: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    retried_rows: int = 0
+    queue_ms: int = 0
+    max_queue_ms: int = 0
+    buffer_wait_ms: int = 0
+    metadata_wait_ms: int = 0
+    connections: int = 0
+    cluster_id: str | None = None
 
     @staticmethod
     def merge(reports: Iterable[ProduceReport]) -> ProduceReport:
@@ -68,19 +79,26 @@ class ProduceReport:
             for tp, (first, last) in report.offsets.items():
                 seen = offsets.get(tp, (first, last))
                 offsets[tp] = (min(seen[0], first), max(seen[1], last))
-        return ProduceReport(
-            rows=sum(r.rows for r in every),
-            bytes=sum(r.bytes for r in every),
-            batches=sum(r.batches for r in every),
-            batch_bytes=sum(r.batch_bytes for r in every),
-            requests=sum(r.requests for r in every),
-            retries=sum(r.retries for r in every),
-            splits=sum(r.splits for r in every),
-            duplicates=sum(r.duplicates for r in every),
-            throttle_ms=sum(r.throttle_ms for r in every),
-            nodes=nodes,
-            offsets=offsets,
-        )
+        values: dict[str, Any] = {
+            name: sum(getattr(report, name) for report in every) for name in SUMMED
+        }
+        values |= {
+            name: max((getattr(report, name) for report in every), default=0) for name in LARGEST
+        }
+        cluster_id = next((r.cluster_id for r in every if r.cluster_id), None)
+        return ProduceReport(**values, nodes=nodes, offsets=offsets, cluster_id=cluster_id)
+
+    def counts(self) -> dict[str, int]:
+        """All that is summed, and all of which the largest counts, by name."""
+        return {name: getattr(self, name) for name in (*SUMMED, *LARGEST)}
+
+
+#: How reports are merged: the one place that names what is counted (besides the fields).
+SUMMED = (
+    "rows", "bytes", "batches", "batch_bytes", "requests", "retries", "splits", "duplicates",
+    "throttle_ms", "retried_rows", "queue_ms", "buffer_wait_ms", "metadata_wait_ms", "connections",
+)  # fmt: skip
+LARGEST = ("max_queue_ms",)
 
 
 class ProduceRecorder:
@@ -102,14 +120,17 @@ class ProduceRecorder:
         self._lock = threading.Lock()
         self._failure: ProducerBatch | None = None
         self._report = _Counts()
+        self._before = self._waits()
         #: What a broker said last that made a batch go again: for messages about waits.
         self.last_answer: str | None = None
 
     def start_attempt(self) -> None:
         """Count from zero."""
+        before = self._waits()
         with self._lock:
             self._failure = None
             self._report = _Counts()
+            self._before = before
             self.last_answer = None
 
     def batch_done(self, batch: ProducerBatch) -> None:
@@ -148,6 +169,7 @@ class ProduceRecorder:
         """``batch`` goes back to its queue because of ``error``."""
         with self._lock:
             self._report.retries += 1
+            self._report.retried_rows += batch.record_count
             if error is not None:
                 self.last_answer = f"{batch.tp}: {error.message}"
         if self._metrics is not None:
@@ -179,10 +201,29 @@ class ProduceRecorder:
         """Rows acknowledged so far."""
         return self._report.rows
 
-    def report(self) -> ProduceReport:
-        """What this attempt did so far."""
+    def report(self, cluster_id: str | None = None) -> ProduceReport:
+        """What this attempt did so far, on the cluster of that id."""
+        buffer, metadata, connections = (
+            now - before for now, before in zip(self._waits(), self._before, strict=True)
+        )
         with self._lock:
-            return self._report.freeze()
+            return self._report.freeze(
+                buffer_wait_ms=buffer,
+                metadata_wait_ms=metadata,
+                connections=connections,
+                cluster_id=cluster_id,
+            )
+
+    def _waits(self) -> tuple[int, int, int]:
+        """Of the producer's whole life: waits for memory and topics (ms), connections made."""
+        metrics = self._metrics
+        if metrics is None:
+            return 0, 0, 0
+        return (
+            int(metrics.total(Stream.POOL_WAIT)),
+            int(metrics.total(Stream.METADATA_WAIT)),
+            metrics.count(Stream.CONNECTED),
+        )
 
 
 class _Counts:
@@ -193,9 +234,12 @@ class _Counts:
         "batches",
         "bytes",
         "duplicates",
+        "max_queue_ms",
         "nodes",
         "offsets",
+        "queue_ms",
         "requests",
+        "retried_rows",
         "retries",
         "rows",
         "splits",
@@ -205,6 +249,7 @@ class _Counts:
     def __init__(self) -> None:
         self.rows = self.bytes = self.batches = self.batch_bytes = 0
         self.requests = self.retries = self.splits = self.duplicates = self.throttle_ms = 0
+        self.retried_rows = self.queue_ms = self.max_queue_ms = 0
         self.nodes: dict[int, list[int]] = {}
         self.offsets: dict[TopicPartition, tuple[int, int]] = {}
 
@@ -214,6 +259,9 @@ class _Counts:
         self.batches += 1
         self.bytes += size
         self.batch_bytes += batch.raw_size + HEADER_SIZE
+        queued = max(0, batch.drained_ms - batch.created_ms)
+        self.queue_ms += queued
+        self.max_queue_ms = max(self.max_queue_ms, queued)
         if batch.base_offset < 0:
             return  # acks=0, a duplicate, or proven by a later answer: the offset is not told
         first = batch.base_offset
@@ -223,17 +271,23 @@ class _Counts:
             first, last = min(seen[0], first), max(seen[1], last)
         self.offsets[batch.tp] = (first, last)
 
-    def freeze(self) -> ProduceReport:
+    def freeze(
+        self,
+        *,
+        buffer_wait_ms: int,
+        metadata_wait_ms: int,
+        connections: int,
+        cluster_id: str | None,
+    ) -> ProduceReport:
+        counted: dict[str, Any] = {
+            name: getattr(self, name) for name in (*SUMMED, *LARGEST) if name in self.__slots__
+        }
         return ProduceReport(
-            rows=self.rows,
-            bytes=self.bytes,
-            batches=self.batches,
-            batch_bytes=self.batch_bytes,
-            requests=self.requests,
-            retries=self.retries,
-            splits=self.splits,
-            duplicates=self.duplicates,
-            throttle_ms=self.throttle_ms,
+            **counted,
             nodes={node: NodeReport(*counts) for node, counts in self.nodes.items()},
             offsets=dict(self.offsets),
+            buffer_wait_ms=buffer_wait_ms,
+            metadata_wait_ms=metadata_wait_ms,
+            connections=connections,
+            cluster_id=cluster_id,
         )

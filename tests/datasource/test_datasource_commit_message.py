@@ -33,6 +33,12 @@ def message(**changes):
         "splits": 0,
         "duplicates": 0,
         "throttle_ms": 0,
+        "retried_rows": 0,
+        "queue_ms": 8,
+        "max_queue_ms": 5,
+        "buffer_wait_ms": 0,
+        "metadata_wait_ms": 0,
+        "connections": 1,
         "elapsed_ms": 12,
         "nodes": ((1, 2, 9, 6),),
         "offsets": (("t", 0, 5, 7),),
@@ -45,6 +51,7 @@ def message(**changes):
         "batch_id": -1,
         "producer_id": 4711,
         "producer_epoch": 0,
+        "cluster_id": "c",
     }
     return TaskCommitMessage(**(values | changes))
 

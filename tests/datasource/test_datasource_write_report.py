@@ -30,6 +30,9 @@ def two_tasks():
                 batches=3,
                 retries=2,
                 throttle_ms=11,
+                queue_ms=102,
+                max_queue_ms=60,
+                buffer_wait_ms=70,
                 nodes=((1, 1, 2, 2), (2, 4, 400, 250)),
                 offsets=(("t", 0, 8, 12), ("t", 1, 0, 4)),
                 query_id="q",
@@ -42,8 +45,12 @@ def two_tasks():
 
 def test_tasks_are_summed():
     report = two_tasks()
-    assert (report.tasks, report.rows, report.bytes, report.batches) == (3, 8, 1240, 5)
-    assert (report.retries, report.throttle_ms, report.longest_task_ms) == (2, 11, 40)
+    produced = report.produced
+    assert (report.tasks, produced.rows, produced.bytes, produced.batches) == (3, 8, 1240, 5)
+    assert (produced.retries, produced.throttle_ms, report.longest_task_ms) == (2, 11, 40)
+    assert (produced.buffer_wait_ms, produced.connections, produced.cluster_id) == (70, 3, "c")
+    assert (report.mean_queue_ms, produced.max_queue_ms) == (118 / 5, 60)
+    assert report.compression_rate == 1240 / 720
     assert report.mean_batch_size == 248
     assert report.offsets == (("t", 0, 5, 12), ("t", 1, 0, 4))
 
@@ -56,8 +63,8 @@ def test_the_slowest_broker_is_the_one_with_the_longest_mean_latency():
 def test_the_line_says_it_all_in_one_line():
     assert two_tasks().line() == (
         "kprod wrote queryId=q batchId=7 rows=8 bytes=1240 batches=5 meanBatchSize=248 requests=6 "
-        "retries=2 splits=0 duplicates=0 throttleMs=11 tasks=3 longestTaskMs=40 "
-        "slowestBroker=2(100.0ms) offsets=t-0:5..12,t-1:0..4"
+        "retries=2 splits=0 duplicates=0 throttleMs=11 bufferWaitMs=70 meanQueueMs=23.6 tasks=3 "
+        "longestTaskMs=40 slowestBroker=2(100.0ms) offsets=t-0:5..12,t-1:0..4"
     )
 
 
@@ -86,6 +93,7 @@ def test_the_json_holds_what_the_line_holds(caplog, tmp_path):
         "topic": "t", "partition": 0, "firstOffset": 5, "lastOffset": 12,
     }  # fmt: skip
     assert told["brokers"][1]["maxLatencyMs"] == 250
+    assert (told["clusterId"], told["maxQueueMs"], told["compressionRate"]) == ("c", 60, 1.722)
     (record,) = caplog.records
     assert record.getMessage() == two_tasks().line()
     assert (record.context["rows"], record.context["slowestBroker"]) == ("8", "2(100.0ms)")

@@ -1,13 +1,22 @@
 """ProduceRecorder and ProduceReport: what an attempt did, counted once."""
 
 import pickle
+from dataclasses import fields
 
 from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.producer.metrics import ProducerMetrics, Stream
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.report import NodeReport, ProduceRecorder, ProduceReport
+from spark_kafka_sink.producer.report import (
+    LARGEST,
+    SUMMED,
+    NodeReport,
+    ProduceRecorder,
+    ProduceReport,
+)
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from tests.fakes.accumulator_world import TP0, TP1
+from tests.fakes.clock import FakeClock
 
 
 def batch_of(recorder: ProduceRecorder, tp: TopicPartition, records: int) -> ProducerBatch:
@@ -57,14 +66,37 @@ def test_requests_are_counted_by_node():
 
 
 def test_reports_of_many_tasks_add_up_and_travel():
-    one = ProduceReport(10, 100, 2, 200, 3, 1, 0, 0, 5, {1: NodeReport(2, 8, 6)}, {TP0: (5, 14)})
-    two = ProduceReport(
-        1, 10, 1, 20, 1, 0, 1, 1, 0, {1: NodeReport(1, 9, 9), 2: NodeReport(1, 1, 1)}, {TP0: (2, 2)}
+    one = ProduceReport(
+        10, 100, 2, 200, 3, 1, 0, 0, 5, {1: NodeReport(2, 8, 6)}, {TP0: (5, 14)}, 4, 30, 20, 7, 0, 2
     )
+    two = ProduceReport(
+        1, 10, 1, 20, 1, 0, 1, 1, 0, {1: NodeReport(1, 9, 9), 2: NodeReport(1, 1, 1)},
+        {TP0: (2, 2)},
+        0, 9, 9, 1, 3, 1, "cluster",
+    )  # fmt: skip
     merged = ProduceReport.merge(pickle.loads(pickle.dumps([one, two])))
     assert merged == ProduceReport(
         11, 110, 3, 220, 4, 1, 1, 1, 5,
         {1: NodeReport(3, 17, 9), 2: NodeReport(1, 1, 1)},
         {TP0: (2, 14)},
+        4, 39, 20, 8, 3, 3, "cluster",
     )  # fmt: skip
     assert ProduceReport.merge([]) == ProduceReport()
+
+
+def test_every_counter_says_how_it_is_merged():
+    apart = {"nodes", "offsets", "cluster_id"}
+    assert {f.name for f in fields(ProduceReport)} == {*SUMMED, *LARGEST} | apart
+
+
+def test_an_attempt_counts_its_own_waits_only():
+    metrics = ProducerMetrics(FakeClock())
+    recorder = ProduceRecorder(metrics=metrics)
+    metrics.buffer_waited(100, 0, exhausted=False)
+    recorder.start_attempt()
+    metrics.buffer_waited(20, 0, exhausted=False)
+    metrics.record(Stream.METADATA_WAIT, 3, 0)
+    recorder.batch_retried(batch_of(recorder, TP0, 7))
+    report = recorder.report("cluster")
+    assert (report.buffer_wait_ms, report.metadata_wait_ms, report.retried_rows) == (20, 3, 7)
+    assert report.cluster_id == "cluster"
