@@ -25,7 +25,6 @@ from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import ErrorCode, KafkaError
 from spark_kafka_sink.producer.producer_identity import ProducerIdentity
 from spark_kafka_sink.producer.transaction_states import (
-    NO_PRODUCER_ID,
     ONGOING,
     ProducerIdAndEpoch,
     State,
@@ -94,12 +93,6 @@ class CoordinatorRequests:
 
     def enqueue(self, request: TxnRequest) -> None:
         bisect.insort(self._pending, request, key=lambda r: r.kind)
-
-    def asks_for_identity(self) -> bool:
-        flying = self._in_flight
-        if flying is not None and flying.kind is Kind.INIT_PRODUCER_ID:
-            return True
-        return self._waits(Kind.INIT_PRODUCER_ID)
 
     def fail_all(self, error: KafkaError) -> None:
         """None of them will be asked, or answered."""
@@ -180,9 +173,9 @@ class CoordinatorRequests:
                 return FindCoordinatorRequest((name,))
             if request.kind is Kind.INIT_PRODUCER_ID:
                 # A spent identity is told, so that who lost the id to another producer learns of
-                # it. To fence is to tell none: the coordinator would call our own epoch old.
-                own = NO_PRODUCER_ID if request.fences else identity.spent
-                return InitProducerIdRequest(name, self._transaction_timeout_ms, *own)
+                # it. There is none when this is to fence: our own, told, would be called old.
+                timeout_ms = self._transaction_timeout_ms
+                return InitProducerIdRequest(name, timeout_ms, *identity.spent)
             if request.kind is Kind.ADD_PARTITIONS_TO_TXN:
                 partitions = identity.transaction.partitions_to_ask_for()
                 return AddPartitionsToTxnRequest(name, *identity.producer, partitions)

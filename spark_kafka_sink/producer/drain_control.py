@@ -27,7 +27,7 @@ class DrainControl(Protocol):
 
     @property
     def is_completing(self) -> bool:
-        """A transaction is being committed or aborted: every batch must go (seam, False now)."""
+        """A transaction is being committed or aborted: every batch must go, or is dropped."""
         ...
 
     def can_drain(self, tp: TopicPartition) -> bool:

@@ -1,8 +1,8 @@
-"""Asks any broker for a producer id, until there is one or a refusal that no retry mends.
+"""Asks any broker for an idempotent producer's id, until there is one or a refusal for good.
 
 Owns: the one InitProducerId request in flight, its node and its backoff. Never: what the answer
-means (``transaction_manager.py``), batches. The requests of a transaction (FindCoordinator,
-AddPartitionsToTxn, EndTxn) will stand beside it.
+means (``transaction_manager.py``), batches. A transactional producer has
+``transactional_requester.py`` in its place.
 
 Runs on the sender's thread: :meth:`maybe_request` in each round, the answer inside ``client.poll``.
 """

@@ -158,15 +158,11 @@ class Sender:
             self._end()
 
     def _has_pending(self) -> bool:
-        manager = self._transaction_manager
-        return (
-            self._accumulator.has_undrained
-            or self._client.in_flight_request_count() > 0
-            or (manager is not None and manager.has_ongoing_transaction and manager.wants_requests)
-        )
+        return self._accumulator.has_undrained or self._client.in_flight_request_count() > 0
 
     def _must_still_abort(self) -> bool:
-        """Closing, with everything answered: a transaction that nobody ended is aborted.
+        """Closing, with everything answered: an end that has begun goes on, a transaction that
+        nobody ended is aborted.
 
         One that is prepared is not ours any more. An abort that must wait for the coordinator for
         too long is ended by :meth:`force_close`; the broker's time-out then aborts it.

@@ -227,7 +227,7 @@ class TransactionManager:
             self._check_call("begin_transaction")
             self._identity.raise_error()
             self._identity.begin_transaction()
-            if not self.has_producer_id and not self.requests.asks_for_identity():
+            if not self.has_producer_id:
                 result = TransactionalResult("begin_transaction")
                 self.requests.enqueue(TxnRequest(Kind.INIT_PRODUCER_ID, result))
         self._wakeup()

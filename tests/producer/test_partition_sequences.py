@@ -453,3 +453,67 @@ def test_the_same_holds_over_long_lives(seed: int) -> None:
         if world.leader is None and fate.random() < 0.2:
             world.leader = fate.randrange(2)
     world.check_the_end()
+
+
+# ---- behind a batch that failed for good (a transactional producer lives on, to abort) -----------
+
+
+def established() -> Sequenced:
+    """A is acknowledged."""
+    driver = Sequenced()
+    driver.send("A")
+    driver.sequences.answer("A", Answer.ACKNOWLEDGED, 0)
+    return driver
+
+
+def test_behind_a_failed_batch_only_acknowledgements_are_taken() -> None:
+    """Behaviour 72, in its place: nothing is renumbered."""
+    for answer, action in (
+        (Answer.ACKNOWLEDGED, Action.COMPLETE),
+        (Answer.OUT_OF_ORDER, Action.FAIL),
+        (Answer.UNCLEAR, Action.FAIL),
+        (Answer.REFUSED, Action.FAIL),
+    ):
+        driver = established()
+        driver.send("B")
+        driver.send("C")
+        assert driver.sequences.fail("B", unclear=False) == ()
+        assert not driver.sequences.can_send_new()
+        verdict = driver.sequences.answer("C", answer, 2)
+        assert verdict.action is action
+        assert verdict.reason is None
+        assert not driver.sequences.can_send_new(), "the hole stays, whatever is answered"
+
+
+def test_those_in_doubt_fail_with_it_and_are_lost() -> None:
+    driver = established()
+    driver.send("B")
+    driver.send("C")
+    assert driver.sequences.answer("B", Answer.OUT_OF_ORDER).action is Action.AWAIT_PROOF
+    assert driver.sequences.fail("C", unclear=False) == ("B",)
+    assert len(driver.sequences) == 0
+    assert driver.sequences.has_lost, "B may be in the log"
+
+
+def test_a_lost_batch_is_settled_by_its_own_answer_or_by_a_later_acknowledgement() -> None:
+    """Behaviour 71."""
+    for settle in ("own", "later", "earlier"):
+        driver = established()
+        for name in ("B", "C", "D"):
+            driver.send(name)
+        driver.sequences.fail("C", unclear=True)
+        assert driver.sequences.has_lost
+        if settle == "own":
+            driver.sequences.settle("C")
+        elif settle == "later":
+            driver.sequences.answer("D", Answer.ACKNOWLEDGED, 3)
+        else:
+            driver.sequences.answer("B", Answer.ACKNOWLEDGED, 1)
+        assert driver.sequences.has_lost is (settle == "earlier")
+
+
+def test_a_clear_refusal_loses_nothing() -> None:
+    driver = established()
+    driver.send("B")
+    driver.sequences.fail("B", unclear=False)
+    assert not driver.sequences.has_lost

@@ -6,8 +6,8 @@ takes the place of these:
 * 69, second half (sequences restart at 0 after UNKNOWN_PRODUCER_ID): the attempt fails.
 * 70, 71 (unresolved sequences, epoch bump): an expired batch fails the attempt.
 * 72 (later sequences shift down), 73 (rewriting after an epoch bump): bytes are never changed.
-* 81 (commit and abort), 82's open transaction, 83's AddPartitions: transactions are not here yet;
-  what 83 says of spinning is tested with a throttled node.
+
+Transactions (81, 82's open transaction, 83's AddPartitions) are in ``test_sender_transactions.py``.
 """
 
 from __future__ import annotations

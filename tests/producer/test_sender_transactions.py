@@ -345,6 +345,54 @@ def test_a_lost_batch_is_fatal_where_no_epoch_can_be_raised(
                 world.manager.begin_abort()
 
 
+def test_a_batch_that_was_never_sent_is_no_lost_one() -> None:
+    """Behaviour 101: whatever the coordinator can do."""
+    with TransactionWorld(1, init=2, **SHORT) as world:
+        world.begin()
+        world.write()
+        world.client.unready = {1: NEVER}
+        batch = world.send()
+        world.round(2, ms=600)
+        assert batch.error is not None
+        assert world.state is State.ABORTABLE_ERROR
+
+
+def test_a_late_refusal_settles_a_batch_that_left_once_and_no_other() -> None:
+    """Behaviour 71: an attempt before it may still be on its way."""
+    for retried in (False, True):
+        with TransactionWorld(1, **SHORT) as world:
+            world.begin()
+            world.write()
+            world.send()
+            world.round(1)
+            if retried:
+                world.lose()
+                world.round(1)
+                world.round(1, ms=BACKOFF)
+                assert world.asked[-2:] == ["produce", "produce"]
+            world.round(1, ms=1_001)
+            assert world.manager.has_unresolved_batches
+            world.refuse(ErrorCode.INVALID_RECORD)
+            world.round(1)
+            assert world.manager.has_unresolved_batches is retried
+
+
+def test_a_fence_that_is_refused_is_fatal() -> None:
+    """What aborts can't be aborted."""
+    with TransactionWorld(1, **SHORT) as world:
+        world.begin()
+        world.write()
+        world.send()
+        world.round(1)
+        world.round(1, ms=1_001)
+        world.lose()
+        world.round(1)
+        abort = world.manager.begin_abort()
+        world.init(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        world.finish(abort)
+        assert world.state is State.FATAL_ERROR
+
+
 def test_a_batch_that_was_appended_outside_of_a_transaction_fails_alone() -> None:
     with TransactionWorld(2, **SHORT) as world:
         world.initialize()

@@ -1,4 +1,4 @@
-"""TransactionManager in idempotent mode; transactions bring behaviours 84 to 104 with them."""
+"""TransactionManager in idempotent mode; transactions are in a file of their own."""
 
 from __future__ import annotations
 

@@ -250,6 +250,10 @@ def test_a_cluster_that_changes_its_version_does_not_change_an_open_transaction(
         world.write(offset=2)
         assert world.asked == ["produce"]
         assert [b.epoch for b in world.produced] == [1]
+        world.end()
+        world.await_(world.manager.begin_commit())
+        world.manager.begin_transaction()
+        assert world.manager.transaction_version == 2, "an old broker's word was taken"
 
 
 @BOTH
@@ -504,6 +508,57 @@ def test_data_goes_on_while_partitions_are_added() -> None:
         assert batch.is_done
 
 
+def test_partitions_that_are_asked_for_are_not_asked_for_twice() -> None:
+    """Behaviour 86."""
+    with TransactionWorld(1) as world:
+        world.begin()
+        world.send()
+        world.round()
+        world.send()
+        world.round()
+        world.add()
+        world.acknowledge()
+        world.acknowledge(offset=1)
+        world.round(5)
+        assert world.asked == ["add", "produce", "produce"]
+
+
+def test_the_sender_is_woken_for_a_new_partition_only() -> None:
+    """It may have found the batch before its partition was in, and sleep."""
+    with TransactionWorld() as world:
+        world.begin()
+        before = world.client.wakeups
+        world.send()
+        assert world.client.wakeups == before + 1
+        world.manager.maybe_add_partition(TP0)
+        assert world.client.wakeups == before + 1
+        world.acknowledge()
+        world.round(2)
+
+
+def test_one_look_up_of_the_coordinator_is_enough() -> None:
+    with TransactionWorld() as world:
+        world.begin()
+        world.manager.requests.lookup_coordinator()
+        world.manager.requests.lookup_coordinator()
+        world.find()
+        world.round(5)
+        assert world.asked == ["find"]
+
+
+def test_the_coordinator_is_looked_for_in_an_abortable_error_too() -> None:
+    """Behaviour 96: the abort will want it."""
+    with TransactionWorld() as world:
+        world.begin()
+        world.write()
+        world.manager.transition_to_abortable_error(KafkaError("too large"))
+        world.manager.requests.lookup_coordinator()
+        world.find()
+        world.round(3)
+        assert world.asked[-1] == "find"
+        assert world.manager.requests.coordinator is not None
+
+
 # ---- errors --------------------------------------------------------------------------------------
 
 
@@ -709,6 +764,40 @@ def test_transaction_abortable_in_an_abort_is_fatal(version: int) -> None:
         with pytest.raises(TransactionAbortableError):
             abort.await_(world.clock, NEVER)
         assert world.state is State.FATAL_ERROR
+
+
+@pytest.mark.parametrize(("init", "state"), [(2, State.FATAL_ERROR), (3, State.ABORTABLE_ERROR)])
+@pytest.mark.parametrize("kind", ["add", "end"])
+def test_an_unknown_producer_is_fatal_where_no_epoch_can_be_raised(
+    kind: str, init: int, state: State
+) -> None:
+    """Behaviour 101, for the coordinator's own word."""
+    with TransactionWorld(1, init=init) as world:
+        world.begin()
+        if kind == "add":
+            world.send()
+            world.add(error=ErrorCode.UNKNOWN_PRODUCER_ID)
+            world.round(2)
+        else:
+            world.write()
+            world.manager.begin_commit()
+            world.end(ErrorCode.UNKNOWN_PRODUCER_ID)
+            world.round(2)
+        assert world.state is state
+
+
+def test_an_answer_after_the_end_changes_nothing() -> None:
+    with TransactionWorld() as world:
+        result = world.manager.initialize_transactions()
+        world.find()
+        world.round(2)
+        world.manager.transition_to_fatal_error(KafkaError("the end"))
+        world.init()
+        world.round()
+        assert world.state is State.FATAL_ERROR
+        assert not world.manager.has_producer_id
+        with pytest.raises(KafkaError, match="the end"):
+            result.await_(world.clock, NEVER)
 
 
 @pytest.mark.parametrize(
@@ -926,10 +1015,18 @@ def test_a_transaction_that_failed_cannot_be_prepared() -> None:
             world.manager.prepare()
 
 
-def test_an_id_whose_prepared_transaction_was_ended_is_initialised_anew() -> None:
-    with TransactionWorld() as world:
+@BOTH
+def test_an_id_whose_prepared_transaction_was_ended_is_initialised_anew(version: int) -> None:
+    with TransactionWorld(version) as world:
         world.begin()
         world.write()
+        world.end()
+        world.await_(world.manager.begin_commit())
+        world.manager.begin_transaction()
+        if version == 1:
+            world.init()
+            world.round(2)
+        world.write(offset=2)
         world.manager.prepare()
         world.manager.forget_prepared()
         assert world.state is State.UNINITIALIZED
@@ -940,6 +1037,8 @@ def test_an_id_whose_prepared_transaction_was_ended_is_initialised_anew() -> Non
         world.init()
         world.await_(result)
         assert world.asked == ["init"], "the coordinator is still known"
+        # An identity of before, told, would be called fenced.
+        assert world.client.sent(InitProducerIdRequest)[0].producer_id == -1
         world.manager.begin_transaction()
         world.write(offset=3)
         assert [(b.epoch, b.sequence) for b in world.produced] == [(5, 0)]
