@@ -53,8 +53,6 @@ from spark_kafka_sink.protocol.responses import (
 )
 
 _MOST_NAMED = 10
-#: With the backoffs between them, some seconds: markers take milliseconds.
-_MOST_MEETINGS = 12
 
 #: An error here leaves something to abort.
 _CAN_ABORT = ONGOING | {State.INITIALIZING}
@@ -227,8 +225,6 @@ class CoordinatorRequests:
                 # Not the first partitions: then it is not the transaction before that is still
                 # being ended for some milliseconds.
                 reaction = Reaction.RETRY
-            if code is ErrorCode.INVALID_TXN_STATE and self._met_the_one_before(request):
-                reaction = Reaction.RETRY_SOON
             if reaction is Reaction.DONE:
                 request.result.done()
             elif reaction is Reaction.FIND_COORDINATOR:
@@ -236,22 +232,6 @@ class CoordinatorRequests:
             elif reaction not in (Reaction.RETRY, Reaction.RETRY_SOON):
                 self._refused(request, reaction, code, where, told)
             return reaction
-
-    def _met_the_one_before(self, end: TxnRequest) -> bool:
-        """Version 2, an abort of what may never have been opened: the coordinator still writes the
-        markers of the transaction before, a commit, and calls an abort illegal for so long.
-
-        Events: a commit is answered; the next transaction's first batch is refused at once (no
-        right to the topic); its abort overtakes the markers. A moment later it is answered NONE.
-        """
-        transaction = self._identity.transaction
-        return (
-            end.kind is Kind.END_TXN
-            and not end.committed
-            and transaction.version >= 2
-            and not transaction.acknowledged
-            and end.concurrent < _MOST_MEETINGS
-        )
 
     def _take(self, request: TxnRequest, body: object) -> tuple[ErrorCode, str | None]:
         """The code that decides, and the broker's words for it; a success has its effect."""

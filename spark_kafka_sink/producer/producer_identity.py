@@ -41,8 +41,7 @@ class Transaction:
 
     ``new_partitions`` are to be added (version 1), ``pending_partitions`` are asked for,
     ``partitions`` are in. ``started``: a broker knows of it, so that it must be ended.
-    ``acknowledged``: a broker has written for it. ``add_unclear``: an AddPartitionsToTxn has no
-    answer. ``end_sent``: nothing may leave any more.
+    ``add_unclear``: an AddPartitionsToTxn has no answer. ``end_sent``: nothing may leave any more.
     """
 
     version: int = 1
@@ -50,7 +49,6 @@ class Transaction:
     pending_partitions: dict[TopicPartition, None] = field(default_factory=dict)
     partitions: set[TopicPartition] = field(default_factory=set)
     started: bool = False
-    acknowledged: bool = False
     add_unclear: bool = False
     end_sent: bool = False
 

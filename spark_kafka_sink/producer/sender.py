@@ -374,9 +374,8 @@ class Sender:
         elif node is not None:
             story = f"broker {self._name(node)} has not answered"
         else:
-            leader = self._metadata.fetch().leader_for(batch.tp)
-            to = "the partition has no leader" if leader is None else f"its leader is {leader}"
-            story = f"it was never sent: {to}; {self._metadata.addresses_tried()}"
+            known = self._metadata.leader_known(batch.tp)
+            story = f"it was never sent: {known}; {self._metadata.addresses_tried()}"
         return delivery_timeout_error(batch, now, story, hint)
 
     # -- and back ---------------------------------------------------------------------------------

@@ -464,8 +464,6 @@ class TransactionManager:
         self, batch: ProducerBatch, answer: Answer, base_offset: int, now: int
     ) -> Verdict[ProducerBatch]:
         """What to do with ``batch`` now; rule 5.3 lives in ``partition_sequences.py``."""
-        if answer is Answer.ACKNOWLEDGED:
-            self._identity.transaction.acknowledged = True
         return self._sequences.answer(batch, answer, base_offset, now)
 
     def handle_failed_batch(

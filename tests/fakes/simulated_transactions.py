@@ -131,8 +131,10 @@ class TransactionCoordinator:
         if self.state == "ongoing":
             self._prepare(commit=commit, bump=version >= 2)
             return ErrorCode.NONE
-        if version >= 2 and epoch == self.epoch and not self.state.startswith("prepare"):
-            if commit:  # never opened
+        if version >= 2 and epoch == self.epoch:  # never opened
+            if self.state.startswith("prepare"):  # the one before is still being ended
+                return ErrorCode.CONCURRENT_TRANSACTIONS
+            if commit:
                 return ErrorCode.INVALID_TXN_STATE
             self._last_epoch, self.epoch, self.state = self.epoch, self.epoch + 1, "complete abort"
             return ErrorCode.NONE

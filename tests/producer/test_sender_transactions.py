@@ -620,59 +620,14 @@ def test_every_request_of_a_transaction_names_it() -> None:
         assert all(batch.data[22] & transactional for batch in world.produced)
 
 
-def test_an_abort_that_meets_the_markers_of_the_commit_before_is_asked_again() -> None:
-    """Version 2: nothing of the new transaction was written, and the coordinator calls its abort
-    illegal while it still writes the markers of the one before.
-    """
-    with TransactionWorld() as world:
-        world.begin()
-        world.write()
-        world.end()
-        world.await_(world.manager.begin_commit())
-        world.manager.begin_transaction()
-        world.send()
-        world.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        world.round(2)
-        abort = world.manager.begin_abort()
-        world.end(ErrorCode.INVALID_TXN_STATE)
-        world.round(2)
-        assert world.state is State.ABORTING_TRANSACTION
-        world.end()
-        world.round(3, ms=25)
-        world.check_done(abort)
-        assert world.manager.producer_id_and_epoch == (PRODUCER_ID, 2)
-
-
-def test_an_abort_that_stays_illegal_is_fatal_and_so_is_one_of_what_was_written() -> None:
-    """Behaviour 94."""
-    with TransactionWorld() as world:
-        world.begin()
-        world.send()
-        world.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        world.round(2)
-        abort = world.manager.begin_abort()
-        for _ in range(13):
-            world.end(ErrorCode.INVALID_TXN_STATE)
-        for _ in range(14):
-            world.round(1, ms=1_200)
-        assert isinstance(abort.error, InvalidTxnStateError)
-        assert world.state is State.FATAL_ERROR
-    with TransactionWorld() as world:
-        world.begin()
-        world.write()
-        abort = world.manager.begin_abort()
-        world.end(ErrorCode.INVALID_TXN_STATE)
-        world.finish(abort)
-        assert isinstance(abort.error, InvalidTxnStateError)
-
-
-def test_an_invalid_transaction_state_of_the_end_is_fatal_even_on_an_abort() -> None:
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_invalid_transaction_state_of_the_end_is_fatal_even_on_an_abort(commit: bool) -> None:
     """Behaviour 94: the broker timed the transaction out, or somebody else ended it."""
     with TransactionWorld() as world:
         world.begin()
         world.write()
-        commit = world.manager.begin_commit()
+        result = world.manager.begin_commit() if commit else world.manager.begin_abort()
         world.end(ErrorCode.INVALID_TXN_STATE)
-        world.finish(commit)
-        assert isinstance(commit.error, InvalidTxnStateError)
+        world.finish(result)
+        assert isinstance(result.error, InvalidTxnStateError)
         assert world.state is State.FATAL_ERROR
