@@ -71,6 +71,8 @@ class MetadataUpdater:
         # Since when metadata is wanted without an answer.
         self._attempt_start_ms: int | None = None
         self._rebootstrap_required = False
+        # Partitions whose missing listener was told of.
+        self._warned: set[str] = set()
 
     def is_update_due(self, now: int) -> bool:
         return self._in_progress is None and self._store.time_to_next_update(now) == 0
@@ -178,15 +180,17 @@ class MetadataUpdater:
         """False while only bootstrap servers are known: starting there again changes nothing."""
         return any(node.id >= 0 for node in self._store.nodes())
 
-    @staticmethod
-    def _warn_of_missing_listeners(response: MetadataResponse) -> None:
+    def _warn_of_missing_listeners(self, response: MetadataResponse) -> None:
+        """Once for each partition: every answer says so again."""
         missing = [
             f"{topic.name}-{partition.partition}"
             for topic in response.topics
             for partition in topic.partitions
             if partition.error is ErrorCode.LISTENER_NOT_FOUND
         ]
-        if missing:
+        new = set(missing) - self._warned
+        self._warned |= new
+        if new:
             _log.warning(
                 "the leaders of %d partitions have no listener of the bootstrap servers' name: %s",
                 len(missing),

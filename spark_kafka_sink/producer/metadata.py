@@ -17,10 +17,12 @@ ask nothing at start. While :attr:`parked`, no update is ever due.
 
 from __future__ import annotations
 
+import logging
 import random as _random
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import NEVER, Clock, Waiters
@@ -30,6 +32,8 @@ from spark_kafka_sink.producer.metrics import ProducerMetrics, Stream
 from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
 from spark_kafka_sink.protocol.messages import MetadataRequest
 from spark_kafka_sink.protocol.responses import MetadataResponse, TopicMetadata
+
+_log = logging.getLogger(__name__)
 
 #: Topic errors that no waiting mends.
 _HOPELESS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
@@ -41,8 +45,25 @@ _TOPIC_SHOWN = 249
 _SILENCE = "behind a firewall, a TLS or SASL listener, or not Kafka?"
 
 
+def _tell(listener: ClusterResourceListener, cluster_id: str) -> None:
+    try:
+        listener.on_update(cluster_id)
+    except Exception as error:  # noqa: BLE001 - the network thread must not die of a user's code
+        _log.warning(
+            "%s failed on the cluster's id: %s", type(listener).__name__, type(error).__name__
+        )
+
+
 def _nothing() -> None:
     """Stands for a wake-up while no client is attached."""
+
+
+class ClusterResourceListener(Protocol):
+    """Who wants to know which cluster this is (Java's ClusterResourceListener)."""
+
+    def on_update(self, cluster_id: str) -> None:
+        """The cluster's id became known, or is another one now. On the network thread."""
+        ...
 
 
 class Metadata:
@@ -102,6 +123,15 @@ class Metadata:
         self._parked = False
         #: Told of every wait for topics, when it is over.
         self.metrics: ProducerMetrics | None = None
+        self._listeners: list[ClusterResourceListener] = []
+        # The last one known: an answer may leave it out.
+        self._cluster_id = self._cluster.cluster_id
+
+    def add_cluster_listener(self, listener: ClusterResourceListener) -> None:
+        """Tell ``listener`` of every change of the cluster's id; at once, when it is known."""
+        self._listeners.append(listener)
+        if self._cluster_id is not None:
+            _tell(listener, self._cluster_id)
 
     def attach(
         self,
@@ -230,6 +260,24 @@ class Metadata:
         )
         raise error from (None if code is None else code.error(f"topic {topic}"))
 
+    def leader_known(self, tp: TopicPartition) -> str:
+        """What is known of the leader of ``tp``, for messages: which broker, or why none."""
+        cluster = self._cluster
+        info = cluster.partition(tp)
+        if info is None:
+            return "nothing is known of the partition now"
+        if info.leader < 0:
+            return "the partition has no leader, said the last metadata answer"
+        leader = cluster.nodes.get(info.leader)
+        if leader is not None:
+            return f"its leader is {leader}"
+        if any(node_id >= 0 for node_id in cluster.nodes):
+            return f"its leader was broker {info.leader}, which no broker names any more"
+        return (
+            f"its leader was broker {info.leader}; since then no known broker answered, and the"
+            " bootstrap servers are asked again"
+        )
+
     def addresses_tried(self) -> str:
         """Each address that failed and why; all of them when none is known to have failed.
 
@@ -356,6 +404,24 @@ class Metadata:
             if not partial:
                 self._answered_version = token
             self._updated.wake_all()
+        self._note_cluster()
+
+    def _note_cluster(self) -> None:
+        """Only the network thread takes answers, so this needs no lock, and listeners none held."""
+        before, now = self._cluster_id, self._cluster.cluster_id
+        if now is None or now == before:
+            return
+        self._cluster_id = now
+        if before is None:
+            _log.info("cluster id: %s", safe_text(now))
+        else:
+            _log.warning(
+                "the cluster's id was %s and is %s: the addresses lead to another cluster",
+                safe_text(before),
+                safe_text(now),
+            )
+        for listener in self._listeners:
+            _tell(listener, now)
 
     def failed_update(self, now: int, error: KafkaError | None) -> None:
         with self._lock:

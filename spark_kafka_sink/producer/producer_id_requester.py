@@ -19,6 +19,7 @@ from spark_kafka_sink.network.client_request import ClientResponse
 from spark_kafka_sink.network.kafka_client import KafkaClient
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.transaction_manager import TransactionManager
+from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.responses import InitProducerIdResponse
 
 #: When to look again for a broker with room, should retry.backoff.ms be shorter.
@@ -69,20 +70,20 @@ class ProducerIdRequester:
             self._manager.begin_initialize(),
             now,
             request_timeout_ms=self._config.request_timeout_ms,
-            callback=self._handle_response,
+            # Kept, because after a rebootstrap the metadata does not name it any more.
+            callback=lambda response: self._handle_response(node, response),
         )
         self._asked = True
         self._client.send(request, now)
         return NEVER
 
-    def _handle_response(self, response: ClientResponse) -> None:
+    def _handle_response(self, node: Node, response: ClientResponse) -> None:
         self._asked = False
         if isinstance(response.error, ApiError):
             self._fail(response.error)
             return
         body = response.body
         if isinstance(body, InitProducerIdResponse):
-            node = self._metadata.fetch().nodes.get(response.request.destination)
             if self._manager.handle_init_producer_id(body, f"InitProducerId on broker {node}"):
                 return
             if self._manager.fatal_error is not None:

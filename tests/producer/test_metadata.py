@@ -17,8 +17,10 @@ from spark_kafka_sink.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
+from spark_kafka_sink.network.metadata_updater import LeastLoadedNode, MetadataUpdater
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from spark_kafka_sink.protocol.messages import MetadataRequest
 from spark_kafka_sink.protocol.responses import (
     MetadataResponse,
     PartitionMetadata,
@@ -483,3 +485,166 @@ def test_a_deadline_that_has_come_does_not_block() -> None:
     world = World()
     with pytest.raises(KafkaTimeoutError):
         world.metadata.await_topics(["t"], world.now)
+
+
+# ---- topics made anew, clusters, and what is told ------------------------------------------------
+
+
+def test_a_topic_deleted_and_made_anew_begins_with_its_own_epochs() -> None:
+    """Behaviour 117."""
+    world = World(SEED)
+    world.metadata.request_update()
+    world.update(topic("t", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    assert world.metadata.fetch().partition_count("t") is None
+    world.clock.advance(1_000)
+    world.update(topic("t", (2,), epoch=0, topic_id=ID2))
+    cluster = world.metadata.fetch()
+    assert cluster.partition(TP) == PartitionInfo(TP, 2, 0, (1, 2))
+    assert cluster.topic_ids == {"t": ID2}
+    assert world.metadata.update_leader(TP, 1, 1), "epoch 1 is news of the new topic"
+
+
+def test_an_answer_without_topic_ids_keeps_to_the_epochs_that_were_seen() -> None:
+    """Behaviour 117: only another id says that it is another topic."""
+    world = World(SEED)
+    world.metadata.request_update()
+    world.update(topic("t", (2,), epoch=3, topic_id=None))
+    assert world.metadata.fetch().partition(TP) == SEED.partition(TP)
+
+
+class Listener:
+    def __init__(self, error: Exception | None = None) -> None:
+        self.told: list[str] = []
+        self._error = error
+
+    def on_update(self, cluster_id: str) -> None:
+        self.told.append(cluster_id)
+        if self._error is not None:
+            raise self._error
+
+
+def answer_of(cluster_id: str | None) -> MetadataResponse:
+    return MetadataResponse(NODES, cluster_id, 1, (topic("t"),))
+
+
+def test_listeners_hear_of_each_cluster_id_once(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    broken, listener = Listener(RuntimeError("row 7 is secret")), Listener()
+    world.metadata.add_cluster_listener(broken)
+    world.metadata.add_cluster_listener(listener)
+    world.metadata.add_topics(["t"], world.now)
+    for cluster_id in ("one", "one", None, "one", "two"):
+        world.metadata.request_update()
+        world.clock.advance(1_000)
+        world.metadata.update(world.ask()[1], answer_of(cluster_id), world.now)
+    assert listener.told == broken.told == ["one", "two"]
+    late = Listener()
+    world.metadata.add_cluster_listener(late)
+    assert late.told == ["two"]
+    assert "the cluster's id was one and is two" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_a_listener_is_told_of_the_cluster_that_was_shipped() -> None:
+    listener = Listener()
+    World(SEED).metadata.add_cluster_listener(listener)
+    assert listener.told == ["cluster"]
+
+
+def test_what_is_known_of_a_leader_is_said_and_no_more() -> None:
+    world = World(SEED)
+    known = world.metadata.leader_known
+    assert known(TP) == "its leader is one:9092 (id 1)"
+    assert known(TopicPartition("u", 0)) == "nothing is known of the partition now"
+    world.metadata.request_update()
+    world.update(topic("t", (1,), epoch=6), nodes=(NODES[1],))
+    assert known(TP) == "its leader was broker 1, which no broker names any more"
+    world.metadata.rebootstrap(world.now)
+    assert known(TP).startswith("its leader was broker 1; since then no known broker answered")
+    world.clock.advance(1_000)
+    world.update(topic("t", (-1,), epoch=7))
+    assert known(TP) == "the partition has no leader, said the last metadata answer"
+
+
+class Carrier:
+    """A network that takes every metadata request and answers none by itself."""
+
+    def find_least_loaded_node(self, now: int) -> LeastLoadedNode:
+        return LeastLoadedNode(NODES[0], any_connection_ready=True)
+
+    def can_send_request(self, node_id: int, now: int) -> bool:
+        return True
+
+    def can_connect(self, node: Node, now: int) -> bool:
+        return False
+
+    def initiate_connect(self, node: Node, now: int) -> None:
+        raise AssertionError
+
+    def send_metadata_request(self, request: MetadataRequest, node_id: int, now: int) -> bool:
+        return True
+
+
+class UpdaterWorld(World):
+    """The store with the updater that asks for it."""
+
+    def __init__(self, seed: Cluster | None = None) -> None:
+        super().__init__(seed)
+        self.updater = MetadataUpdater(
+            self.metadata, Carrier(), retry_ms=50, rebootstrap_trigger_ms=10_000
+        )
+
+    def respond(self, response: MetadataResponse) -> None:
+        self.metadata.request_update()
+        self.clock.advance(1_000)
+        assert self.updater.maybe_update(self.now) == NEVER
+        self.updater.handle_response(response, self.now)
+
+
+def test_a_missing_listener_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    world = UpdaterWorld(SEED)
+
+    def without_listener(*partitions: int) -> MetadataResponse:
+        found = tuple(
+            PartitionMetadata(ErrorCode.LISTENER_NOT_FOUND, p, -1, 6, (1,), (), ())
+            for p in partitions
+        )
+        return answer(TopicMetadata(ErrorCode.NONE, "t", ID1, False, found))
+
+    for partitions in ((0,), (0,), (), (0,), (0, 1)):
+        world.respond(without_listener(*partitions))
+    warnings = [r.getMessage() for r in caplog.records if "no listener" in r.getMessage()]
+    assert len(warnings) == 2
+    assert "t-0" in warnings[0]
+    assert "t-1" in warnings[1]
+
+
+def test_a_broker_that_asks_for_it_sends_the_store_back_to_the_bootstrap_servers() -> None:
+    """Behaviour 115, error 129 (KIP-1102)."""
+    world = UpdaterWorld(SEED)
+    world.respond(MetadataResponse((), None, -1, (), error=ErrorCode.REBOOTSTRAP_REQUIRED))
+    assert world.updater.needs_rebootstrap(world.now)
+    world.updater.rebootstrap(world.now)
+    assert [n.id for n in world.metadata.nodes()] == [-1, -2]
+    assert not world.updater.needs_rebootstrap(world.now)
+
+
+def test_metadata_in_vain_for_the_triggers_time_starts_again_from_bootstrap() -> None:
+    """Behaviour 115, metadata.recovery.rebootstrap.trigger.ms (KIP-1102)."""
+    world = UpdaterWorld(SEED)
+    world.metadata.request_update()
+    assert world.updater.maybe_update(world.now) == NEVER
+    world.clock.advance(10_000)
+    assert not world.updater.needs_rebootstrap(world.now)
+    world.clock.advance(1)
+    assert world.updater.needs_rebootstrap(world.now)
+
+
+def test_a_reply_without_nodes_is_no_answer_to_the_triggers_clock() -> None:
+    """Behaviour 115: a failed update does not start the time anew."""
+    world = UpdaterWorld(SEED)
+    for _ in range(10):
+        world.respond(answer(topic("t"), nodes=()))
+    assert world.metadata.fetch() is SEED
+    world.clock.advance(2_000)
+    assert world.updater.needs_rebootstrap(world.now)
