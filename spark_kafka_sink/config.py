@@ -28,10 +28,10 @@ from spark_kafka_sink.foreign_options import (
 from spark_kafka_sink.option_table import (
     NO_MEANING_PREFIXES,
     PRODUCER_OPTIONS,
-    SECURITY_NOTE,
     SINK_OPTIONS,
 )
 from spark_kafka_sink.options import INT_MAX, LONG_MAX, Option, OptionValue, Status
+from spark_kafka_sink.security_options import COUNTING, SASL_NOTE, SPOKEN, is_security_option
 
 MISSING_BOOTSTRAP = (
     "Kafka option bootstrap.servers is not set. Please make sure it is set and retry."
@@ -281,7 +281,6 @@ class _Draft:
 
     def read(self) -> None:
         """Give every option its value, then check what several mean together."""
-        security: list[str] = []
         for name, option in PRODUCER_OPTIONS.items():
             if name not in self.given:
                 self.values[name] = option.default
@@ -290,11 +289,11 @@ class _Draft:
                 self._no_effect(name, f"{option.doc[:-1]}; {option.note}")
                 continue
             self.values[name] = option.read(self.given[name], self.spelled(name))
-            if option.note == SECURITY_NOTE:
-                security.append(self.spelled(name))
-            elif self._is_for_producer_only(option):
+            if is_security_option(name) and option.status is not Status.NO_MEANING:
                 continue
-            elif option.status is Status.NO_MEANING or (
+            if self._is_for_producer_only(option):
+                continue
+            if option.status is Status.NO_MEANING or (
                 option.status is Status.LATER_IGNORED and self.values[name] != option.default
             ):
                 self._no_effect(name, option.note)
@@ -302,15 +301,11 @@ class _Draft:
         self._check_backoffs()
         self._check_idempotence()
         self._check_transactions()
+        self._check_security()
         self._refuse_what_comes_later()
         self._check_partitioner()
         self._check_sizes()
         self._find_servers()
-        if security:
-            self.warnings.append(
-                f"{', '.join(security)}: no effect, because {self.spelled('security.protocol')} is"
-                " PLAINTEXT; nothing is encrypted and nobody is authenticated"
-            )
 
     def _is_for_producer_only(self, option: Option) -> bool:
         """Obeyed by a producer of its own, which has no prefix; its status is the sink's."""
@@ -334,7 +329,7 @@ class _Draft:
         arguments["security"] = tuple(
             (name, self.values[name])
             for name in sorted(self.given)
-            if PRODUCER_OPTIONS[name].note == SECURITY_NOTE
+            if is_security_option(name)
         )
         arguments["warnings"] = tuple(self.warnings)
         names = {f.name for f in fields(ProducerConfig)}
@@ -449,10 +444,41 @@ class _Draft:
                 " configuration enables SASL, mechanism must be non-null and non-empty string."
             )
 
+    def _check_security(self) -> None:
+        protocol = self._str("security.protocol")
+        if protocol not in SPOKEN:
+            raise ConfigError(
+                f"{self.spelled('security.protocol')}={protocol} is not supported by this version",
+                hint=f"{SASL_NOTE}; {' and '.join(SPOKEN)} are spoken",
+            )
+        counting = COUNTING[protocol]
+        idle = [
+            self.spelled(name)
+            for name in PRODUCER_OPTIONS
+            if name in self.given and not self._counts(name)
+        ]
+        if idle:
+            nothing = "; nothing is encrypted and nobody is authenticated" if not counting else ""
+            self.warnings.append(
+                f"{', '.join(idle)}: no effect, because {self.spelled('security.protocol')} is"
+                f" {protocol}{nothing}"
+            )
+        if "ssl." in counting and self.values["ssl.endpoint.identification.algorithm"] == "":
+            self.warnings.append(
+                f"{self.spelled('ssl.endpoint.identification.algorithm')} is empty: brokers are"
+                " not asked whether their certificate is for their name"
+            )
+
+    def _counts(self, name: str) -> bool:
+        """Not an option of TLS or SASL, or one that the protocol makes count."""
+        return not is_security_option(name) or name.startswith(
+            COUNTING[self._str("security.protocol")]
+        )
+
     def _refuse_what_comes_later(self) -> None:
         for name in self.given:
             option = PRODUCER_OPTIONS[name]
-            if self._is_for_producer_only(option):
+            if self._is_for_producer_only(option) or not self._counts(name):
                 continue
             if option.status is Status.LATER_REFUSED and self.values[name] != option.default:
                 raise _not_yet(option, f"{self.spelled(name)}={self.values[name]}")

@@ -26,6 +26,7 @@ from spark_kafka_sink.options import (
     Status,
     TopicName,
 )
+from spark_kafka_sink.security_options import SECURITY_OPTIONS
 
 _T = OptionType
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
@@ -63,10 +64,9 @@ _CONNECTION = (
     Option("reconnect.backoff.max.ms", _T.LONG, 1_000, _LOW,
            "The longest pause before connecting again.", _ZERO),
     Option("security.protocol", _T.STRING, "PLAINTEXT", _MEDIUM,
-           "How to talk to brokers. This version speaks PLAINTEXT only and refuses the others: it"
-           " never falls back to an open connection.",
-           OneOfAnyCase(("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT")),
-           Status.LATER_REFUSED, "TLS and SASL come in a later version"),
+           "How to talk to brokers: PLAINTEXT, or SSL (which is TLS). This version refuses SASL: it"
+           " never falls back to a connection that proves less.",
+           OneOfAnyCase(("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT"))),
 )  # fmt: skip
 
 _DELIVERY = (
@@ -244,57 +244,6 @@ _REFUSED = (
            " ByteArraySerializer.", for_producer=True),
 )  # fmt: skip
 
-#: The note of every ``sasl.`` and ``ssl.`` option; config joins their warnings into one.
-SECURITY_NOTE = "it has no effect while security.protocol is PLAINTEXT"
-
-
-def _security(type_: OptionType, names: str) -> Iterable[Option]:
-    for name in names.split():
-        yield Option(name, type_, None, _MEDIUM, "", None, Status.LATER_IGNORED, SECURITY_NOTE)
-
-
-_SECURITY = (
-    *_security(_T.PASSWORD, """
-        sasl.jaas.config sasl.oauthbearer.assertion.private.key.passphrase
-        sasl.oauthbearer.client.credentials.client.secret sasl.password sasl.username
-        ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.password
-        ssl.truststore.certificates ssl.truststore.password"""),
-    *_security(_T.CLASS, """
-        sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class
-        sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class
-        ssl.engine.factory.class"""),
-    *_security(_T.LIST, """
-        sasl.oauthbearer.expected.audience ssl.cipher.suites ssl.enabled.protocols"""),
-    *_security(_T.BOOLEAN, """
-        sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.header.urlencode"""),
-    *_security(_T.DOUBLE, """
-        sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
-        sasl.login.refresh.window.factor sasl.login.refresh.window.jitter"""),
-    *_security(_T.SHORT, """
-        sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds"""),
-    *_security(_T.INT, """
-        sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
-        sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.nbf.seconds
-        sasl.oauthbearer.clock.skew.seconds"""),
-    *_security(_T.LONG, """
-        sasl.kerberos.min.time.before.relogin sasl.login.retry.backoff.max.ms
-        sasl.login.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.refresh.ms
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"""),
-    *_security(_T.STRING, """
-        sasl.kerberos.kinit.cmd sasl.kerberos.service.name sasl.mechanism
-        sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
-        sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.sub
-        sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
-        sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id
-        sasl.oauthbearer.expected.issuer sasl.oauthbearer.jwks.endpoint.url
-        sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name
-        sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
-        ssl.endpoint.identification.algorithm ssl.keymanager.algorithm ssl.keystore.location
-        ssl.keystore.type ssl.protocol ssl.provider ssl.secure.random.implementation
-        ssl.trustmanager.algorithm ssl.truststore.location ssl.truststore.type"""),
-)  # fmt: skip
-
 _EXACTLY_ONCE = "it belongs to deliveryGuarantee=exactly-once, which comes in a later version"
 
 _SINK = (
@@ -334,7 +283,7 @@ def _table(*groups: Iterable[Option]) -> dict[str, Option]:
 PRODUCER_OPTIONS: dict[str, Option] = _table(
     _CONNECTION, _DELIVERY, _BATCHING, _PARTITIONING, _METADATA, _TRANSACTIONS,
     _INTERCEPTORS, _WITHOUT_EFFECT,
-    _REMOVED, _REFUSED, _SECURITY,
+    _REMOVED, _REFUSED, SECURITY_OPTIONS,
 )  # fmt: skip
 
 #: The sink's own options by their name in camelCase.

@@ -31,7 +31,7 @@ def new_network_client(
     """
     if selector is None:
         selector = Selector(
-            channel_builder(config.security_protocol),
+            channel_builder(config.security_protocol, dict(config.security)),
             clock,
             connections_max_idle_ms=config.connections_max_idle_ms,
             metrics=metrics,

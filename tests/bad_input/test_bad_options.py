@@ -71,7 +71,7 @@ VALUES: list[Row] = [
     ({"deliveryGuarantee": "exactly-once"}, ("exactly-once", "not supported by this version")),
     ({"preflight": "maybe"}, ("preflight", "maybe", "required, warn, off")),
     ({"kafka.partitioner.class": "com.example.Mine"}, ("partitioner.class", "com.example.Mine")),
-    ({"kafka.security.protocol": "SSL"}, ("kafka.security.protocol=SSL", "not supported")),
+    ({"kafka.security.protocol": "SASL_SSL"}, ("kafka.security.protocol=SASL_SSL", "SSL are")),
     ({"kafka.security.protocol": "TLS"}, ("security.protocol", "TLS", "SASL_SSL")),
 ]
 

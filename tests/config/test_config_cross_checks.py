@@ -140,7 +140,7 @@ def test_two_phase_commit_forbids_a_timeout():
     )
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "sasl_ssl", "SASL_PLAINTEXT"])
+@pytest.mark.parametrize("protocol", ["sasl_ssl", "SASL_PLAINTEXT"])
 def test_another_protocol_is_an_error_and_never_plaintext(protocol):
     error = refused({"security.protocol": protocol})
     assert error.message == (
@@ -162,6 +162,30 @@ def test_security_options_with_plaintext_are_one_warning_that_names_the_pair():
     (warning,) = config.warnings
     for part in ("sasl.mechanism", "ssl.truststore.location", "security.protocol", "PLAINTEXT"):
         assert part in warning
+
+
+def test_tls_options_count_with_ssl_and_those_of_sasl_do_not():
+    config = parse(
+        {"security.protocol": "ssl", "sasl.mechanism": "PLAIN", "ssl.truststore.location": "/x"}
+    )
+    assert config.security_protocol == "SSL"
+    assert dict(config.security)["ssl.truststore.location"] == "/x"
+    (warning,) = config.warnings
+    assert warning == "sasl.mechanism: no effect, because security.protocol is SSL"
+
+
+def test_a_java_class_that_makes_tls_engines_is_refused_where_tls_is_spoken():
+    factory = {"ssl.engine.factory.class": "com.example.Factory"}
+    assert "no effect" in parse(factory).warnings[0]
+    error = refused(factory | {"security.protocol": "SSL"})
+    assert error.message == (
+        "ssl.engine.factory.class=com.example.Factory is not supported by this version"
+    )
+
+
+def test_brokers_that_may_have_any_name_are_warned_of():
+    config = parse({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""})
+    assert "ssl.endpoint.identification.algorithm is empty" in config.warnings[0]
 
 
 def test_a_reconnect_backoff_alone_is_constant():
@@ -267,7 +291,7 @@ def test_no_secret_is_shown():
     with pytest.raises(AttributeError):
         config.acks = 0  # frozen
     for options in (
-        secrets | {"security.protocol": "SSL"},
+        secrets | {"security.protocol": "SASL_SSL"},
         {"sasl.passwrod": "canary-7f3a"},
         {"sasl.jaas.config": None},
     ):

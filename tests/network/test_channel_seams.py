@@ -9,7 +9,11 @@ import pytest
 
 from spark_kafka_sink.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.network.authenticator import Authenticator, PlaintextAuthenticator
-from spark_kafka_sink.network.channel_builder import PlaintextChannelBuilder, channel_builder
+from spark_kafka_sink.network.channel_builder import (
+    PlaintextChannelBuilder,
+    SslChannelBuilder,
+    channel_builder,
+)
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.kafka_channel import KafkaChannel
 from spark_kafka_sink.network.selectable import ChannelStateKind
@@ -205,8 +209,9 @@ def test_a_send_is_complete_only_when_nothing_is_pending_below() -> None:
         assert read_frame(server.accept()) == b"onetwo"
 
 
-def test_only_plaintext_has_a_builder_so_far() -> None:
-    assert isinstance(channel_builder("PLAINTEXT"), PlaintextChannelBuilder)
-    for protocol in ("SSL", "SASL_SSL", "SASL_PLAINTEXT"):
+def test_a_protocol_gets_its_builder_and_never_another_ones() -> None:
+    assert isinstance(channel_builder("PLAINTEXT", {}), PlaintextChannelBuilder)
+    assert isinstance(channel_builder("SSL", {}), SslChannelBuilder)
+    for protocol in ("SASL_SSL", "SASL_PLAINTEXT"):
         with pytest.raises(ConfigError, match=f"security.protocol={protocol} is not supported yet"):
-            channel_builder(protocol)
+            channel_builder(protocol, {})

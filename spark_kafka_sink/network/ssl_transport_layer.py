@@ -1,0 +1,233 @@
+"""TLS between a broker and us (Java's ``SslTransportLayer``).
+
+Owns: one connection's TLS session: handshake, records, close_notify, and what the failures mean.
+Never: certificates, keys and what is trusted (``ssl_context.py``), a wait, a frame.
+
+The session works on two memory buffers (``ssl.MemoryBIO``), not on the socket: a call never blocks,
+and what OpenSSL wants to send in the middle of a read (a key update, an alert) is sent by us.
+Renegotiation is refused by the context; TLS 1.3 has none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import cast
+
+from spark_kafka_sink.errors import AuthenticationError
+from spark_kafka_sink.network.ssl_failures import explain
+from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
+from spark_kafka_sink.protocol.request import Buffer
+
+#: The most that a TLS record carries.
+_RECORD = 16384
+#: Encrypted bytes made ahead of the socket, at most: enough for one system call to be worth it.
+_AHEAD = 16 * _RECORD
+#: Encrypted bytes read at once.
+_CHUNK = 4 * _RECORD
+
+
+class SslTransportLayer:
+    """A TLS client over a plaintext transport layer; ``host`` is what the certificate must name.
+
+    Reads and writes carry the caller's bytes once :attr:`ready`. Failures of the handshake, and
+    alerts by which the broker refuses our certificate later (TLS 1.3 tells at the first read),
+    leave as AuthenticationError; a connection that just ends leaves as ConnectionError.
+    """
+
+    __slots__ = (
+        "_chunk",
+        "_encrypted",
+        "_handshaken",
+        "_incoming",
+        "_outgoing",
+        "_plain",
+        "_readable",
+        "_record",
+        "_remote",
+        "_session",
+        "_talked",
+    )
+
+    def __init__(
+        self, sock: socket.socket, context: ssl.SSLContext, host: str, remote: str
+    ) -> None:
+        self._plain = PlaintextTransportLayer(sock)
+        self._remote = remote
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._session = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        #: Taken out of ``_outgoing``, not yet taken by the socket.
+        self._encrypted = memoryview(b"")
+        self._chunk = memoryview(bytearray(_CHUNK))
+        self._record = memoryview(bytearray(_RECORD))
+        self._handshaken = False
+        #: The broker sent something: an end after that is no "wrong kind of port".
+        self._talked = False
+        #: The last read found bytes, and there may be more above the socket.
+        self._readable = False
+
+    @property
+    def socket(self) -> socket.socket:
+        return self._plain.socket
+
+    def finish_connect(self) -> bool:
+        return self._plain.finish_connect()
+
+    # ---- handshake -----------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        return self._handshaken
+
+    def handshake(self) -> None:
+        """Go on as far as the socket allows. Raises AuthenticationError, ConnectionError."""
+        while not self._handshaken:
+            try:
+                self._session.do_handshake()
+            except ssl.SSLWantReadError:
+                self._flush()
+                if not self._receive():
+                    return
+            except ssl.SSLError as error:
+                self._send_alert()
+                raise self._failure(error) from error
+            else:
+                self._handshaken = True
+                # The server may send what we shall read together with its last handshake bytes.
+                self._readable = self._incoming.pending > 0
+        self._flush()
+
+    @property
+    def wants_write(self) -> bool:
+        return self.has_pending_writes
+
+    # ---- bytes ---------------------------------------------------------------------------------
+
+    def read_into(self, target: memoryview) -> int:
+        while True:
+            try:
+                # With a buffer it tells how many bytes it put there, whatever its stub says.
+                count = cast("int", self._session.read(len(target), target))
+            except ssl.SSLWantReadError:
+                self._flush()  # a key update asks for an answer
+                if self._receive():
+                    continue
+                self._readable = False
+                return 0
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError) as error:
+                raise ConnectionError("the broker closed the connection") from error
+            except ssl.SSLError as error:
+                raise self._failure(error) from error
+            if count == 0:
+                raise ConnectionError("the broker closed the connection")
+            self._readable = self._session.pending() > 0 or self._incoming.pending > 0
+            return count
+
+    def write(self, buffers: Sequence[Buffer]) -> int:
+        """Encrypt as much as is worth sending now.
+
+        Small buffers share a record: a produce request is hundreds of them, and each record costs
+        29 bytes and a round of the cipher.
+        """
+        taken = filled = 0
+        if not self._flush():
+            return 0
+        for buffer in buffers:
+            view = memoryview(buffer)
+            while view:
+                piece = view[: _RECORD - filled]
+                self._record[filled : filled + len(piece)] = piece
+                filled += len(piece)
+                view = view[len(piece) :]
+                if filled < _RECORD:
+                    continue
+                taken += self._encrypt(filled)
+                filled = 0
+                if self._outgoing.pending >= _AHEAD and not self._flush():
+                    return taken
+        if filled:
+            taken += self._encrypt(filled)
+        self._flush()
+        return taken
+
+    def _encrypt(self, size: int) -> int:
+        """One record into the outgoing buffer, which always takes it whole."""
+        try:
+            written = self._session.write(self._record[:size])
+        except ssl.SSLError as error:
+            raise self._failure(error) from error
+        assert written == size, "a memory buffer takes a whole record"
+        return written
+
+    @property
+    def has_bytes_buffered(self) -> bool:
+        return self._readable
+
+    @property
+    def has_pending_writes(self) -> bool:
+        return len(self._encrypted) > 0 or self._outgoing.pending > 0
+
+    # ---- the socket ----------------------------------------------------------------------------
+
+    def _flush(self) -> bool:
+        """Send what is encrypted; True when all of it is with the socket."""
+        while True:
+            if not self._encrypted:
+                if not self._outgoing.pending:
+                    return True
+                self._encrypted = memoryview(self._outgoing.read())
+            sent = self._plain.write((self._encrypted,))
+            if sent == 0:
+                return False
+            self._encrypted = self._encrypted[sent:]
+
+    def _receive(self) -> bool:
+        """Encrypted bytes from the socket to the session; False when there are none now."""
+        try:
+            count = self._plain.read_into(self._chunk)
+        except ConnectionError as error:
+            if self._handshaken:
+                # Not an error of TLS: frames have lengths, a cut one is noticed above.
+                self._incoming.write_eof()
+                return True
+            raise ConnectionError(self._handshake_cut()) from error
+        if count == 0:
+            return False
+        self._talked = True
+        self._incoming.write(self._chunk[:count])
+        return True
+
+    def _handshake_cut(self) -> str:
+        if self._talked:
+            return (
+                "the broker closed the connection during the TLS handshake (does it want a client "
+                "certificate, or another TLS version?)"
+            )
+        return (
+            "the broker closed the connection at the first byte of TLS: is it a PLAINTEXT or "
+            "SASL_PLAINTEXT port?"
+        )
+
+    def _failure(self, error: ssl.SSLError) -> AuthenticationError:
+        what, hint = explain(error)
+        return AuthenticationError(f"TLS to {self._remote} failed: {what}", hint=hint)
+
+    def _send_alert(self) -> None:
+        """Tell the broker why, if the socket takes it: its log then says what ours says."""
+        with contextlib.suppress(OSError):
+            self._flush()
+
+    def close(self) -> None:
+        """close_notify, if the socket takes it at once, and the end of the socket."""
+        try:
+            if self._handshaken:
+                # unwrap() waits for the broker's close_notify; ours is out before it says so.
+                with contextlib.suppress(ssl.SSLError, OSError, ValueError):
+                    self._session.unwrap()
+                with contextlib.suppress(OSError):
+                    self._flush()
+        finally:
+            self._plain.close()

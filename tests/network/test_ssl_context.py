@@ -1,0 +1,229 @@
+"""Certificates, keys and TLS versions from Kafka's options."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+    pkcs12,
+)
+
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.network.key_stores import read_key_store, read_trust_store
+from spark_kafka_sink.network.ssl_context import ssl_context
+from spark_kafka_sink.secrets import Password
+
+CA = trustme.CA()
+LEAF = CA.issue_cert("client.example")
+KEY = LEAF.private_key_pem.bytes()
+CHAIN = b"".join(pem.bytes() for pem in LEAF.cert_chain_pems)
+ENCRYPTED = load_pem_private_key(KEY, None).private_bytes(
+    Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"hunter2")
+)
+
+
+def refused(**options: object) -> ConfigError:
+    with pytest.raises(ConfigError) as raised:
+        ssl_context({name.replace("__", "."): value for name, value in options.items()})
+    assert "hunter2" not in str(raised.value) + repr(raised.value.__cause__)
+    return raised.value
+
+
+def write(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    return str(path)
+
+
+def keystore_p12(password: bytes = b"hunter2") -> bytes:
+    certificate = x509.load_pem_x509_certificate(LEAF.cert_chain_pems[0].bytes())
+    ca = x509.load_pem_x509_certificate(CA.cert_pem.bytes())
+    return pkcs12.serialize_key_and_certificates(
+        b"client",
+        load_pem_private_key(KEY, None),  # type: ignore[arg-type]  # any key trustme makes
+        certificate,
+        [ca],
+        BestAvailableEncryption(password),
+    )
+
+
+def test_the_default_trusts_the_system_checks_names_and_speaks_tls_1_2_or_newer():
+    context = ssl_context({})
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert context.options & ssl.OP_NO_RENEGOTIATION
+    assert context.cert_store_stats()["x509_ca"] > 0
+
+
+def test_a_truststore_replaces_the_systems_cas(tmp_path):
+    location = write(tmp_path / "ca.pem", b"# our CA\n" + CA.cert_pem.bytes())
+    for options in (
+        {"ssl.truststore.location": location},
+        {"ssl.truststore.location": location, "ssl.truststore.type": "PEM"},
+        {"ssl.truststore.certificates": Password(CA.cert_pem.bytes().decode())},
+    ):
+        assert ssl_context(options).cert_store_stats() == {"x509": 1, "x509_ca": 1, "crl": 0}
+
+
+@pytest.mark.parametrize("newline", [" ", "\\n", "\n"])
+def test_inline_pem_survives_a_setting_of_one_line(newline):
+    pem = CA.cert_pem.bytes().decode().strip().replace("\n", newline)
+    context = ssl_context({"ssl.truststore.certificates": Password(pem)})
+    assert context.cert_store_stats()["x509"] == 1
+
+
+def test_a_key_comes_from_a_file_inline_encrypted_or_from_pkcs12(tmp_path):
+    both = write(tmp_path / "both.pem", KEY + CHAIN)
+    locked = write(tmp_path / "locked.pem", CHAIN + ENCRYPTED)
+    store = write(tmp_path / "store.p12", keystore_p12())
+    secret = Password("hunter2")
+    for options in (
+        {"ssl.keystore.location": both},
+        {"ssl.keystore.location": locked, "ssl.key.password": secret},
+        {"ssl.keystore.location": store, "ssl.keystore.password": secret},
+        {
+            "ssl.keystore.location": store,
+            "ssl.keystore.password": secret,
+            "ssl.keystore.type": "pkcs12",
+        },
+        {
+            "ssl.keystore.key": Password(ENCRYPTED.decode()),
+            "ssl.keystore.certificate.chain": Password(CHAIN.decode()),
+            "ssl.key.password": secret,
+        },
+    ):
+        ssl_context(options)  # OpenSSL itself checks that key and certificate belong together
+        material = read_key_store(options)
+        assert material is not None
+        assert "PRIVATE" not in repr(material)
+
+
+def test_a_pkcs12_truststore_of_java_is_read(tmp_path):
+    """keytool marks trusted certificates in a way of its own."""
+    certificate = write(tmp_path / "ca.pem", CA.cert_pem.bytes())
+    store = tmp_path / "trust.p12"
+    command = ["keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", certificate]
+    command += ["-keystore", str(store), "-storetype", "PKCS12", "-storepass", "hunter2"]
+    subprocess.run(command, check=True, capture_output=True)
+    options = {
+        "ssl.truststore.location": str(store),
+        "ssl.truststore.password": Password("hunter2"),
+    }
+    assert ssl_context(options).cert_store_stats()["x509_ca"] == 1
+    wrong = refused(ssl__truststore__location=str(store), ssl__truststore__password=Password("x"))
+    assert "is ssl.truststore.password right?" in (wrong.hint or "")
+
+
+def test_a_jks_store_is_refused_with_the_command_that_converts_it(tmp_path):
+    location = write(tmp_path / "trust.jks", b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
+    error = refused(ssl__truststore__location=location)
+    assert "only Java reads" in error.message
+    assert "keytool -importkeystore" in (error.hint or "")
+    assert "keytool -importkeystore" in (
+        refused(ssl__keystore__location=location, ssl__keystore__type="JKS").hint or ""
+    )
+
+
+def test_what_can_not_be_read_is_named_with_its_option_and_file(tmp_path):
+    missing = refused(ssl__truststore__location="/nowhere/ca.pem")
+    assert "ssl.truststore.location=/nowhere/ca.pem can't be read: No such file" in missing.message
+    assert "executor" in (missing.hint or "")
+    empty = write(tmp_path / "empty.pem", b"")
+    assert empty in refused(ssl__truststore__location=empty).message
+    broken = write(
+        tmp_path / "broken.pem", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    )
+    assert "holds no usable certificate" in refused(ssl__truststore__location=broken).message
+    keyless = write(tmp_path / "keyless.pem", CHAIN)
+    assert "holds no private key" in refused(ssl__keystore__location=keyless).message
+    bare = write(tmp_path / "bare.pem", KEY)
+    assert "holds no certificate" in refused(ssl__keystore__location=bare).message
+    locked = write(tmp_path / "locked.pem", CHAIN + ENCRYPTED)
+    for password in ({}, {"ssl__key__password": Password("hunter3")}):
+        error = refused(ssl__keystore__location=locked, **password)
+        assert "is ssl.key.password right" in (error.hint or "")
+    stranger = CA.issue_cert("other.example").private_key_pem.bytes()
+    mixed = write(tmp_path / "mixed.pem", stranger + CHAIN)
+    assert "belong to the key" in (refused(ssl__keystore__location=mixed).hint or "")
+    half = refused(ssl__keystore__key=Password(KEY.decode()))
+    assert "belong together" in half.message
+    pem_as_p12 = refused(ssl__truststore__location=bare, ssl__truststore__type="PKCS12")
+    assert "is PEM, but ssl.truststore.type says PKCS12" in pem_as_p12.message
+    inline = refused(ssl__truststore__certificates=Password("x"), ssl__truststore__type="JKS")
+    assert "given inline" in inline.message
+
+
+@pytest.mark.parametrize(
+    ("names", "low", "high"),
+    [
+        (("TLSv1.3",), ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_3),
+        (("TLSv1.2",), ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2),
+        (("TLSv1.1", "TLSv1.2", "TLSv1.3"), ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3),
+    ],
+)
+def test_the_versions_asked_for_are_spoken_but_none_that_is_broken(names, low, high):
+    context = ssl_context({"ssl.enabled.protocols": names})
+    assert (context.minimum_version, context.maximum_version) == (low, high)
+
+
+def test_broken_versions_alone_and_unknown_ones_are_refused():
+    assert "nothing that is safe" in refused(ssl__enabled__protocols=("TLSv1.1",)).message
+    assert "TLSv1.4 is unknown" in refused(ssl__enabled__protocols=("TLSv1.4",)).message
+
+
+@pytest.mark.parametrize(
+    ("java", "openssl"),
+    [
+        ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "ECDHE-RSA-AES256-GCM-SHA384"),
+        ("TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256", "ECDHE-ECDSA-AES128-SHA256"),
+        ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", "ECDHE-RSA-CHACHA20-POLY1305"),
+        ("TLS_RSA_WITH_AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
+        ("ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256"),
+    ],
+)
+def test_cipher_suites_go_by_javas_names_and_by_openssls(java, openssl):
+    context = ssl_context({"ssl.cipher.suites": (java,), "ssl.enabled.protocols": ("TLSv1.2",)})
+    assert openssl in {cipher["name"] for cipher in context.get_ciphers()}
+    older = [c["name"] for c in context.get_ciphers() if c["protocol"] != "TLSv1.3"]
+    assert older == [openssl]
+
+
+def test_unknown_ciphers_are_refused_and_those_of_tls_1_3_alone_mean_tls_1_3():
+    assert "none of them is supported" in refused(ssl__cipher__suites=("TLS_X_WITH_Y",)).message
+    context = ssl_context({"ssl.cipher.suites": ("TLS_AES_256_GCM_SHA384",)})
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_3
+
+
+def test_an_empty_identification_algorithm_skips_the_name_and_nothing_else():
+    context = ssl_context({"ssl.endpoint.identification.algorithm": ""})
+    assert not context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    error = refused(ssl__endpoint__identification__algorithm="ldaps")
+    assert "ldaps is unknown" in error.message
+
+
+def test_no_file_and_no_descriptor_stays_behind(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    before = set(Path("/proc/self/fd").iterdir())
+    ssl_context(
+        {
+            "ssl.keystore.key": Password(KEY.decode()),
+            "ssl.keystore.certificate.chain": Password(CHAIN.decode()),
+        }
+    )
+    assert set(Path("/proc/self/fd").iterdir()) == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_given_means_nothing_shown():
+    assert read_key_store({}) is None
+    assert read_trust_store({}) is None
