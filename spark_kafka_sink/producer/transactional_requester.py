@@ -24,7 +24,7 @@ from spark_kafka_sink.producer.transaction_manager import TransactionManager
 from spark_kafka_sink.producer.transactional_requests import Reaction, TxnBackoff, TxnRequest
 from spark_kafka_sink.protocol.cluster import Node
 
-#: When to look again for a broker with room, should retry.backoff.ms be shorter.
+#: When to look again for a broker that takes requests, should retry.backoff.ms be shorter.
 _LOOK_AGAIN_MS = 10
 
 
@@ -89,7 +89,7 @@ class TransactionalRequester:
             return 0
         wait = self._client.poll_delay_ms(node, now)
         if self._client.connection_failed(node):
-            wait = min(wait, self._config.retry_backoff_ms)
+            wait = min(wait, max(self._config.retry_backoff_ms, _LOOK_AGAIN_MS))
             if request.kind.needs_coordinator:
                 requests.lookup_coordinator()
             else:
