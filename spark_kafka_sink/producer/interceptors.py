@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from spark_kafka_sink import import_paths
 from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
 from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata, tp_of
+from spark_kafka_sink.protocol.cluster import ClusterResourceListener
 from spark_kafka_sink.records.record_columns import RecordColumns
 
 _log = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ _METHODS = ("on_send", "on_send_columns", "on_acknowledgement", "close")
 class Interceptors:
     """The interceptors of a producer, in the order of the option."""
 
-    __slots__ = ("_acknowledged", "_closing", "_columns", "_records")
+    __slots__ = ("_acknowledged", "_closing", "_columns", "_records", "cluster_listeners")
 
     def __init__(self, interceptors: Iterable[object]) -> None:
         every = list(interceptors)
@@ -69,6 +70,8 @@ class Interceptors:
         self._columns = _having(every, "on_send_columns")
         self._acknowledged = _having(every, "on_acknowledgement")
         self._closing = _having(every, "close")
+        #: Those that want to know the cluster's id (ClusterResourceListener).
+        self.cluster_listeners = [o for o in every if isinstance(o, ClusterResourceListener)]
 
     @classmethod
     def of(cls, paths: Sequence[str]) -> Interceptors | None:

@@ -146,6 +146,9 @@ class KafkaProducer:
         )
         self._recorder = ProduceRecorder(self._batch_failed, self._metrics)
         self._metadata = Metadata(config, self._clock, cluster)
+        if self._interceptors is not None:
+            for listener in self._interceptors.cluster_listeners:
+                self._metadata.add_cluster_listener(listener)
         self._transaction_manager = (
             TransactionManager(
                 transactional_id=config.transactional_id,

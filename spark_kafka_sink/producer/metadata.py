@@ -22,14 +22,19 @@ import random as _random
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import NEVER, Clock, Waiters
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError, safe_text
 from spark_kafka_sink.producer.metrics import ProducerMetrics, Stream
-from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from spark_kafka_sink.protocol.cluster import (
+    Cluster,
+    ClusterResourceListener,
+    Node,
+    PartitionInfo,
+    TopicPartition,
+)
 from spark_kafka_sink.protocol.messages import MetadataRequest
 from spark_kafka_sink.protocol.responses import MetadataResponse, TopicMetadata
 
@@ -56,14 +61,6 @@ def _tell(listener: ClusterResourceListener, cluster_id: str) -> None:
 
 def _nothing() -> None:
     """Stands for a wake-up while no client is attached."""
-
-
-class ClusterResourceListener(Protocol):
-    """Who wants to know which cluster this is (Java's ClusterResourceListener)."""
-
-    def on_update(self, cluster_id: str) -> None:
-        """The cluster's id became known, or is another one now. On the network thread."""
-        ...
 
 
 class Metadata:

@@ -1,15 +1,16 @@
 """What a client knows of a cluster: nodes, topics, partitions, leaders. Values only.
 
-Owns: :class:`TopicPartition`, :class:`Node`, :class:`PartitionInfo`, :class:`Cluster`. Never: how
-this is learned or kept fresh (``producer/metadata.py``). A :class:`Cluster` is immutable and
-picklable: the driver's preflight ships one to the tasks inside the writer.
+Owns: :class:`TopicPartition`, :class:`Node`, :class:`PartitionInfo`, :class:`Cluster`,
+:class:`ClusterResourceListener`. Never: how this is learned or kept fresh
+(``producer/metadata.py``). A :class:`Cluster` is immutable and picklable: the driver's preflight
+ships one to the tasks inside the writer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class TopicPartition(NamedTuple):
@@ -80,3 +81,12 @@ class Cluster:
         """The leading broker, or None when the partition or its leader is unknown."""
         info = self.partition(tp)
         return None if info is None else self.nodes.get(info.leader)
+
+
+@runtime_checkable
+class ClusterResourceListener(Protocol):
+    """Who wants to know which cluster this is (Java's ClusterResourceListener)."""
+
+    def on_update(self, cluster_id: str) -> None:
+        """The cluster's id became known, or is another one now. On the network thread."""
+        ...

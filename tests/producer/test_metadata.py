@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -17,16 +17,21 @@ from spark_kafka_sink.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
+from spark_kafka_sink.network.client_request import ClientResponse
 from spark_kafka_sink.network.metadata_updater import LeastLoadedNode, MetadataUpdater
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
-from spark_kafka_sink.protocol.messages import MetadataRequest
+from spark_kafka_sink.protocol.messages import InitProducerIdRequest, MetadataRequest
 from spark_kafka_sink.protocol.responses import (
+    InitProducerIdResponse,
     MetadataResponse,
     PartitionMetadata,
     TopicMetadata,
 )
+from tests.fakes.answering_client import AnsweringClient
 from tests.fakes.clock import FakeClock
+from tests.fakes.sender_world import SenderWorld, cluster_of
 
 NODES = (Node(1, "one", 9092), Node(2, "two", 9092))
 TP = TopicPartition("t", 0)
@@ -648,3 +653,48 @@ def test_a_reply_without_nodes_is_no_answer_to_the_triggers_clock() -> None:
     assert world.metadata.fetch() is SEED
     world.clock.advance(2_000)
     assert world.updater.needs_rebootstrap(world.now)
+
+
+def test_an_interceptor_that_wants_the_clusters_id_is_told_it() -> None:
+    class Asking(Listener):
+        def on_acknowledgement(self, metadata: object, error: object) -> None:
+            """Makes it an interceptor."""
+
+    asking = Asking()
+    options = {"bootstrap.servers": "one:9092", "interceptor.classes": [asking]}
+    producer = KafkaProducer(options, cluster=SEED, client=AnsweringClient(SEED))
+    producer.close(0)
+    assert asking.told == ["cluster"]
+
+
+# ---- the words of the sender ---------------------------------------------------------------------
+
+
+def test_a_batch_that_expires_after_its_broker_died_does_not_say_that_it_has_no_leader() -> None:
+    with SenderWorld(cluster=cluster_of([1, 1, 2])) as world:
+        world.metadata.rebootstrap(world.clock.now_ms())
+        batch = world.append()
+        world.clock.advance(120_000)
+        world.sender.run()
+        assert batch.error is not None
+        assert "its leader was broker 1; since then no known broker answered" in batch.error.message
+        assert "no leader" not in batch.error.message
+
+
+def test_a_broker_that_refuses_an_id_is_named_also_after_a_rebootstrap() -> None:
+    with SenderWorld(with_id=False) as world:
+        world.client.prepare(
+            InitProducerIdRequest,
+            InitProducerIdResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1, -1),
+        )
+        asked = world.client.poll
+
+        def poll(timeout_ms: int, now: int) -> Sequence[ClientResponse]:
+            world.metadata.rebootstrap(now)  # between the request and its answer
+            return asked(timeout_ms, now)
+
+        world.client.poll = poll  # type: ignore[method-assign]
+        world.append()
+        world.round(2)
+        assert world.sender.fatal_error is not None
+        assert "InitProducerId on broker one:9092 (id 1)" in str(world.sender.fatal_error)
