@@ -100,7 +100,7 @@ def test_the_transaction_has_failed_before_anybody_hears_of_the_batch() -> None:
 def test_which_answers_end_the_transaction_and_which_the_producer(
     code: ErrorCode, state: State
 ) -> None:
-    """Behaviours 69 (second half), 93."""
+    """Behaviours 69, 93: the second half of the first."""
     with TransactionWorld() as world:
         world.begin()
         world.write()
