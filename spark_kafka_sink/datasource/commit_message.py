@@ -20,7 +20,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.errors import CommitError, safe_text
-from spark_kafka_sink.producer.report import LARGEST, SUMMED, NodeReport, ProduceReport
+from spark_kafka_sink.producer.produce_report import LARGEST, SUMMED, NodeReport, ProduceReport
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 #: Raised by one whenever a field is added, removed or changes its meaning.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
-from spark_kafka_sink.producer.report import ProduceReport
+from spark_kafka_sink.producer.produce_report import ProduceReport
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
 from spark_kafka_sink.errors import DataError, DeliveryError, IllegalStateError, RecordTooLargeError
-from spark_kafka_sink.producer.report import ProduceReport
+from spark_kafka_sink.producer.produce_report import ProduceReport
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
 
