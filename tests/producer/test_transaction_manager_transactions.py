@@ -26,6 +26,8 @@ from spark_kafka_sink.errors import (
     TransactionAbortedError,
     UnsupportedVersionError,
 )
+from spark_kafka_sink.producer.partition_sequences import Answer
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.transaction_manager import (
     TRANSITIONS,
     PreparedTransaction,
@@ -45,6 +47,11 @@ from spark_kafka_sink.protocol.messages import (
     FindCoordinatorRequest,
     InitProducerIdRequest,
 )
+from spark_kafka_sink.protocol.responses import (
+    AddPartitionsToTxnResponse,
+    InitProducerIdResponse,
+)
+from tests.fakes.accumulator_world import Listener
 from tests.fakes.clock import FakeClock
 from tests.fakes.sender_world import NODE1, NODE2, PRODUCER_ID, TP0, TP1, TP2
 from tests.fakes.transaction_world import BACKOFF, TRANSACTIONAL_ID, TransactionWorld
@@ -541,6 +548,7 @@ def test_one_look_up_of_the_coordinator_is_enough() -> None:
         world.begin()
         world.manager.requests.lookup_coordinator()
         world.manager.requests.lookup_coordinator()
+        assert world.manager.requests.coordinator is None
         world.find()
         world.round(5)
         assert world.asked == ["find"]
@@ -1084,3 +1092,91 @@ def test_an_invalid_state_of_the_transaction_is_kept_as_the_cause() -> None:
         assert isinstance(error, TransactionAbortableError)
         assert "Transaction Request was aborted after exhausting retries." in error.message
         assert isinstance(error.__cause__, InvalidTxnStateError)
+
+
+# ---- without a sender: what each guard alone holds back ------------------------------------------
+
+
+def ask(manager: TransactionManager, body: object, kind: Kind) -> None:
+    """The next request, which must be of ``kind``, is answered with ``body``."""
+    request, _ = manager.requests.next_request(0, has_incomplete=False)
+    assert request is not None
+    assert request.kind is kind
+    manager.requests.build(request)
+    manager.requests.handle_response(request, body, "here")
+
+
+def initialized() -> TransactionManager:
+    manager = TransactionManager(transactional_id=TRANSACTIONAL_ID)
+    result = manager.initialize_transactions()
+    ask(manager, InitProducerIdResponse(ErrorCode.NONE, 7, 0), Kind.INIT_PRODUCER_ID)
+    result.await_(FakeClock(), NEVER)
+    return manager
+
+
+def test_prepare_is_held_back_by_each_thing_that_is_without_its_answer() -> None:
+    manager = initialized()
+    incomplete = False
+    manager.attach(lambda: None, lambda: incomplete)
+    manager.begin_transaction()
+
+    def refused() -> None:
+        with pytest.raises(IllegalStateError, match="not acknowledged"):
+            manager.prepare()
+        assert manager.state is State.IN_TRANSACTION
+
+    manager.maybe_add_partition(TP0)
+    refused()  # a partition to be added
+    request, _ = manager.requests.next_request(0, has_incomplete=True)
+    assert request is not None
+    manager.requests.build(request)
+    refused()  # a partition that is asked for
+    added = AddPartitionsToTxnResponse({TP0: ErrorCode.NONE})
+    manager.requests.handle_response(request, added, "here")
+    batch = ProducerBatch(TP0, 0, 1, 0, Listener())
+    batch.record_count = 1
+    batch.base_sequence = manager.take_sequence(TP0, 1)
+    manager.add_in_flight_batch(batch)
+    refused()  # a sequence without an answer
+    manager.handle_answer(batch, Answer.ACKNOWLEDGED, 0, 0)
+    incomplete = True
+    refused()  # a batch in the accumulator
+    incomplete = False
+    assert manager.prepare() == PreparedTransaction(TRANSACTIONAL_ID, 7, 0, 1)
+
+
+def test_whoever_waits_learns_of_the_end_wherever_the_request_is() -> None:
+    """An application thread may fail the producer while the network thread has a request in its
+    hands: not in the queue, and not in flight.
+    """
+    for moment in ("queued", "in flight", "answered, to be asked again", "given back"):
+        manager = TransactionManager(transactional_id=TRANSACTIONAL_ID)
+        result = manager.initialize_transactions()
+        error = KafkaError("the end")
+        if moment != "queued":
+            request, _ = manager.requests.next_request(0, has_incomplete=False)
+            assert request is not None
+            if moment == "answered, to be asked again":
+                loading = InitProducerIdResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
+                manager.requests.handle_response(request, loading, "here")
+        manager.transition_to_fatal_error(error)
+        if moment == "given back":
+            manager.requests.retry(request, 0)
+        assert result.error is error, moment
+        assert manager.requests.next_request(0, has_incomplete=False)[0] is None
+
+
+def test_a_request_that_is_given_back_after_the_end_is_not_asked_again() -> None:
+    manager = initialized()
+    manager.begin_transaction()
+    manager.maybe_add_partition(TP0)
+    request, _ = manager.requests.next_request(0, has_incomplete=False)
+    assert request is not None
+    loading = AddPartitionsToTxnResponse({TP0: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+    manager.requests.build(request)
+    manager.requests.handle_response(request, loading, "here")
+    error = KafkaError("the end")
+    manager.transition_to_fatal_error(error)
+    manager.requests.retry(request, 0)
+    assert request.result.error is error
+    assert not manager.requests.waiting
