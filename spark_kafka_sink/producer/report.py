@@ -1,7 +1,8 @@
 """What a producer did: counted while it happens, reported when an attempt ends.
 
 Owns: :class:`ProduceRecorder`, which the sender fills and which hears how every batch ended; its
-result is a ``produce_report.ProduceReport``. Never: any cost per row, any decision (the first failure is kept here; what follows from it is the facade's).
+result is a ``produce_report.ProduceReport``. Never: any cost per row, any decision (the first
+failure is kept here; what follows from it is the facade's).
 """
 
 from __future__ import annotations
