@@ -170,7 +170,7 @@ def test_an_open_batch_lingers_from_its_creation(producers: Producers):
     start = time.monotonic()
     producer.send(to0())
     client.await_produced(1)
-    assert time.monotonic() - start >= 0.2
+    assert time.monotonic() - start >= 0.19  # the clock counts whole milliseconds
 
 
 def test_a_full_batch_goes_before_linger_is_over(producers: Producers):
@@ -393,16 +393,12 @@ def test_the_wait_for_memory_is_limited_and_its_error_is_the_futures(producers: 
     client.answer = hold
     errors = []
     start = time.monotonic()
-    for _ in range(100):
-        error = producer.send(to0(b"x" * 500)).exception(0) if errors else None
+    while not errors:
         future = producer.send(to0(b"x" * 500))
         if future.done():
-            error = future.exception()
-        if error is not None:
-            errors.append(error)
-            break
+            errors.append(future.exception())
     assert isinstance(errors[0], BufferExhaustedError)
-    assert 0.2 <= time.monotonic() - start < 5
+    assert 0.19 <= time.monotonic() - start < 5  # the clock counts whole milliseconds
     client.release()
     producer.flush()
     producer.send(to0()).result(10)
