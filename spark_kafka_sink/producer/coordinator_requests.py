@@ -283,7 +283,6 @@ class CoordinatorRequests:
         request.result.fail(error)
         if reaction is Reaction.UNAUTHORIZED:
             if identity.state is State.INITIALIZING and not request.fences:
-                self.fail_all(error)
                 identity.transition(State.UNINITIALIZED)
                 return
             reaction = Reaction.ABORTABLE

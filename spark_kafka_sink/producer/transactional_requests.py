@@ -8,6 +8,8 @@ connection (``transactional_requester.py``).
 
 from __future__ import annotations
 
+import random as _random
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from types import MappingProxyType
@@ -140,18 +142,21 @@ class TxnRequest:
 class TxnBackoff:
     """When a request is asked again; milliseconds, with the jitter of all backoffs."""
 
-    def __init__(self, retry_ms: int, retry_max_ms: int, random: object = None) -> None:
-        more = {} if random is None else {"random": random}
-        self._plain = ExponentialBackoff(retry_ms, retry_max_ms, **more)  # type: ignore[arg-type]
+    def __init__(
+        self, retry_ms: int, retry_max_ms: int, random: Callable[[], float] = _random.random
+    ) -> None:
+        self._plain = ExponentialBackoff(retry_ms, retry_max_ms, random=random)
         soon = min(CONCURRENT_BACKOFF_MS, retry_ms)
-        self._soon = ExponentialBackoff(soon, max(soon, retry_max_ms), **more)  # type: ignore[arg-type]
+        self._soon = ExponentialBackoff(soon, max(soon, retry_max_ms), random=random)
 
     def plain(self, request: TxnRequest) -> int:
+        """After an error or a disconnect."""
         wait = self._plain.backoff(request.attempts)
         request.attempts += 1
         return wait
 
     def soon(self, request: TxnRequest) -> int:
+        """After CONCURRENT_TRANSACTIONS: soon, and later each time."""
         wait = self._soon.backoff(request.concurrent)
         request.concurrent += 1
         return wait

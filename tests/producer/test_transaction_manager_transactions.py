@@ -38,6 +38,8 @@ from spark_kafka_sink.producer.transactional_requests import (
     REACTIONS,
     Kind,
     Reaction,
+    TxnBackoff,
+    TxnRequest,
     reaction_to,
 )
 from spark_kafka_sink.producer.transactional_result import TransactionalResult
@@ -53,7 +55,7 @@ from spark_kafka_sink.protocol.responses import (
 )
 from tests.fakes.accumulator_world import Listener
 from tests.fakes.clock import FakeClock
-from tests.fakes.sender_world import NODE1, NODE2, PRODUCER_ID, TP0, TP1, TP2
+from tests.fakes.sender_world import NODE1, NODE2, PRODUCER_ID, TP0, TP1, TP2, metadata_answer
 from tests.fakes.transaction_world import BACKOFF, TRANSACTIONAL_ID, TransactionWorld
 
 BOTH = pytest.mark.parametrize("version", [1, 2])
@@ -365,6 +367,28 @@ def test_the_first_partitions_are_asked_again_soon_later_ones_are_not() -> None:
         world.acknowledge(TP1)
         world.round(3, ms=21)
         assert world.asked == ["add", "add", "produce"]
+
+
+def test_a_transaction_that_stays_concurrent_is_asked_for_less_and_less_often() -> None:
+    """200 tasks that wait for a broker with markers to write must not ask 50 times a second."""
+    backoff = TxnBackoff(100, 1_000, random=lambda: 0.5)
+    request = TxnRequest(Kind.INIT_PRODUCER_ID, TransactionalResult("init_transactions"))
+    assert [backoff.soon(request) for _ in range(6)] == [20, 40, 80, 160, 320, 640]
+    assert backoff.soon(request) == pytest.approx(1_000, abs=1)
+    assert [backoff.plain(request) for _ in range(4)] == [100, 200, 400, 800]
+
+
+def test_nobody_to_ask_for_the_coordinator_means_fresh_metadata() -> None:
+    """Behaviour 91: FindCoordinator goes to any broker, and those that are known may be gone."""
+    with TransactionWorld() as world:
+        result = world.manager.initialize_transactions()
+        world.cut(FindCoordinatorRequest)
+        world.round(2)
+        assert world.metadata.time_to_next_update(world.clock.now_ms()) < NEVER
+        world.client.prepare_metadata(metadata_answer([1, 1, 2]))
+        world.find()
+        world.init()
+        world.await_(result)
 
 
 @pytest.mark.parametrize(
