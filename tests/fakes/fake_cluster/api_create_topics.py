@@ -19,18 +19,21 @@ def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
     names = Counter(topic.name for topic in request.body.topics)
     results = []
     for topic in request.body.topics:
+        count = 1 if topic.num_partitions == -1 else topic.num_partitions
+        replication = topic.replication_factor
+        if replication == -1:
+            replication = cluster.default_replication
         error = _judge(cluster, topic, names[topic.name])
         if error is ErrorCode.NONE and not request.body.validate_only:
-            replication = None if topic.replication_factor == -1 else topic.replication_factor
             configs = {c.name: c.value or "" for c in topic.configs}
-            count = 1 if topic.num_partitions == -1 else topic.num_partitions
             cluster.create_topic(topic.name, count, replication=replication, configs=configs)
-        results.append((topic.name, error))
+        told = (-1, -1) if error else (count, replication)
+        results.append((topic.name, error, *told))
     return _answer(cluster, request, list(dict.fromkeys(results)))
 
 
 def refuse(cluster: FakeCluster, request: Request, error: ErrorCode) -> Any:
-    return _answer(cluster, request, [(topic.name, error) for topic in request.body.topics])
+    return _answer(cluster, request, [(topic.name, error, -1, -1) for topic in request.body.topics])
 
 
 def _judge(cluster: FakeCluster, topic: Any, asked: int) -> ErrorCode:
@@ -48,10 +51,12 @@ def _judge(cluster: FakeCluster, topic: Any, asked: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _answer(cluster: FakeCluster, request: Request, results: list[tuple[str, ErrorCode]]) -> Any:
+def _answer(
+    cluster: FakeCluster, request: Request, results: list[tuple[str, ErrorCode, int, int]]
+) -> Any:
     answer = request.answer
     topics = []
-    for name, error in results:
+    for name, error, count, replication in results:
         made = cluster.topics.get(name) if error is ErrorCode.NONE else None
         topics.append(
             answer.CreatableTopicResult(
@@ -59,9 +64,9 @@ def _answer(cluster: FakeCluster, request: Request, results: list[tuple[str, Err
                 topic_id=None if made is None else made.topic_id,
                 error_code=error,
                 error_message=None if error is ErrorCode.NONE else error.name,
-                num_partitions=-1 if made is None else len(made.partitions),
-                replication_factor=-1 if made is None else len(made.partitions[0].replicas),
-                configs=() if made is not None else None,
+                num_partitions=count,
+                replication_factor=replication,
+                configs=None if error else (),
             )
         )
     return answer.CreateTopicsResponse(throttle_time=cluster.throttle_ms(), topics=topics)

@@ -83,25 +83,25 @@ def _one(cluster: FakeCluster, node: int, request: Request, name: str | None, pi
     if name is None:
         return Done(piece.index, ErrorCode.UNKNOWN_TOPIC_ID)
     tp = TopicPartition(name, piece.index)
-    log = cluster.logs.get(tp)
+    log, start = cluster.logs.get(tp), -1
     try:
         if log is None:
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
         batch = batch_checks.validate(_bytes(piece.records), request.version)
         if request.body.acks not in (-1, 0, 1):
             raise RefusedError(ErrorCode.INVALID_REQUIRED_ACKS, f"{request.body.acks}")
-        opens = _verify(cluster, request, tp, log, batch)
-        done = _append(cluster, node, request, piece.index, log, batch, opens=opens)
+        _verify(cluster, request, tp, log, batch)
+        start = log.start
+        done = _append(cluster, node, request, piece.index, log, batch)
     except RefusedError as refused:
         cluster.trace(f"{tp} at {node}: {refused.error.name}, {refused.why}")
-        start = log.start if log is not None and refused.error in _KNOWN_START else -1
         leader = None
         if refused.error in _CLIENT_BUGS and log is not None:
             leader = (log.leader, log.leader_epoch)
         return Done(
             piece.index,
             refused.error,
-            log_start=start,
+            log_start=start if refused.error in _KNOWN_START else -1,
             why=refused.why,
             records=refused.records,
             leader=leader,
@@ -110,27 +110,29 @@ def _one(cluster: FakeCluster, node: int, request: Request, name: str | None, pi
     return done
 
 
-#: Errors with which ReplicaManager still tells the log's start (the log itself refused).
+#: Errors with which ReplicaManager still tells the log's start, when the log itself refused.
 _KNOWN_START = {
     ErrorCode.INVALID_RECORD,
     ErrorCode.INVALID_TIMESTAMP,
     ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_TXN_STATE,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
 }
 
 
 def _verify(
     cluster: FakeCluster, request: Request, tp: TopicPartition, log: PartitionLog, batch: Batch
-) -> bool:
+) -> None:
     """Ask the coordinator about a transaction that the log does not know to be open.
 
-    True when protocol 2 opened it here just now.
+    In protocol 2 that opens it here.
     """
     transactional_id = request.body.transactional_id
     producer = (batch.producer_id, batch.producer_epoch)
     if not batch.transactional or log.has_ongoing(*producer):
-        return False
+        return
     v2 = request.version >= _TRANSACTIONS_V2
+    log.begin_verification(batch, v2=v2)
     if v2:
         error = cluster.transactions.add_partitions(
             transactional_id, producer, [tp], cluster.now, version=2
@@ -147,7 +149,6 @@ def _verify(
         error = ErrorCode.INVALID_TXN_STATE
     if error is not ErrorCode.NONE:
         raise RefusedError(error, "the coordinator says so")
-    return v2
 
 
 def _append(
@@ -157,12 +158,10 @@ def _append(
     index: int,
     log: PartitionLog,
     batch: Batch,
-    *,
-    opens: bool,
 ) -> Done:
     if log.leader != node:
         raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leader is {log.leader}")
-    if request.body.acks == -1 and len(log.isr) < log.min_isr:
+    if request.body.acks == -1 and len(log.isr) < log.needed_isr:
         raise RefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, f"in sync: {sorted(log.isr)}")
     batch_checks.check(
         batch,
@@ -170,7 +169,7 @@ def _append(
         compacted=log.compacted,
         latest_ms=2**62 if log.log_append_time else cluster.wall_ms() + _LATE_MS,
     )
-    offset = log.append(batch, transactions_v2=opens)
+    offset = log.append(batch)
     append_time = cluster.wall_ms() if log.log_append_time else -1
     return Done(index, ErrorCode.NONE, offset, append_time, log.start)
 

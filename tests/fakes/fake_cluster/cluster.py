@@ -325,7 +325,7 @@ class FakeCluster:
         for tp in sorted(transaction.partitions):
             log = self.logs.get(tp)
             if log is not None:
-                if log.leader < 0 or len(log.isr) < log.min_isr:
+                if log.leader < 0 or len(log.isr) < log.needed_isr:
                     continue
                 try:
                     log.end_transaction(

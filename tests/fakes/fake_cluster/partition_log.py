@@ -45,6 +45,18 @@ class ProducerEntry:
             self.batches.clear()
 
 
+@dataclass(slots=True)
+class Verification:
+    """A producer whose transaction the coordinator was asked about (VerificationStateEntry).
+
+    Of what was refused meanwhile the lowest sequence must come first, or records would be lost.
+    """
+
+    lowest_sequence: int
+    epoch: int
+    v2: bool
+
+
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
     producer_id: int
@@ -67,6 +79,12 @@ class PartitionLog:
     batches: list[Batch] = field(default_factory=list)
     producers: dict[int, ProducerEntry] = field(default_factory=dict)
     aborted: list[AbortedTransaction] = field(default_factory=list)
+    verifications: dict[int, Verification] = field(default_factory=dict)
+
+    @property
+    def needed_isr(self) -> int:
+        """min.insync.replicas, but no more than there are replicas (since Kafka 4.0)."""
+        return min(self.min_isr, len(self.replicas))
 
     @property
     def last_stable_offset(self) -> int:
@@ -79,11 +97,17 @@ class PartitionLog:
 
     # -- producers --
 
-    def append(self, batch: Batch, *, transactions_v2: bool = False) -> int:
-        """Append a client's checked batch; its base offset, or a duplicate's. RefusedError.
+    def begin_verification(self, batch: Batch, *, v2: bool) -> None:
+        """The coordinator is asked about this batch's transaction, of protocol 2 or not."""
+        sequence, epoch = batch.base_sequence, batch.producer_epoch
+        known = self.verifications.setdefault(batch.producer_id, Verification(sequence, epoch, v2))
+        if epoch == known.epoch:
+            known.lowest_sequence = min(known.lowest_sequence, sequence)
+        elif epoch > known.epoch:
+            known.lowest_sequence, known.epoch = sequence, epoch
 
-        ``transactions_v2``: the batch opens a transaction of protocol 2 on this partition.
-        """
+    def append(self, batch: Batch) -> int:
+        """Append a client's checked batch; its base offset, or a duplicate's. RefusedError."""
         if batch.producer_id < 0:
             return self._write(batch)
         entry = self.producers.get(batch.producer_id)
@@ -91,11 +115,13 @@ class PartitionLog:
             return known.base_offset
         if entry is None:
             entry = ProducerEntry()
-        self._check_sequence(entry, batch, transactions_v2=transactions_v2)
+        self._check_sequence(entry, batch)
         if entry.transaction_start is not None and not batch.transactional:
             raise RefusedError(ErrorCode.INVALID_TXN_STATE, "expected a transactional write")
         offset = self._write(batch)
         self.producers[batch.producer_id] = entry
+        if batch.transactional:
+            self.verifications.pop(batch.producer_id, None)
         entry.take_epoch(batch.producer_epoch)
         last = offset + batch.last_offset_delta
         entry.batches.append(Remembered(batch.base_sequence, batch.last_sequence, offset, last))
@@ -112,12 +138,14 @@ class PartitionLog:
         found = [b for b in entry.batches if (b.first_sequence, b.last_sequence) == wanted]
         return found[0] if found else None
 
-    @staticmethod
-    def _check_sequence(entry: ProducerEntry, batch: Batch, *, transactions_v2: bool) -> None:
+    def _check_sequence(self, entry: ProducerEntry, batch: Batch) -> None:
         if batch.producer_epoch < entry.epoch:
             raise RefusedError(ErrorCode.INVALID_PRODUCER_EPOCH, f"the epoch is {entry.epoch}")
-        first, wanted = batch.base_sequence, -1
-        if transactions_v2 and not entry.batches:
+        first, asked = batch.base_sequence, self.verifications.get(batch.producer_id)
+        if asked is not None and first > asked.lowest_sequence:
+            why = f"{first} before {asked.lowest_sequence}"
+            raise RefusedError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
+        if asked is not None and asked.v2 and not entry.batches:
             wanted = 0
         elif entry.epoch == -1:
             return  # a producer nobody knows may begin with any sequence
@@ -149,6 +177,7 @@ class PartitionLog:
             self.aborted.append(gone)
         entry.take_epoch(epoch)
         entry.transaction_start = None
+        self.verifications.pop(producer_id, None)
         entry.coordinator_epoch = coordinator_epoch
         entry.last_timestamp = timestamp
 

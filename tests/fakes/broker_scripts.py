@@ -1,0 +1,928 @@
+"""Scripts of raw requests that are told to a FakeCluster and to real brokers alike.
+
+A script gets a :class:`Script` and tells it its steps; what a step found is compared between the
+worlds. Requests are written and answers read by kio. Producer ids are numbered by their first
+appearance, because brokers give what they like.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from typing import Any, Protocol
+
+import crc32c
+
+from spark_kafka_sink.errors import ErrorCode
+from tests.fakes.fake_cluster import FakeCluster
+from tests.fakes.fake_cluster.batch_checks import record_header
+from tests.fakes.fake_cluster.codec import NAMES, Answer, read, response_entity, write
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND, VERSIONS = 0, 1, 2, 3, 10, 18
+CREATE, INIT, ADD, END, PRODUCERS, TRANSACTIONS, LIST = 19, 22, 24, 26, 61, 65, 66
+#: What passes by itself.
+PASSING = {"CONCURRENT_TRANSACTIONS", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
+TRANSACTIONAL, CONTROL = 0x10, 0x20
+BASE_MS = 1_600_000_000_000
+
+
+class World(Protocol):
+    def exchange(self, node: int, frame: bytes, *, answered: bool) -> bytes | None:
+        """The answer's frame; None when the connection was closed, or nothing is awaited."""
+        ...
+
+    def pause(self) -> None: ...
+
+
+class FakeWorld:
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.cluster, self.now = cluster, 1000
+        self._connections: dict[int, Any] = {}
+
+    def exchange(self, node: int, frame: bytes, *, answered: bool) -> bytes | None:
+        connection = self._connections.get(node)
+        if connection is None or connection.closed:
+            connection = self._connections[node] = self.cluster.connect(node)
+        connection.send(frame, self.now)
+        told = connection.due(self.now)
+        if connection.closed or not answered:
+            assert not told
+            return None
+        assert len(told) == 1, told
+        return told[0]
+
+    def pause(self) -> None:
+        self.now += 20
+
+
+class RealWorld:
+    """Blocking sockets, one for each node."""
+
+    def __init__(self, bootstrap: str) -> None:
+        places = [place.rsplit(":", 1) for place in bootstrap.split(",")]
+        self._places = {n: (host, int(port)) for n, (host, port) in enumerate(places, 1)}
+        self._sockets: dict[int, socket.socket] = {}
+
+    def exchange(self, node: int, frame: bytes, *, answered: bool) -> bytes | None:
+        if node not in self._sockets:
+            self._sockets[node] = socket.create_connection(self._places[node], 30)
+        connection = self._sockets[node]
+        connection.sendall(struct.pack(">i", len(frame)) + frame)
+        if not answered:
+            return None
+        size = self._receive(connection, 4)
+        if size is None:
+            self._sockets.pop(node).close()
+            return None
+        return self._receive(connection, int.from_bytes(size, "big"))
+
+    @staticmethod
+    def _receive(connection: socket.socket, size: int) -> bytes | None:
+        data = b""
+        while len(data) < size:
+            try:
+                piece = connection.recv(size - len(data))
+            except ConnectionResetError:
+                return None
+            if not piece:
+                return None
+            data += piece
+        return data
+
+    def pause(self) -> None:
+        import time
+
+        time.sleep(0.02)  # between two questions: the condition is the answer
+
+    def close(self) -> None:
+        for connection in self._sockets.values():
+            connection.close()
+
+
+class Script:
+    """Tells requests to one world and keeps the steps."""
+
+    def __init__(self, world: World, *, retries: int = 500) -> None:
+        self.world = world
+        self.steps: list[tuple[str, Any]] = []
+        self._producers: dict[int, str] = {-1: "none"}
+        self._retries = retries
+        self._correlation = 0
+
+    def step(self, name: str, found: Any) -> Any:
+        self.steps.append((name, found))
+        return found
+
+    def ask(
+        self,
+        api: int,
+        version: int,
+        make: Callable[[Answer], Any],
+        *,
+        node: int = 1,
+        answered: bool = True,
+    ) -> Any:
+        """The answer's entity; None for a closed connection."""
+        self._correlation += 1
+        body = make(Answer(NAMES[api], version, "request"))
+        head = struct.pack(">hhih", api, version, self._correlation, 1) + b"s"
+        frame = head + (b"\0" if type(body).__flexible__ else b"") + write(body)
+        answer = self.world.exchange(node, frame, answered=answered)
+        if answer is None:
+            return None
+        assert int.from_bytes(answer[:4], "big") == self._correlation
+        entity = response_entity(api, version)
+        skip = 5 if entity.__flexible__ and api != VERSIONS else 4
+        return read(entity, answer[skip:])
+
+    def settled(
+        self,
+        asked: Callable[[], Any],
+        error: Callable[[Any], str],
+        passing: AbstractSet[str] = PASSING,
+    ) -> Any:
+        """The first answer that does not pass by itself."""
+        for _ in range(self._retries):
+            found = asked()
+            if error(found) not in passing:
+                return found
+            self.world.pause()
+        raise AssertionError(f"it never settled: {error(found)}")
+
+    def producer(self, producer_id: int) -> str:
+        return self._producers.setdefault(producer_id, f"producer {len(self._producers)}")
+
+    # -- the calls --
+
+    def topic(self, name: str, partitions: int = 1, replication: int = 1, **configs: str) -> str:
+        def make(r: Answer) -> Any:
+            topic = r.CreatableTopic(
+                name=name,
+                num_partitions=partitions,
+                replication_factor=replication,
+                assignments=(),
+                configs=[
+                    r.CreatableTopicConfig(name=k.replace("_", "."), value=v)
+                    for k, v in configs.items()
+                ],
+            )
+            return r.CreateTopicsRequest(topics=[topic], timeout=10_000)
+
+        answer = self.ask(CREATE, 7, make)
+        assert int(answer.topics[0].error_code) == 0, answer
+        while True:  # until every leader is known
+            found = self.metadata([name], 9)
+            parts = found.topics[0].partitions
+            if len(parts) == partitions and not any(int(p.error_code) for p in parts):
+                break
+            self.world.pause()
+        for part in found.topics[0].partitions:  # and they know it themselves
+            leader, index = int(part.leader_id), part.partition_index
+            while int(self._list(name, -1, 0, index, leader).error_code):
+                self.world.pause()
+        return name
+
+    def metadata(self, names: Iterable[str] | None, version: int, *, node: int = 1) -> Any:
+        def make(r: Answer) -> Any:
+            topics = (
+                None
+                if names is None
+                else [r.MetadataRequestTopic(name=n, topic_id=None) for n in names]
+            )
+            return r.MetadataRequest(
+                topics=topics,
+                allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
+            )
+
+        return self.ask(METADATA, version, make, node=node)
+
+    def produce(
+        self,
+        name: str,
+        topic: str,
+        data: bytes,
+        *,
+        partition: int = 0,
+        acks: int = -1,
+        version: int = 12,
+        tid: str | None = None,
+        node: int = 1,
+        settle: bool = True,
+    ) -> Any:
+        """One step: error, base offset, log start, the guilty records, and any leader hint."""
+
+        def make(r: Answer) -> Any:
+            piece = r.PartitionProduceData(index=partition, records=data)
+            topics = [r.TopicProduceData(name=topic, partition_data=[piece])]
+            return r.ProduceRequest(
+                transactional_id=tid, acks=acks, timeout=10_000, topic_data=topics
+            )
+
+        def once() -> Any:
+            answer = self.ask(PRODUCE, version, make, node=node, answered=acks != 0)
+            return None if answer is None else answer.responses[0].partition_responses[0]
+
+        found = self.settled(once, lambda p: "" if p is None or not settle else error_name(p))
+        if found is None:
+            return self.step(name, "closed")
+        guilty = [r.batch_index for r in getattr(found, "record_errors", ())]
+        hint = getattr(found, "current_leader", None)
+        told = (None if hint is None else int(hint.leader_id)) if node == 1 else "a hint"
+        return self.step(
+            name,
+            (error_name(found), found.base_offset, getattr(found, "log_start_offset", 0), guilty)
+            + ((told,) if told != "a hint" else ()),
+        )
+
+    def coordinator(self, tid: str) -> int:
+        """The node id; asking has a young cluster make the place for transactions."""
+
+        def make(r: Answer) -> Any:
+            return r.FindCoordinatorRequest(key=tid, key_type=1, coordinator_keys=(tid,))
+
+        node = int(
+            self.settled(lambda: self.ask(FIND, 4, make).coordinators[0], error_name).node_id
+        )
+
+        def describe() -> Any:
+            return self.ask(
+                TRANSACTIONS,
+                0,
+                lambda r: r.DescribeTransactionsRequest(transactional_ids=(tid,)),
+                node=node,
+            ).transaction_states[0]
+
+        # It is told to be the coordinator a moment before it knows.
+        self.settled(describe, error_name, PASSING | {"NOT_COORDINATOR"})
+        return node
+
+    def init(
+        self,
+        name: str,
+        tid: str | None,
+        *,
+        timeout: int = 60_000,
+        own: tuple[int, int] = (-1, -1),
+        version: int = 5,
+        settle: bool = True,
+    ) -> tuple[int, int]:
+        def once() -> Any:
+            return self.ask(
+                INIT,
+                version,
+                lambda r: r.InitProducerIdRequest(
+                    transactional_id=tid,
+                    transaction_timeout=timeout,
+                    producer_id=own[0],
+                    producer_epoch=own[1],
+                ),
+            )
+
+        found = self.settled(once, error_name) if settle else once()
+        told = (error_name(found), self.producer(found.producer_id), found.producer_epoch)
+        self.step(name, told)
+        return found.producer_id, found.producer_epoch
+
+    def add(
+        self,
+        name: str,
+        tid: str,
+        own: tuple[int, int],
+        partitions: dict[str, list[int]],
+        *,
+        version: int = 3,
+    ) -> None:
+        def once() -> Any:
+            def make(r: Answer) -> Any:
+                topics = [
+                    r.AddPartitionsToTxnTopic(name=t, partitions=tuple(p))
+                    for t, p in partitions.items()
+                ]
+                fields: dict[str, Any] = {}
+                for prefix in ("v3_and_below_", ""):
+                    fields |= {
+                        f"{prefix}transactional_id": tid,
+                        f"{prefix}producer_id": own[0],
+                        f"{prefix}producer_epoch": own[1],
+                        f"{prefix}topics": topics,
+                    }
+                return r.AddPartitionsToTxnRequest(**fields)
+
+            answer = self.ask(ADD, version, make)
+            topics = answer.results_by_topic_v3_and_below
+            return {
+                (t.name, p.partition_index): ErrorCode(int(p.partition_error_code)).name
+                for t in topics
+                for p in t.results_by_partition
+            }
+
+        found = self.settled(once, lambda errors: next(iter(errors.values()), ""))
+        self.step(name, sorted(found.items()))
+
+    def end(
+        self,
+        name: str,
+        tid: str,
+        own: tuple[int, int],
+        *,
+        commit: bool,
+        version: int,
+        settle: bool = True,
+    ) -> tuple[int, int]:
+        def once() -> Any:
+            return self.ask(
+                END,
+                version,
+                lambda r: r.EndTxnRequest(
+                    transactional_id=tid,
+                    producer_id=own[0],
+                    producer_epoch=own[1],
+                    committed=commit,
+                ),
+            )
+
+        found = self.settled(once, error_name) if settle else once()
+        pid, epoch = getattr(found, "producer_id", -1), getattr(found, "producer_epoch", -1)
+        self.step(name, (error_name(found), self.producer(pid), epoch))
+        return pid, epoch
+
+    def state(self, name: str, tid: str, *, until: str | None = None) -> Any:
+        """DescribeTransactions; ``until`` that state is reached."""
+        for _ in range(self._retries):
+            answer = self.ask(
+                TRANSACTIONS, 0, lambda r: r.DescribeTransactionsRequest(transactional_ids=(tid,))
+            )
+            found = answer.transaction_states[0]
+            if until is None or found.transaction_state == until:
+                break
+            self.world.pause()
+        else:
+            raise AssertionError(f"{tid} is {found.transaction_state}, never {until}")
+        topics = sorted((t.topic, sorted(t.partitions)) for t in found.topics)
+        return self.step(
+            name,
+            (
+                error_name(found),
+                found.transaction_state,
+                self.producer(-1 if int(found.error_code) else found.producer_id),
+                found.producer_epoch,
+                topics,
+                found.transaction_start_time > 0,
+            ),
+        )
+
+    def _list(
+        self, topic: str, timestamp: int, isolation: int, partition: int = 0, node: int = 1
+    ) -> Any:
+        def make(r: Answer) -> Any:
+            piece = r.ListOffsetsPartition(
+                partition_index=partition, current_leader_epoch=-1, timestamp=timestamp
+            )
+            return r.ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=isolation,
+                topics=[r.ListOffsetsTopic(name=topic, partitions=[piece])],
+                timeout=1000,
+            )
+
+        return self.ask(LIST_OFFSETS, 7, make, node=node).topics[0].partitions[0]
+
+    def offsets(self, name: str, topic: str, timestamp: int, isolation: int = 0) -> None:
+        found = self._list(topic, timestamp, isolation)
+        self.step(name, (error_name(found), found.timestamp, found.offset))
+
+    def fetch(self, name: str, topic: str, offset: int = 0, isolation: int = 0) -> None:
+        """Offsets, kinds and producers of all batches, and what was aborted.
+
+        Asked until nothing follows: how many batches come at a time is a broker's own business.
+        """
+        batches: list[Any] = []
+        aborted: set[tuple[str, int]] = set()
+        while True:
+            found = self._fetch(topic, offset, isolation)
+            data = bytes(found.records or b"")
+            aborted |= {
+                (self.producer(a.producer_id), a.first_offset)
+                for a in found.aborted_transactions or ()
+            }
+            if not data:
+                break
+            while data:
+                base, size = struct.unpack_from(">qi", data)
+                attributes, last = struct.unpack_from(">hi", data, 21)
+                pid, epoch, sequence, count = struct.unpack_from(">qhii", data, 43)
+                batches.append((base, attributes, self.producer(pid), epoch, sequence, count))
+                # The CRC is right, whatever the broker wrote into the header.
+                assert crc32c.crc32c(data[21 : 12 + size]) == int.from_bytes(data[17:21], "big")
+                data = data[12 + size :]
+                offset = base + last + 1
+        told = (error_name(found), found.high_watermark, found.last_stable_offset)
+        self.step(name, (*told, batches, sorted(aborted)))
+
+    def _fetch(self, topic: str, offset: int, isolation: int) -> Any:
+        def make(r: Answer) -> Any:
+            piece = r.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=10**6)
+            return r.FetchRequest(
+                replica_id=-1,
+                max_wait=0,
+                min_bytes=0,
+                max_bytes=10**6,
+                isolation_level=isolation,
+                topics=[r.FetchTopic(topic=topic, partitions=[piece])],
+                forgotten_topics_data=(),
+            )
+
+        return self.ask(FETCH, 11, make).responses[0].partitions[0]
+
+    def producers(self, name: str, topic: str, partition: int = 0) -> None:
+        def make(r: Answer) -> Any:
+            return r.DescribeProducersRequest(
+                topics=[r.TopicRequest(name=topic, partition_indexes=(partition,))]
+            )
+
+        found = self.ask(PRODUCERS, 0, make).topics[0].partitions[0]
+        producers = sorted(
+            (
+                self.producer(p.producer_id),
+                p.producer_epoch,
+                p.last_sequence,
+                p.current_txn_start_offset,
+                p.coordinator_epoch >= 0,
+            )
+            for p in found.active_producers
+        )
+        self.step(name, (error_name(found), producers))
+
+
+def error_name(entity: Any) -> str:
+    return ErrorCode(int(entity.error_code)).name
+
+
+def batch(
+    values: list[str] | int = 1,
+    own: tuple[int, int] = (-1, -1),
+    sequence: int = -1,
+    *,
+    attributes: int = 0,
+    key: bytes | None = b"k",
+    timestamp: int = BASE_MS,
+    count: int | None = None,
+    last: int | None = None,
+    magic: int = 2,
+    base_offset: int = 0,
+    crc: int | None = None,
+    records: bytes | None = None,
+) -> bytes:
+    """A record batch, right or wrong as wanted; written by hand."""
+    texts = ["v"] * values if isinstance(values, int) else values
+    if records is None:
+        records = b"".join(_record(i, key, text.encode()) for i, text in enumerate(texts))
+    covered = record_header(
+        attributes=attributes,
+        last=len(texts) - 1 if last is None else last,
+        timestamp=timestamp,
+        producer=(*own, sequence),
+        count=len(texts) if count is None else count,
+    )
+    right = crc32c.crc32c(covered + records)
+    prefix = struct.pack(
+        ">qiibI", base_offset, 49 + len(records), -1, magic, right if crc is None else crc
+    )
+    return prefix + covered + records
+
+
+def _zigzag(value: int) -> bytes:
+    value = (value << 1) ^ (value >> 63)
+    out = b""
+    while value > 0x7F:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def _record(index: int, key: bytes | None, value: bytes) -> bytes:
+    keyed = _zigzag(-1) if key is None else _zigzag(len(key)) + key
+    body = b"\0\0" + _zigzag(index) + keyed + _zigzag(len(value)) + value + b"\0"
+    return _zigzag(len(body)) + body
+
+
+# ---- the scripts ----
+
+
+def sequences(s: Script) -> None:
+    """Every situation that a sequence number can be in."""
+    topic = s.topic("sequences", 6)
+    own = s.init("a producer id without a transactional id", None)
+
+    def produce(name: str, sequence: int, count: int = 1, partition: int = 0, **more: Any) -> None:
+        who = more.pop("who", own)
+        s.produce(name, topic, batch(count, who, sequence), partition=partition, **more)
+
+    produce("the first batch", 0, 2)
+    produce("the next", 2)
+    produce("the last again", 2)
+    produce("the first again", 0, 2)
+    produce("a part of the first", 0, 1)
+    produce("a gap", 5)
+    produce("what filled the gap is not there", 4)
+    for i in range(3, 7):
+        produce(f"sequence {i}", i)
+    produce("five batches ago", 2)
+    produce("six batches ago", 0, 2)
+    produce("four batches ago", 3)
+    produce("a producer nobody knows begins at 100", 100, partition=1)
+    produce("and goes on", 101, partition=1)
+    produce("and not back at 0", 0, partition=1)
+    produce("near the end of the sequences", 2**31 - 2, 3, partition=2)
+    produce("behind the wrap", 1, partition=2)
+    produce("the wrapped batch again", 2**31 - 2, 3, partition=2)
+    produce("exactly at the end", 2**31 - 1, partition=3)
+    produce("0 is next", 0, partition=3)
+    newer = (own[0], own[1] + 1)
+    produce("a new epoch not at 0", 3, who=newer)
+    produce("a new epoch at 0", 0, who=newer)
+    produce("the old epoch", 7)
+    produce("the old epoch's duplicate", 6)
+    produce("a new epoch for another partition that nobody knows", 9, who=newer, partition=4)
+    produce("a producer id without an epoch's sequence", -1, partition=5)
+    s.produce("without a producer id", topic, batch(3), partition=0)
+    s.producers("what is remembered", topic)
+    s.offsets("the end", topic, -1)
+    s.fetch("all batches", topic)
+
+
+def batches(s: Script) -> None:
+    """Batches that a broker refuses, and how it says so."""
+    topic = s.topic("batches")
+    s.produce("a good one", topic, batch(2))
+    s.produce("a wrong checksum", topic, batch(crc=1))
+    s.produce("magic 1", topic, batch(magic=1))
+    s.produce("magic 3", topic, batch(magic=3))
+    s.produce("more records said than there are", topic, batch(2, count=3))
+    s.produce("last offset delta too high", topic, batch(2, last=2))
+    s.produce("both too high", topic, batch(2, count=3, last=2))
+    s.produce("both too low", topic, batch(3, count=2, last=1))
+    s.produce("no records", topic, batch([]))
+    s.produce("a count of 0", topic, batch(1, count=0, last=-1))
+    s.produce("a base offset", topic, batch(base_offset=5))
+    s.produce("nothing", topic, b"")
+    s.produce("cut off", topic, batch(2)[:-1])
+    s.produce("shorter than a header", topic, batch()[:60])
+    s.produce("two batches", topic, batch() + batch())
+    s.produce("a control batch", topic, batch(attributes=CONTROL))
+    s.produce("a record's length runs out", topic, batch(records=b"\x7e" + b"\0" * 6))
+    s.produce("from the year 5138", topic, batch(timestamp=100_000_000_000_000))
+    s.produce("zstd in version 6", topic, batch(attributes=4), version=6)
+    s.produce("transactional without a transactional id", topic, batch(1, (5, 0), 0, attributes=16))
+    small = s.topic("small", max_message_bytes="100")
+    s.produce("as large as allowed", small, batch([_of_size(100)]))
+    s.produce("one byte too large", small, batch([_of_size(101)]))
+    compacted = s.topic("compacted", cleanup_policy="compact")
+    s.produce("keys", compacted, batch(2))
+    s.produce("no keys", compacted, batch(2, key=None))
+    poor = s.topic("poor", min_insync_replicas="2")
+    s.produce("acks=all with too few replicas", poor, batch())
+    s.produce("acks=1 with too few replicas", poor, batch(), acks=1)
+    s.produce("acks=2", topic, batch(), acks=2)
+    s.produce("acks=0", topic, batch(), acks=0)
+    s.offsets("acks=0 was taken", topic, -1)
+    s.produce("a partition that is not there", topic, batch(), partition=7)
+    s.produce("a topic that is not there", "absent", batch())
+    for version in (3, 4, 5, 7, 8, 9, 10, 11, 12):
+        s.produce(f"version {version}", topic, batch(), version=version)
+    stamped = s.topic("stamped", message_timestamp_type="LogAppendTime")
+    s.produce("log append time", stamped, batch(timestamp=100_000_000_000_000))
+    s.offsets("the begin", topic, -2)
+    s.offsets("from a time", topic, BASE_MS)
+    s.offsets("from a later time", topic, BASE_MS + 1)
+    s.offsets("the highest time", topic, -3)
+    s.offsets("of a topic that is not there", "absent", -1)
+    s.fetch("beyond the end", topic, 10_000)
+    s.fetch("of a topic that is not there", "absent")
+
+
+def _of_size(size: int) -> str:
+    return "x" * (size - len(batch([""])))
+
+
+def who_is_where(s: Script) -> None:
+    """Metadata, ApiVersions, FindCoordinator, CreateTopics."""
+    topic = s.topic("who", 3)
+    for version in (4, 9, 12):
+        found = s.metadata([topic, "absent", "not legal", "..", "x" * 250], version)
+        told = [
+            (
+                error_name(t),
+                t.name,
+                t.is_internal,
+                sorted((p.partition_index, int(p.leader_id)) for p in t.partitions),
+            )
+            for t in found.topics
+        ]
+        s.step(f"metadata v{version}", sorted(told, key=str))
+        s.step(f"brokers v{version}", sorted(int(b.node_id) for b in found.brokers))
+    s.step("no topics at all", [t.name for t in s.metadata([], 12).topics])
+    empty = s.metadata([""], 12).topics
+    s.step("an empty name", [(error_name(t), t.name) for t in empty])
+    twice = s.metadata([topic, topic], 12).topics
+    s.step("a topic twice", [t.name for t in twice])
+
+    def software(r: Answer, name: str) -> Any:
+        return r.ApiVersionsRequest(client_software_name=name, client_software_version="1")
+
+    for version in (0, 3, 4):
+        found = s.ask(VERSIONS, version, lambda r: software(r, "s"))
+        ours = {PRODUCE, METADATA, FIND, VERSIONS, CREATE, INIT, END, LIST_OFFSETS}
+        told = {int(k.api_key): (k.min_version, k.max_version) for k in found.api_keys}
+        # (Minima are compared; a maximum is what kio and this cluster have.)
+        s.step(f"versions v{version}", sorted((k, told[k][0]) for k in ours))
+        s.step(f"exact versions v{version}", [told[k] for k in (CREATE, END, PRODUCE, METADATA)])
+        finalized = {f.name: f.max_version_level for f in getattr(found, "finalized_features", ())}
+        s.step(f"transaction.version v{version}", finalized.get("transaction.version"))
+    refused = s.ask(VERSIONS, 3, lambda r: software(r, "not legal!"))
+    s.step("an illegal software name", (error_name(refused), len(refused.api_keys)))
+    head = struct.pack(">hhih", VERSIONS, 99, 77, 1) + b"s"
+    answer = s.world.exchange(1, head + b"\0\0", answered=True)
+    assert answer is not None
+    future = read(response_entity(VERSIONS, 0), answer[4:])
+    s.step("ApiVersions from the future", (answer[:4], error_name(future)))
+    s.step("and the only range told", [int(k.api_key) for k in future.api_keys])
+    for name, frame in {
+        "another API from the future": struct.pack(">hhih", METADATA, 99, 78, 1) + b"s\0\0",
+        "no API": struct.pack(">hhih", 999, 0, 79, 1) + b"s",
+        "rubbish": struct.pack(">hhih", METADATA, 12, 80, 1) + b"s\0\xff\xff\xff",
+        "too short": b"\0\x03",
+    }.items():
+        s.step(name, s.world.exchange(1, frame, answered=True))
+
+    def find(version: int, kind: int, key: str) -> Any:
+        def make(r: Answer) -> Any:
+            return r.FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=(key,))
+
+        def once() -> Any:
+            found = s.ask(FIND, version, make)
+            return found.coordinators[0] if version >= 4 else found
+
+        return s.settled(once, error_name)
+
+    for version in (1, 3, 4, 6):
+        found = find(version, 1, "some id")
+        s.step(f"find coordinator v{version}", (error_name(found), int(found.node_id)))
+    found = find(4, 1, "")
+    s.step("find coordinator of an empty id", (error_name(found), int(found.node_id)))
+
+    def create(name: str, partitions: int, replication: int, *, validate: bool = False) -> None:
+        def make(r: Answer) -> Any:
+            asked = r.CreatableTopic(
+                name=name,
+                num_partitions=partitions,
+                replication_factor=replication,
+                assignments=(),
+                configs=(),
+            )
+            return r.CreateTopicsRequest(topics=[asked], timeout=9000, validate_only=validate)
+
+        t = s.ask(CREATE, 7, make).topics[0]
+        told = (error_name(t), t.num_partitions, t.replication_factor)
+        s.step(f"create {name[:9]!r}, {partitions} x {replication}", told)
+
+    create(topic, 1, 1)
+    create("not legal", 1, 1)
+    create("new", 1, 9)
+    create("new", 0, 1)
+    create("new", -1, -1)
+    create("new", 1, 1)
+    create("newer", 2, 1, validate=True)
+
+
+def protocol_1(s: Script) -> None:
+    """Every transactional call of protocol 1 in every state that holds still."""
+    topic, tid = s.topic("one", 3), "one"
+    s.coordinator(tid)
+
+    def end(name: str, own: tuple[int, int], *, commit: bool, version: int = 4) -> None:
+        s.end(name, tid, own, commit=commit, version=version)
+
+    def produce(name: str, own: tuple[int, int], sequence: int, **more: Any) -> None:
+        data = batch(1, own, sequence, attributes=TRANSACTIONAL)
+        s.produce(name, topic, data, tid=tid, **({"version": 11} | more))
+
+    nobody = (4_000_000, 0)
+    s.state("nobody knows the id", tid)
+    end("end an unknown id", nobody, commit=True)
+    s.add("add to an unknown id", tid, nobody, {topic: [0]})
+    produce("produce for an unknown id", nobody, 0)
+    s.init("a timeout too long", tid, timeout=900_001)
+    s.init("a timeout of 0", tid, timeout=0)
+    s.init("an empty id", "")
+    own = s.init("init", tid)
+    stale, strange = (own[0], own[1] - 1), (own[0] + 1_000_000, own[1])
+    s.state("Empty", tid)
+    end("commit, Empty", own, commit=True)
+    end("abort, Empty", own, commit=False)
+    produce("produce before the partition is added", own, 0)
+    produce("the same in version 10", own, 0, version=10)
+    s.add("an unknown partition beside a known one", tid, own, {topic: [0], "absent": [0]})
+    s.add("add", tid, own, {topic: [0, 1]})
+    s.add("add again", tid, own, {topic: [0]})
+    s.state("Ongoing", tid)
+    produce("produce", own, 0)
+    produce("its duplicate", own, 0)
+    produce("a gap", own, 5)
+    produce("a partition that was not added", own, 0, partition=2)
+    s.produce("not transactional in between", topic, batch(1, own, 1), tid=tid, version=11)
+    s.offsets("the last stable offset", topic, -1, 1)
+    s.producers("an open transaction", topic)
+    s.fetch("read committed sees nothing", topic, isolation=1)
+    s.add("add with a wrong epoch", tid, (own[0], own[1] + 1), {topic: [0]})
+    s.add("add with a wrong epoch, version 1", tid, (own[0], own[1] + 1), {topic: [0]}, version=1)
+    s.add("add with a wrong producer", tid, strange, {topic: [0]})
+    end("end with a wrong producer", strange, commit=True)
+    end("end with a wrong epoch", (own[0], own[1] + 1), commit=True)
+    end("the same, version 1", (own[0], own[1] + 1), commit=True, version=1)
+    end("end with an epoch of -1", stale, commit=True)
+    end("commit", own, commit=True)
+    s.state("CompleteCommit", tid, until="CompleteCommit")
+    end("commit again", own, commit=True)
+    end("abort what was committed", own, commit=False)
+    produce("produce after the commit", own, 1)
+    produce("the old batch after the commit", own, 0)
+    s.fetch("the marker", topic, isolation=1)
+    s.producers("after the marker", topic)
+    s.add("the next transaction has the same epoch", tid, own, {topic: [0]})
+    produce("and goes on with the sequences", own, 1)
+    end("abort", own, commit=False)
+    s.state("CompleteAbort", tid, until="CompleteAbort")
+    end("abort again", own, commit=False)
+    end("commit what was aborted", own, commit=True)
+    s.fetch("what was aborted", topic, isolation=1)
+    s.fetch("and all of it", topic)
+    s.add("a transaction to fence", tid, own, {topic: [0]})
+    produce("its record", own, 2)
+    newer = s.init("init aborts it", tid)
+    end("the fenced one ends", own, commit=True)
+    end("the fenced one ends, version 1", own, commit=True, version=1)
+    s.add("the fenced one adds", tid, own, {topic: [0]})
+    produce("the fenced one produces", own, 3)
+    s.init("the fenced one goes on", tid, own=own)
+    s.init("the same, version 3", tid, own=own, version=3)
+    s.init("a producer id without an epoch", tid, own=(own[0], -1))
+    bumped = s.init("its owner goes on", tid, own=newer)
+    s.init("its owner again: the answer was lost", tid, own=newer)
+    s.init("with somebody else's producer id", tid, own=strange)
+    own = s.init("a short timeout", tid, timeout=500, own=bumped)
+    s.add("add, and wait", tid, own, {topic: [0]})
+    produce("and write", own, 0)
+    s.state("timed out", tid, until="CompleteAbort")
+    end("commit after the timeout", own, commit=True)
+    end("abort after the timeout", own, commit=False)
+    s.fetch("in the end", topic, isolation=1)
+
+    def ask_list(r: Answer) -> Any:
+        return r.ListTransactionsRequest(state_filters=("CompleteAbort", "Nonsense"))
+
+    listed = s.ask(LIST, 1, ask_list)
+    states = [(t.transactional_id, t.transaction_state) for t in listed.transaction_states]
+    s.step("list", (error_name(listed), sorted(states), listed.unknown_state_filters))
+
+
+def protocol_2(s: Script) -> None:
+    """Every transactional call of protocol 2 in every state that holds still."""
+    topic, tid = s.topic("two", 4), "two"
+    s.coordinator(tid)
+
+    def end(name: str, own: tuple[int, int], *, commit: bool, version: int = 5) -> tuple[int, int]:
+        return s.end(name, tid, own, commit=commit, version=version)
+
+    def produce(name: str, own: tuple[int, int], sequence: int, **more: Any) -> None:
+        data = batch(1, own, sequence, attributes=TRANSACTIONAL)
+        s.produce(name, topic, data, tid=tid, **more)
+
+    produce("produce for an unknown id", (4_000_000, 0), 0)
+    first = s.init("init", tid)
+    end("commit, Empty", first, commit=True)
+    own = end("abort, Empty", first, commit=False)
+    s.state("aborted without a partition", tid, until="CompleteAbort")
+    end("that abort again", first, commit=False)
+    end("the opposite of that abort", first, commit=True)
+    end("commit, never opened", own, commit=True)
+    opened = own
+    own = end("abort, never opened, after an abort", own, commit=False)
+    s.state("that one", tid, until="CompleteAbort")
+    end("a stale epoch", first, commit=False)
+    produce("produce with a stale epoch", opened, 0)
+    produce("produce with a strange producer", (own[0] + 1_000_000, 0), 0)
+    produce("a first sequence that is not 0", own, 3)
+    produce("produce adds the partition", own, 0)
+    s.state("Ongoing", tid)
+    produce("its duplicate", own, 0)
+    produce("the next", own, 1)
+    produce("a gap", own, 9)
+    produce("another partition", own, 0, partition=1)
+    s.producers("an open transaction", topic)
+    end("a strange producer ends", (own[0] + 1_000_000, 0), commit=True)
+    end("an epoch too high", (own[0], own[1] + 1), commit=True)
+    old = own
+    own = end("commit", old, commit=True)
+    s.state("CompleteCommit", tid, until="CompleteCommit")
+    end("commit again", old, commit=True)
+    end("abort what was committed", old, commit=False)
+    end("commit again by protocol 1", old, commit=True, version=4)
+    produce("the old epoch after the marker", old, 2)
+    s.producers("the marker raised the epoch", topic)
+    produce("a new transaction that goes on with sequences", own, 2)
+    produce("a new transaction from 0", own, 0)
+    old = own
+    own = end("abort", old, commit=False)
+    s.state("CompleteAbort", tid, until="CompleteAbort")
+    end("abort again", old, commit=False)
+    end("commit what was aborted", old, commit=True)
+    end("the transaction before", (old[0], old[1] - 1), commit=True)
+    s.fetch("read committed", topic, isolation=1)
+    s.fetch("all", topic)
+    produce("a transaction to fence", own, 0)
+    newer = s.init("init aborts it", tid)
+    end("the fenced one commits", own, commit=True)
+    end("the fenced one aborts", own, commit=False)
+    produce("the fenced one produces", own, 1)
+    own = s.init("its owner goes on", tid, own=newer, timeout=500)
+    produce("write, and wait", own, 0)
+    s.state("timed out", tid, until="CompleteAbort")
+    end("commit after the timeout", own, commit=True)
+    end("abort after the timeout", own, commit=False)
+    produce("produce after the timeout", own, 1)
+    own = s.init("init after the timeout", tid)
+    s.add("protocol 1 within", tid, own, {topic: [2]})
+    produce("with version 11", own, 0, version=11, partition=2)
+    end("ended by protocol 1", own, commit=True, version=4)
+    s.state("by protocol 1", tid, until="CompleteCommit")
+    end("once more", own, commit=True, version=4)
+    end("once more by protocol 2", own, commit=True)
+    s.state("in the end", tid)
+
+
+def exhausted_epochs(s: Script) -> None:
+    """What happens when a producer id's epochs are used up: 32767 aborts of nothing."""
+    tid = "exhausted"
+    s.coordinator(tid)
+    own = s.init("init", tid)
+    # (By InitProducerId: each goes up by one; only the end of it is a step.)
+    quiet = Script(s.world)
+    while own[1] < 32765:
+        own = quiet.init("", tid, own=own)
+    last = s.init("the last epoch but one", tid, own=own)
+    fresh = s.end("abort at the last epoch", tid, last, commit=False, version=5)
+    s.state("a new producer id", tid, until="CompleteAbort")
+    s.end("the same abort again", tid, last, commit=False, version=5)
+    s.end("commit instead", tid, last, commit=True, version=5)
+    s.end("the same abort by protocol 1", tid, last, commit=False, version=4)
+    s.init("init with what is used up", tid, own=last)
+    s.init("go on", tid, own=fresh)
+
+
+def three_nodes(s: Script) -> None:
+    """Requests to the wrong node."""
+    topic = s.topic("spread", 1, 3, min_insync_replicas="2")
+    leader = int(s.metadata([topic], 9).topics[0].partitions[0].leader_id)
+    for version in (9, 12):
+        # (The hint's node id differs from world to world; it is the leader in both.)
+        found = _produce_at(s, leader % 3 + 1, topic, version)
+        hint = getattr(found, "current_leader", None)
+        told = None if hint is None else int(hint.leader_id) == leader
+        s.step(f"a follower, version {version}", (error_name(found), found.base_offset, told))
+    s.step("the leader", error_name(_produce_at(s, leader, topic, 12)))
+
+    node = s.coordinator("some")
+
+    def init(r: Answer) -> Any:
+        return r.InitProducerIdRequest(transactional_id="some", transaction_timeout=1000)
+
+    def end(r: Answer) -> Any:
+        return r.EndTxnRequest(
+            transactional_id="some", producer_id=1, producer_epoch=0, committed=True
+        )
+
+    def describe(r: Answer) -> Any:
+        return r.DescribeTransactionsRequest(transactional_ids=("some",))
+
+    wrong = node % 3 + 1
+    s.step("init at the wrong node", error_name(s.ask(INIT, 5, init, node=wrong)))
+    s.step("end at the wrong node", error_name(s.ask(END, 5, end, node=wrong)))
+    told = s.ask(TRANSACTIONS, 0, describe, node=wrong).transaction_states[0]
+    s.step("describe at the wrong node", error_name(told))
+    right = s.settled(lambda: s.ask(INIT, 5, init, node=node), error_name)
+    s.step("init at the right node", (error_name(right), right.producer_epoch))
+
+
+def _produce_at(s: Script, node: int, topic: str, version: int) -> Any:
+    def make(r: Answer) -> Any:
+        piece = r.PartitionProduceData(index=0, records=batch())
+        topics = [r.TopicProduceData(name=topic, partition_data=[piece])]
+        return r.ProduceRequest(transactional_id=None, acks=-1, timeout=9000, topic_data=topics)
+
+    answer = s.ask(PRODUCE, version, make, node=node)
+    return answer.responses[0].partition_responses[0]
