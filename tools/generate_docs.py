@@ -163,8 +163,8 @@ def _options_without_effect() -> Iterator[str]:
         yield _row(f"`kafka.{beginning}*`", "A family of names.", note)
     yield ""
     yield _text(
-        "The options of SASL are known too; one warning says that they have no effect. Those marked",
-        "* hold secrets: their values are never shown. Those of TLS have none while",
+        "The options of SASL are known too; one warning says that they have no effect. Those",
+        "marked * hold secrets: their values are never shown. Those of TLS have none while",
         "`kafka.security.protocol` is PLAINTEXT.",
     )
     yield ""

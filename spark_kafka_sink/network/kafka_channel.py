@@ -141,6 +141,8 @@ class KafkaChannel:
             return None
         if self._remaining > 0:
             self._write_buffers()
+        elif self._transport.has_pending_writes:
+            self._transport.write(())
         if self._remaining > 0 or self._transport.has_pending_writes:
             return None
         self._send = None

@@ -51,7 +51,10 @@ class TransportLayer(Protocol):
         ...
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Bytes taken from ``buffers`` (at most :data:`IOV_MAX` of them), 0 when blocked."""
+        """Bytes taken from ``buffers`` (at most :data:`IOV_MAX` of them), 0 when blocked.
+
+        What :attr:`has_pending_writes` counts goes first, and alone when there are no buffers.
+        """
         ...
 
     @property

@@ -98,13 +98,13 @@ class LazyTransport(PlaintextTransportLayer):
 
     @property
     def has_pending_writes(self) -> bool:  # type: ignore[override]
-        if self.pending:
-            self.pending = self.pending[super().write([self.pending]) :]
-            return True
-        return False
+        return len(self.pending) > 0
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        if self.has_pending_writes:
+        if self.pending:
+            self.pending = self.pending[super().write([self.pending]) :]
+            return 0
+        if not buffers:
             return 0
         self.pending = bytes(buffers[0])
         return len(self.pending)

@@ -1,0 +1,104 @@
+"""A real broker with a TLS listener for every row of the certificate matrix."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import trustme
+
+from spark_kafka_sink.local_kafka import KafkaCluster
+from tests.real_kafka import RealKafka
+
+HOST = "127.0.0.1"
+NOW = dt.datetime.now(tz=dt.UTC)
+DAY = dt.timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class SecureKafka:
+    """``kafka`` is the broker by its PLAINTEXT listener, for tools; the rest is for our client."""
+
+    kafka: RealKafka
+    cluster: KafkaCluster
+    ca: Path
+    other_ca: Path
+    client_key: Path
+    stranger_key: Path
+
+    def bootstrap(self, listener: str) -> str:
+        return self.cluster.bootstrap_of(listener)
+
+
+def key_file(directory: Path, name: str, certificate: trustme.LeafCert) -> Path:
+    """Private key and chain in one PEM file, as Kafka's brokers and clients read it."""
+    path = directory / f"{name}.pem"
+    chain = b"".join(pem.bytes() for pem in certificate.cert_chain_pems)
+    path.write_bytes(certificate.private_key_pem.bytes() + chain)
+    return path
+
+
+@pytest.fixture(scope="session")
+def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    directory = tmp_path_factory.mktemp("certificates")
+    # Kafka reads keys in PKCS#8 only, and trustme writes elliptic ones otherwise.
+    ca, other_ca, selfsigned = (trustme.CA(key_type=trustme.KeyType.RSA) for _ in range(3))
+
+    def issue(authority: trustme.CA, *names: str, **more: dt.datetime) -> trustme.LeafCert:
+        return authority.issue_cert(*names, key_type=trustme.KeyType.RSA, **more)
+
+    certificates = {
+        "GOOD": issue(ca, HOST, "localhost"),
+        "MUTUAL": issue(ca, HOST, "localhost"),
+        "EXPIRED": issue(ca, HOST, not_before=NOW - 9 * DAY, not_after=NOW - DAY),
+        "NOTYET": issue(ca, HOST, not_before=NOW + DAY, not_after=NOW + 9 * DAY),
+        "OTHERHOST": issue(ca, "broker.example", "10.1.2.3"),
+        "SELFSIGNED": issue(selfsigned, HOST),
+        "OLDTLS": issue(ca, HOST),
+    }
+    for name, authority in (("ca", ca), ("other_ca", other_ca)):
+        (directory / f"{name}.pem").write_bytes(authority.cert_pem.bytes())
+    overrides = {
+        # Or OpenSSL's bytes would be blamed for what the JVM allows.
+        "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
+        "listener.name.mutual.ssl.client.auth": "required",
+        "listener.name.oldtls.ssl.enabled.protocols": "TLSv1.2",
+        "listener.name.oldtls.ssl.protocol": "TLSv1.2",
+    }
+    for name, certificate in certificates.items():
+        prefix = f"listener.name.{name.lower()}.ssl"
+        overrides[f"{prefix}.keystore.type"] = "PEM"
+        overrides[f"{prefix}.keystore.location"] = str(
+            pkcs8(key_file(directory, name.lower(), certificate))
+        )
+        overrides[f"{prefix}.truststore.type"] = "PEM"
+        overrides[f"{prefix}.truststore.location"] = str(directory / "ca.pem")
+    listeners = {"PLAINTEXT": "PLAINTEXT"} | dict.fromkeys(certificates, "SSL")
+    with KafkaCluster(listeners=listeners, overrides=overrides) as cluster:
+        yield SecureKafka(
+            kafka=RealKafka(cluster.bootstrap, cluster),
+            cluster=cluster,
+            ca=directory / "ca.pem",
+            other_ca=directory / "other_ca.pem",
+            client_key=key_file(directory, "client", issue(ca, "client.example")),
+            stranger_key=key_file(directory, "stranger", issue(other_ca, "client.example")),
+        )
+
+
+def pkcs8(path: Path) -> Path:
+    """The same file with its key in PKCS#8, which is all that Java reads."""
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        load_pem_private_key,
+    )
+
+    content = path.read_bytes()
+    key = load_pem_private_key(content, None)
+    chain = content[content.index(b"-----BEGIN CERTIFICATE") :]
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + chain)
+    return path

@@ -1,0 +1,166 @@
+"""TLS to a real broker: what is written arrives, and what is wrong is named, soon and once."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+
+import pytest
+
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.records.record_columns import ColumnPlan
+from tests.engine.rows import attempt, config, values_batch
+
+pytestmark = pytest.mark.broker
+
+
+def tls(secure, **more):
+    options = {"security.protocol": "SSL", "ssl.truststore.location": str(secure.ca)}
+    return options | {name.replace("__", "."): str(value) for name, value in more.items()}
+
+
+def write(secure, listener, options, rows):
+    topic = secure.kafka.unique_topic("tls", 3)
+    with KafkaProducer(config(secure.bootstrap(listener), options)) as producer:
+        attempt(producer, ColumnPlan(topic, value_column=0), [values_batch(rows)])
+    return topic
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"ssl__enabled__protocols": "TLSv1.2"},
+        {"ssl__enabled__protocols": "TLSv1.3"},
+        {
+            "ssl__enabled__protocols": "TLSv1.2",
+            "ssl__cipher__suites": "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+        },
+        {"compression__type": "zstd", "max__in__flight__requests__per__connection": 1},
+    ],
+    ids=["default", "1.2", "1.3", "one cipher", "zstd"],
+)
+def test_rows_arrive_over_tls(secure_kafka, consume, more):
+    rows = [b"%07d" % i + b"x" * (i % 3000) for i in range(5_000)]
+    topic = write(secure_kafka, "GOOD", tls(secure_kafka, **more), rows)
+    assert sorted(consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values) == sorted(rows)
+
+
+def test_one_row_of_megabytes_arrives_over_tls(secure_kafka, consume):
+    rows = [bytes(range(256)) * 3_500]
+    topic = write(secure_kafka, "GOOD", tls(secure_kafka), rows)
+    assert consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values == rows
+
+
+def test_a_broker_that_speaks_only_tls_1_2_is_spoken_to(secure_kafka, consume):
+    topic = write(secure_kafka, "OLDTLS", tls(secure_kafka), [b"row"])
+    assert consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values == [b"row"]
+
+
+def test_a_broker_that_wants_our_certificate_gets_it(secure_kafka, consume):
+    options = tls(secure_kafka, ssl__keystore__location=secure_kafka.client_key)
+    topic = write(secure_kafka, "MUTUAL", options, [b"row"])
+    assert consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values == [b"row"]
+
+
+def test_a_name_that_does_not_match_is_taken_only_when_nobody_checks_names(secure_kafka, consume):
+    options = tls(secure_kafka, ssl__endpoint__identification__algorithm="")
+    topic = write(secure_kafka, "OTHERHOST", options, [b"row"])
+    assert consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values == [b"row"]
+
+
+def refused(secure, listener, options):
+    """What the first use of the producer raises, and how many seconds that took."""
+    began = time.monotonic()
+    producer = KafkaProducer(config(secure.bootstrap(listener), options | {"max.block.ms": 20_000}))
+    try:
+        with pytest.raises(KafkaError) as raised:
+            attempt(producer, ColumnPlan("t", value_column=0), [values_batch([b"row"])])
+        return raised.value, time.monotonic() - began
+    finally:
+        producer.close(0)
+
+
+@pytest.mark.parametrize(
+    ("listener", "more", "text"),
+    [
+        ("GOOD", {"ssl__truststore__location": "other_ca"}, "a CA that is not trusted"),
+        ("EXPIRED", {}, "has expired"),
+        ("NOTYET", {}, "is not valid yet"),
+        ("OTHERHOST", {}, "does not name this address"),
+        ("SELFSIGNED", {}, "a CA that is not trusted"),
+        ("MUTUAL", {}, "certificate"),
+        ("MUTUAL", {"ssl__keystore__location": "stranger_key"}, "our client certificate"),
+        ("OLDTLS", {"ssl__enabled__protocols": "TLSv1.3"}, "no TLS version in common"),
+    ],
+    ids=["wrong CA", "expired", "not yet", "wrong host", "self-signed", "no client certificate",
+         "unknown client", "no common version"],
+)  # fmt: skip
+def test_what_is_wrong_with_a_certificate_is_named_at_once(secure_kafka, listener, more, text):
+    files = {name: getattr(secure_kafka, value, value) for name, value in more.items()}
+    error, seconds = refused(secure_kafka, listener, tls(secure_kafka, **files))
+    assert text in str(error), str(error)
+    assert secure_kafka.bootstrap(listener) in str(error)
+    assert seconds < 10, "it can only be mended by somebody, so nobody should wait"
+
+
+def test_tls_to_a_plaintext_port_says_so(secure_kafka):
+    error, _ = refused(secure_kafka, "PLAINTEXT", tls(secure_kafka))
+    assert "PLAINTEXT" in str(error)
+    assert "port" in str(error)
+
+
+def test_plaintext_to_a_tls_port_says_so(secure_kafka):
+    error, seconds = refused(secure_kafka, "GOOD", {})
+    assert "TLS" in str(error)
+    assert "security.protocol" in str(error)
+    assert seconds < 30
+
+
+def test_a_missing_truststore_is_told_before_anything_connects(secure_kafka):
+    with pytest.raises(KafkaError, match=r"ssl\.truststore\.location=/nowhere can't be read"):
+        KafkaProducer(
+            config(
+                secure_kafka.bootstrap("GOOD"),
+                tls(secure_kafka, ssl__truststore__location="/nowhere"),
+            )
+        )
+
+
+def test_the_broker_really_is_asked_over_tls(secure_kafka):
+    """The listener hangs up on a client that speaks Kafka without TLS."""
+    host, port = secure_kafka.bootstrap("GOOD").split(":")
+    with socket.create_connection((host, int(port)), 10) as plain:
+        plain.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))
+        answer = plain.recv(100)
+    assert not answer.startswith(b"\x00\x00")
+
+
+def test_a_data_frame_goes_over_tls_as_a_batch_and_as_a_stream(
+    secure_kafka, consume, spark, tmp_path
+):
+    topic = secure_kafka.kafka.unique_topic("tls", 3)
+    options = {
+        "kafka.bootstrap.servers": secure_kafka.bootstrap("MUTUAL"),
+        "topic": topic,
+        "kafka.security.protocol": "SSL",
+        "kafka.ssl.truststore.location": str(secure_kafka.ca),
+        "kafka.ssl.keystore.location": str(secure_kafka.client_key),
+    }
+    rows = spark.range(1000).selectExpr("cast(id AS string) AS value")
+    rows.write.format("kprod").options(**options).save()
+    rows.write.mode("overwrite").json(str(tmp_path / "source"))
+    query = (
+        spark.readStream.schema("value string")
+        .json(str(tmp_path / "source"))
+        .writeStream.format("kprod")
+        .options(**options)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    expected = sorted(str(i).encode() for i in [*range(1000)] * 2)
+    assert sorted(consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values) == expected
