@@ -44,7 +44,9 @@ class FakeWorld:
     def exchange(self, node: int, frame: bytes, *, answered: bool) -> bytes | None:
         connection = self._connections.get(node)
         if connection is None or connection.closed:
-            connection = self._connections[node] = self.cluster.connect(node)
+            connection = self.cluster.connect(node)
+            assert connection is not None, f"node {node} is down"
+            self._connections[node] = connection
         connection.send(frame, self.now)
         told = connection.due(self.now)
         if connection.closed or not answered:
@@ -578,6 +580,7 @@ def batches(s: Script) -> None:
     s.produce("from the year 5138", topic, batch(timestamp=100_000_000_000_000))
     s.produce("zstd in version 6", topic, batch(attributes=4), version=6)
     s.produce("transactional without a transactional id", topic, batch(1, (5, 0), 0, attributes=16))
+    s.produce("transactional without a producer", topic, batch(attributes=16), tid="nobody")
     small = s.topic("small", max_message_bytes="100")
     s.produce("as large as allowed", small, batch([_of_size(100)]))
     s.produce("one byte too large", small, batch([_of_size(101)]))
@@ -637,10 +640,10 @@ def who_is_where(s: Script) -> None:
     for version in (0, 3, 4):
         found = s.ask(VERSIONS, version, lambda r: software(r, "s"))
         ours = {PRODUCE, METADATA, FIND, VERSIONS, CREATE, INIT, END, LIST_OFFSETS}
-        told = {int(k.api_key): (k.min_version, k.max_version) for k in found.api_keys}
+        ranges = {int(k.api_key): (k.min_version, k.max_version) for k in found.api_keys}
         # (Minima are compared; a maximum is what kio and this cluster have.)
-        s.step(f"versions v{version}", sorted((k, told[k][0]) for k in ours))
-        s.step(f"exact versions v{version}", [told[k] for k in (CREATE, END, PRODUCE, METADATA)])
+        s.step(f"versions v{version}", sorted((k, ranges[k][0]) for k in ours))
+        s.step(f"exact versions v{version}", [ranges[k] for k in (CREATE, END, PRODUCE, METADATA)])
         finalized = {f.name: f.max_version_level for f in getattr(found, "finalized_features", ())}
         s.step(f"transaction.version v{version}", finalized.get("transaction.version"))
     refused = s.ask(VERSIONS, 3, lambda r: software(r, "not legal!"))
@@ -918,11 +921,30 @@ def three_nodes(s: Script) -> None:
     s.step("init at the right node", (error_name(right), right.producer_epoch))
 
 
-def _produce_at(s: Script, node: int, topic: str, version: int) -> Any:
+def too_few_replicas(s: Script, stop: Callable[[int], None]) -> None:
+    """A follower of three is down, and all three are needed. ``stop`` stops a node cleanly."""
+    topic = s.topic("all-three", 1, 3, min_insync_replicas="3")
+
+    def partition(node: int) -> Any:
+        return s.metadata([topic], 9, node=node).topics[0].partitions[0]
+
+    leader = int(partition(1).leader_id)
+    s.step("all are there", error_name(_produce_at(s, leader, topic, 12)))
+    stop(leader % 3 + 1)
+    while len(partition(leader).isr_nodes) > 2:
+        s.world.pause()
+    s.step("who is in sync", len(partition(leader).isr_nodes))
+    s.step("who is offline", len(partition(leader).offline_replicas))
+    s.step("too few for acks=all", error_name(_produce_at(s, leader, topic, 12)))
+    found = _produce_at(s, leader, topic, 12, acks=1)
+    s.step("enough for acks=1", (error_name(found), found.base_offset))
+
+
+def _produce_at(s: Script, node: int, topic: str, version: int, acks: int = -1) -> Any:
     def make(r: Answer) -> Any:
         piece = r.PartitionProduceData(index=0, records=batch())
         topics = [r.TopicProduceData(name=topic, partition_data=[piece])]
-        return r.ProduceRequest(transactional_id=None, acks=-1, timeout=9000, topic_data=topics)
+        return r.ProduceRequest(transactional_id=None, acks=acks, timeout=9000, topic_data=topics)
 
     answer = s.ask(PRODUCE, version, make, node=node)
     return answer.responses[0].partition_responses[0]

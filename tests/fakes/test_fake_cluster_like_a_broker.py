@@ -8,6 +8,9 @@ What can't be compared, and why:
 - Words of error messages: Java's sentences, which nobody reads but people.
 - ApiVersions' maxima of APIs in which brokers are ahead of kio or of this cluster.
 - NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT: replicas must fail within a request.
+- How many batches a Fetch brings at a time (brokers may end before a marker): scripts read on.
+- A producer id's 32767 epochs used up: 10 s of a real broker's time; found alike once, by
+  ``broker_scripts.exhausted_epochs``.
 - A restart's snapshot and expired producers: minutes of a real broker's time.
 - An empty transactional id in AddPartitionsToTxn and EndTxn: 5 lines of the same check.
 """
@@ -67,5 +70,20 @@ def test_requests_to_the_wrong_node_are_answered_as_brokers_do(kafka3: RealKafka
     world = RealWorld(kafka3.bootstrap)
     try:
         compare(scripts.three_nodes, world, FakeWorld(FakeCluster(3, random=Random(1))), 7)
+    finally:
+        world.close()
+
+
+def test_too_few_replicas_are_refused_as_by_brokers(kafka3: RealKafka) -> None:
+    world, fake = RealWorld(kafka3.bootstrap), FakeCluster(3)
+
+    def tell(script: Script) -> None:
+        real = script.world is world
+        scripts.too_few_replicas(
+            script, (lambda node: kafka3.node(node).stop()) if real else fake.stop_broker
+        )
+
+    try:
+        compare(tell, world, FakeWorld(fake), 5)
     finally:
         world.close()

@@ -129,7 +129,7 @@ def _verify(
     """
     transactional_id = request.body.transactional_id
     producer = (batch.producer_id, batch.producer_epoch)
-    if not batch.transactional or log.has_ongoing(*producer):
+    if not batch.transactional or batch.producer_id < 0 or log.has_ongoing(*producer):
         return
     v2 = request.version >= _TRANSACTIONS_V2
     log.begin_verification(batch, v2=v2)
