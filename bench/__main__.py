@@ -15,17 +15,20 @@ import platform
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.table import Table
 
+from bench.certificates import broker_certificate
 from bench.peers import classpath, connector_jars
 from bench.spark_job import check, create, delete, touch
 from bench.statistics import Ratio, median, ratio
 from spark_kafka_sink.local_kafka import KafkaCluster
 
+PARTS = ["engine", "tls", "spark", "microbatch", "memory"]
 ROOT = Path(__file__).parent.parent
 HISTORY = ROOT / "bench" / "HISTORY.md"
 
@@ -122,6 +125,36 @@ class Bench:
                 self.say(f"{name}: {ours[-1]:,.0f} / {java[-1]:,.0f} / {confluent[-1]:,.0f}")
             self.add(f"engine, {name}", "rows/s", "Java ProducerPerformance", ours, java)
             self.add(f"engine, {name}", "rows/s", "confluent-kafka produce()", ours, confluent)
+
+    def tls(self) -> None:
+        """Ours over TLS next to ours without, on one broker, and confluent-kafka over TLS."""
+        name, partitions, size, rows, warmup = ENGINE_SETTINGS[0]
+        with tempfile.TemporaryDirectory() as directory:
+            properties, certificate = broker_certificate(Path(directory))
+            listeners = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL"}
+            with KafkaCluster(
+                full_jvm=True, heap="1g", listeners=listeners, overrides=properties
+            ) as kafka:
+                bench = Bench(kafka.bootstrap, self.rounds)
+                secure = ("--option", "security.protocol=SSL")
+                secure += ("--option", f"ssl.truststore.location={certificate}")
+                rates: dict[str, list[float]] = {"TLS": [], "PLAINTEXT": []}
+                for _ in range(self.rounds):
+                    for listener, options in (("TLS", secure), ("PLAINTEXT", ())):
+                        topic = bench.topic(partitions)
+                        address = kafka.bootstrap_of("SSL" if options else "PLAINTEXT")
+                        result = child(
+                            "bench.engine_ours", "--bootstrap", address, "--topic", topic,
+                            "--rows", str(rows), "--warmup", str(warmup),
+                            "--value-size", str(size), *options,
+                        )  # fmt: skip
+                        rates[listener].append(float(str(result["rows_per_second"])))
+                        check(kafka.bootstrap, topic, rows + warmup + partitions, partitions)
+                        delete(bench.admin, topic)
+        self.add(
+            f"engine over TLS, {name}", "rows/s", "itself, plaintext", rates["TLS"],
+            rates["PLAINTEXT"],
+        )  # fmt: skip
 
     def spark(self) -> None:
         for name, size, codec, rows in SPARK_SETTINGS:
@@ -249,7 +282,9 @@ def publish(lines: list[tuple[str, str, str, str]], parts: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["engine", "spark", "microbatch", "memory"])
+    parser.add_argument(
+        "parts", nargs="*", default=["engine", "tls", "spark", "microbatch", "memory"]
+    )
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", default="", help="settings whose name holds this text")
     parser.add_argument("--gigabytes", type=float, default=20.0)
@@ -260,9 +295,12 @@ def main() -> None:
             if part == "memory":
                 bench.memory(args.gigabytes)
             else:
-                {"engine": bench.engine, "spark": bench.spark, "microbatch": bench.microbatch}[
-                    part
-                ]()
+                {
+                    "engine": bench.engine,
+                    "tls": bench.tls,
+                    "spark": bench.spark,
+                    "microbatch": bench.microbatch,
+                }[part]()
     publish(bench.lines, ", ".join(args.parts))
 
 
