@@ -9,7 +9,8 @@ import pytest
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from tests.fakes.broker_scripts import (
+from tests.fakes.fake_cluster import FOREVER, FakeCluster
+from tests.fakes.script_worlds import (
     END,
     INIT,
     METADATA,
@@ -19,7 +20,6 @@ from tests.fakes.broker_scripts import (
     Script,
     batch,
 )
-from tests.fakes.fake_cluster import FOREVER, FakeCluster
 
 T0 = TopicPartition("t", 0)
 

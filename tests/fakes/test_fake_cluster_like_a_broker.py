@@ -24,8 +24,8 @@ import pytest
 
 from spark_kafka_sink.local_kafka import KafkaCluster
 from tests.fakes import broker_scripts as scripts
-from tests.fakes.broker_scripts import FakeWorld, RealWorld, Script
 from tests.fakes.fake_cluster import FakeCluster
+from tests.fakes.script_worlds import FakeWorld, RealWorld, Script
 from tests.real_kafka import RealKafka
 
 ONE_NODE = {

@@ -1,0 +1,512 @@
+"""One script of raw requests, told to a FakeCluster or to real brokers.
+
+A script (``broker_scripts.py``) gets a :class:`Script` and tells it its steps; what a step found is compared between the
+worlds. Requests are written and answers read by kio. Producer ids are numbered by their first
+appearance, because brokers give what they like.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from typing import Any, Protocol
+
+import crc32c
+
+from spark_kafka_sink.errors import ErrorCode
+from tests.fakes.fake_cluster import FakeCluster
+from tests.fakes.fake_cluster.batch_checks import record_header
+from tests.fakes.fake_cluster.codec import NAMES, Answer, read, response_entity, write
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND, VERSIONS = 0, 1, 2, 3, 10, 18
+CREATE, INIT, ADD, END, PRODUCERS, TRANSACTIONS, LIST = 19, 22, 24, 26, 61, 65, 66
+#: What passes by itself.
+PASSING = {"CONCURRENT_TRANSACTIONS", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
+TRANSACTIONAL, CONTROL = 0x10, 0x20
+BASE_MS = 1_600_000_000_000
+
+
+class World(Protocol):
+    def exchange(self, node: int, frame: bytes, *, answered: bool) -> bytes | None:
+        """The answer's frame; None when the connection was closed, or nothing is awaited."""
+        ...
+
+    def pause(self) -> None: ...
+
+
+class FakeWorld:
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.cluster, self.now = cluster, 1000
+        self._connections: dict[int, Any] = {}
+
+    def exchange(self, node: int, frame: bytes, *, answered: bool) -> bytes | None:
+        connection = self._connections.get(node)
+        if connection is None or connection.closed:
+            connection = self.cluster.connect(node)
+            assert connection is not None, f"node {node} is down"
+            self._connections[node] = connection
+        connection.send(frame, self.now)
+        told = connection.due(self.now)
+        if connection.closed or not answered:
+            assert not told
+            return None
+        assert len(told) == 1, told
+        return told[0]
+
+    def pause(self) -> None:
+        self.now += 20
+
+
+class RealWorld:
+    """Blocking sockets, one for each node."""
+
+    def __init__(self, bootstrap: str) -> None:
+        places = [place.rsplit(":", 1) for place in bootstrap.split(",")]
+        self._places = {n: (host, int(port)) for n, (host, port) in enumerate(places, 1)}
+        self._sockets: dict[int, socket.socket] = {}
+
+    def exchange(self, node: int, frame: bytes, *, answered: bool) -> bytes | None:
+        if node not in self._sockets:
+            self._sockets[node] = socket.create_connection(self._places[node], 30)
+        connection = self._sockets[node]
+        connection.sendall(struct.pack(">i", len(frame)) + frame)
+        if not answered:
+            return None
+        size = self._receive(connection, 4)
+        if size is None:
+            self._sockets.pop(node).close()
+            return None
+        return self._receive(connection, int.from_bytes(size, "big"))
+
+    @staticmethod
+    def _receive(connection: socket.socket, size: int) -> bytes | None:
+        data = b""
+        while len(data) < size:
+            try:
+                piece = connection.recv(size - len(data))
+            except ConnectionResetError:
+                return None
+            if not piece:
+                return None
+            data += piece
+        return data
+
+    def pause(self) -> None:
+        import time
+
+        time.sleep(0.02)  # between two questions: the condition is the answer
+
+    def close(self) -> None:
+        for connection in self._sockets.values():
+            connection.close()
+
+
+class Script:
+    """Tells requests to one world and keeps the steps."""
+
+    def __init__(self, world: World, *, retries: int = 500) -> None:
+        self.world = world
+        self.steps: list[tuple[str, Any]] = []
+        self._producers: dict[int, str] = {-1: "none"}
+        self._retries = retries
+        self._correlation = 0
+
+    def step(self, name: str, found: Any) -> Any:
+        self.steps.append((name, found))
+        return found
+
+    def ask(
+        self,
+        api: int,
+        version: int,
+        make: Callable[[Answer], Any],
+        *,
+        node: int = 1,
+        answered: bool = True,
+    ) -> Any:
+        """The answer's entity; None for a closed connection."""
+        self._correlation += 1
+        body = make(Answer(NAMES[api], version, "request"))
+        head = struct.pack(">hhih", api, version, self._correlation, 1) + b"s"
+        frame = head + (b"\0" if type(body).__flexible__ else b"") + write(body)
+        answer = self.world.exchange(node, frame, answered=answered)
+        if answer is None:
+            return None
+        assert int.from_bytes(answer[:4], "big") == self._correlation
+        entity = response_entity(api, version)
+        skip = 5 if entity.__flexible__ and api != VERSIONS else 4
+        return read(entity, answer[skip:])
+
+    def settled(
+        self,
+        asked: Callable[[], Any],
+        error: Callable[[Any], str],
+        passing: AbstractSet[str] = PASSING,
+    ) -> Any:
+        """The first answer that does not pass by itself."""
+        for _ in range(self._retries):
+            found = asked()
+            if error(found) not in passing:
+                return found
+            self.world.pause()
+        raise AssertionError(f"it never settled: {error(found)}")
+
+    def producer(self, producer_id: int) -> str:
+        return self._producers.setdefault(producer_id, f"producer {len(self._producers)}")
+
+    # -- the calls --
+
+    def topic(self, name: str, partitions: int = 1, replication: int = 1, **configs: str) -> str:
+        def make(r: Answer) -> Any:
+            topic = r.CreatableTopic(
+                name=name,
+                num_partitions=partitions,
+                replication_factor=replication,
+                assignments=(),
+                configs=[
+                    r.CreatableTopicConfig(name=k.replace("_", "."), value=v)
+                    for k, v in configs.items()
+                ],
+            )
+            return r.CreateTopicsRequest(topics=[topic], timeout=10_000)
+
+        answer = self.ask(CREATE, 7, make)
+        assert int(answer.topics[0].error_code) == 0, answer
+        while True:  # until every leader is known
+            found = self.metadata([name], 9)
+            parts = found.topics[0].partitions
+            if len(parts) == partitions and not any(int(p.error_code) for p in parts):
+                break
+            self.world.pause()
+        for part in found.topics[0].partitions:  # and they know it themselves
+            leader, index = int(part.leader_id), part.partition_index
+            while int(self._list(name, -1, 0, index, leader).error_code):
+                self.world.pause()
+        return name
+
+    def metadata(self, names: Iterable[str] | None, version: int, *, node: int = 1) -> Any:
+        def make(r: Answer) -> Any:
+            topics = (
+                None
+                if names is None
+                else [r.MetadataRequestTopic(name=n, topic_id=None) for n in names]
+            )
+            return r.MetadataRequest(
+                topics=topics,
+                allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
+            )
+
+        return self.ask(METADATA, version, make, node=node)
+
+    def produce(
+        self,
+        name: str,
+        topic: str,
+        data: bytes,
+        *,
+        partition: int = 0,
+        acks: int = -1,
+        version: int = 12,
+        tid: str | None = None,
+        node: int = 1,
+        settle: bool = True,
+    ) -> Any:
+        """One step: error, base offset, log start, the guilty records, and any leader hint."""
+
+        def make(r: Answer) -> Any:
+            piece = r.PartitionProduceData(index=partition, records=data)
+            topics = [r.TopicProduceData(name=topic, partition_data=[piece])]
+            return r.ProduceRequest(
+                transactional_id=tid, acks=acks, timeout=10_000, topic_data=topics
+            )
+
+        def once() -> Any:
+            answer = self.ask(PRODUCE, version, make, node=node, answered=acks != 0)
+            return None if answer is None else answer.responses[0].partition_responses[0]
+
+        found = self.settled(once, lambda p: "" if p is None or not settle else error_name(p))
+        if found is None:
+            return self.step(name, "closed")
+        guilty = [r.batch_index for r in getattr(found, "record_errors", ())]
+        hint = getattr(found, "current_leader", None)
+        told = (None if hint is None else int(hint.leader_id)) if node == 1 else "a hint"
+        return self.step(
+            name,
+            (error_name(found), found.base_offset, getattr(found, "log_start_offset", 0), guilty)
+            + ((told,) if told != "a hint" else ()),
+        )
+
+    def coordinator(self, tid: str) -> int:
+        """The node id; asking has a young cluster make the place for transactions."""
+
+        def make(r: Answer) -> Any:
+            return r.FindCoordinatorRequest(key=tid, key_type=1, coordinator_keys=(tid,))
+
+        node = int(
+            self.settled(lambda: self.ask(FIND, 4, make).coordinators[0], error_name).node_id
+        )
+
+        def describe() -> Any:
+            return self.ask(
+                TRANSACTIONS,
+                0,
+                lambda r: r.DescribeTransactionsRequest(transactional_ids=(tid,)),
+                node=node,
+            ).transaction_states[0]
+
+        # It is told to be the coordinator a moment before it knows.
+        self.settled(describe, error_name, PASSING | {"NOT_COORDINATOR"})
+        return node
+
+    def init(
+        self,
+        name: str,
+        tid: str | None,
+        *,
+        timeout: int = 60_000,
+        own: tuple[int, int] = (-1, -1),
+        version: int = 5,
+        settle: bool = True,
+    ) -> tuple[int, int]:
+        def once() -> Any:
+            return self.ask(
+                INIT,
+                version,
+                lambda r: r.InitProducerIdRequest(
+                    transactional_id=tid,
+                    transaction_timeout=timeout,
+                    producer_id=own[0],
+                    producer_epoch=own[1],
+                ),
+            )
+
+        found = self.settled(once, error_name) if settle else once()
+        told = (error_name(found), self.producer(found.producer_id), found.producer_epoch)
+        self.step(name, told)
+        return found.producer_id, found.producer_epoch
+
+    def add(
+        self,
+        name: str,
+        tid: str,
+        own: tuple[int, int],
+        partitions: dict[str, list[int]],
+        *,
+        version: int = 3,
+    ) -> None:
+        def once() -> Any:
+            def make(r: Answer) -> Any:
+                topics = [
+                    r.AddPartitionsToTxnTopic(name=t, partitions=tuple(p))
+                    for t, p in partitions.items()
+                ]
+                fields: dict[str, Any] = {}
+                for prefix in ("v3_and_below_", ""):
+                    fields |= {
+                        f"{prefix}transactional_id": tid,
+                        f"{prefix}producer_id": own[0],
+                        f"{prefix}producer_epoch": own[1],
+                        f"{prefix}topics": topics,
+                    }
+                return r.AddPartitionsToTxnRequest(**fields)
+
+            answer = self.ask(ADD, version, make)
+            topics = answer.results_by_topic_v3_and_below
+            return {
+                (t.name, p.partition_index): ErrorCode(int(p.partition_error_code)).name
+                for t in topics
+                for p in t.results_by_partition
+            }
+
+        found = self.settled(once, lambda errors: next(iter(errors.values()), ""))
+        self.step(name, sorted(found.items()))
+
+    def end(
+        self,
+        name: str,
+        tid: str,
+        own: tuple[int, int],
+        *,
+        commit: bool,
+        version: int,
+        settle: bool = True,
+    ) -> tuple[int, int]:
+        def once() -> Any:
+            return self.ask(
+                END,
+                version,
+                lambda r: r.EndTxnRequest(
+                    transactional_id=tid,
+                    producer_id=own[0],
+                    producer_epoch=own[1],
+                    committed=commit,
+                ),
+            )
+
+        found = self.settled(once, error_name) if settle else once()
+        pid, epoch = getattr(found, "producer_id", -1), getattr(found, "producer_epoch", -1)
+        self.step(name, (error_name(found), self.producer(pid), epoch))
+        return pid, epoch
+
+    def state(self, name: str, tid: str, *, until: str | None = None) -> Any:
+        """DescribeTransactions; ``until`` that state is reached."""
+        for _ in range(self._retries):
+            answer = self.ask(
+                TRANSACTIONS, 0, lambda r: r.DescribeTransactionsRequest(transactional_ids=(tid,))
+            )
+            found = answer.transaction_states[0]
+            if until is None or found.transaction_state == until:
+                break
+            self.world.pause()
+        else:
+            raise AssertionError(f"{tid} is {found.transaction_state}, never {until}")
+        topics = sorted((t.topic, sorted(t.partitions)) for t in found.topics)
+        return self.step(
+            name,
+            (
+                error_name(found),
+                found.transaction_state,
+                self.producer(-1 if int(found.error_code) else found.producer_id),
+                found.producer_epoch,
+                topics,
+                found.transaction_start_time > 0,
+            ),
+        )
+
+    def _list(
+        self, topic: str, timestamp: int, isolation: int, partition: int = 0, node: int = 1
+    ) -> Any:
+        def make(r: Answer) -> Any:
+            piece = r.ListOffsetsPartition(
+                partition_index=partition, current_leader_epoch=-1, timestamp=timestamp
+            )
+            return r.ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=isolation,
+                topics=[r.ListOffsetsTopic(name=topic, partitions=[piece])],
+                timeout=1000,
+            )
+
+        return self.ask(LIST_OFFSETS, 7, make, node=node).topics[0].partitions[0]
+
+    def offsets(self, name: str, topic: str, timestamp: int, isolation: int = 0) -> None:
+        found = self._list(topic, timestamp, isolation)
+        self.step(name, (error_name(found), found.timestamp, found.offset))
+
+    def fetch(self, name: str, topic: str, offset: int = 0, isolation: int = 0) -> None:
+        """Offsets, kinds and producers of all batches, and what was aborted.
+
+        Asked until nothing follows: how many batches come at a time is a broker's own business.
+        """
+        batches: list[Any] = []
+        aborted: set[tuple[str, int]] = set()
+        while True:
+            found = self._fetch(topic, offset, isolation)
+            data = bytes(found.records or b"")
+            aborted |= {
+                (self.producer(a.producer_id), a.first_offset)
+                for a in found.aborted_transactions or ()
+            }
+            if not data:
+                break
+            while data:
+                base, size = struct.unpack_from(">qi", data)
+                attributes, last = struct.unpack_from(">hi", data, 21)
+                pid, epoch, sequence, count = struct.unpack_from(">qhii", data, 43)
+                batches.append((base, attributes, self.producer(pid), epoch, sequence, count))
+                # The CRC is right, whatever the broker wrote into the header.
+                assert crc32c.crc32c(data[21 : 12 + size]) == int.from_bytes(data[17:21], "big")
+                data = data[12 + size :]
+                offset = base + last + 1
+        told = (error_name(found), found.high_watermark, found.last_stable_offset)
+        self.step(name, (*told, batches, sorted(aborted)))
+
+    def _fetch(self, topic: str, offset: int, isolation: int) -> Any:
+        def make(r: Answer) -> Any:
+            piece = r.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=10**6)
+            return r.FetchRequest(
+                replica_id=-1,
+                max_wait=0,
+                min_bytes=0,
+                max_bytes=10**6,
+                isolation_level=isolation,
+                topics=[r.FetchTopic(topic=topic, partitions=[piece])],
+                forgotten_topics_data=(),
+            )
+
+        return self.ask(FETCH, 11, make).responses[0].partitions[0]
+
+    def producers(self, name: str, topic: str, partition: int = 0) -> None:
+        def make(r: Answer) -> Any:
+            return r.DescribeProducersRequest(
+                topics=[r.TopicRequest(name=topic, partition_indexes=(partition,))]
+            )
+
+        found = self.ask(PRODUCERS, 0, make).topics[0].partitions[0]
+        producers = sorted(
+            (
+                self.producer(p.producer_id),
+                p.producer_epoch,
+                p.last_sequence,
+                p.current_txn_start_offset,
+                p.coordinator_epoch >= 0,
+            )
+            for p in found.active_producers
+        )
+        self.step(name, (error_name(found), producers))
+
+
+def error_name(entity: Any) -> str:
+    return ErrorCode(int(entity.error_code)).name
+
+
+def batch(
+    values: list[str] | int = 1,
+    own: tuple[int, int] = (-1, -1),
+    sequence: int = -1,
+    *,
+    attributes: int = 0,
+    key: bytes | None = b"k",
+    timestamp: int = BASE_MS,
+    count: int | None = None,
+    last: int | None = None,
+    magic: int = 2,
+    base_offset: int = 0,
+    crc: int | None = None,
+    records: bytes | None = None,
+) -> bytes:
+    """A record batch, right or wrong as wanted; written by hand."""
+    texts = ["v"] * values if isinstance(values, int) else values
+    if records is None:
+        records = b"".join(_record(i, key, text.encode()) for i, text in enumerate(texts))
+    covered = record_header(
+        attributes=attributes,
+        last=len(texts) - 1 if last is None else last,
+        timestamp=timestamp,
+        producer=(*own, sequence),
+        count=len(texts) if count is None else count,
+    )
+    right = crc32c.crc32c(covered + records)
+    prefix = struct.pack(
+        ">qiibI", base_offset, 49 + len(records), -1, magic, right if crc is None else crc
+    )
+    return prefix + covered + records
+
+
+def _zigzag(value: int) -> bytes:
+    value = (value << 1) ^ (value >> 63)
+    out = b""
+    while value > 0x7F:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def _record(index: int, key: bytes | None, value: bytes) -> bytes:
+    keyed = _zigzag(-1) if key is None else _zigzag(len(key)) + key
+    body = b"\0\0" + _zigzag(index) + keyed + _zigzag(len(value)) + value + b"\0"
+    return _zigzag(len(body)) + body
