@@ -1,8 +1,8 @@
 """One script of raw requests, told to a FakeCluster or to real brokers.
 
-A script (``broker_scripts.py``) gets a :class:`Script` and tells it its steps; what a step found is compared between the
-worlds. Requests are written and answers read by kio. Producer ids are numbered by their first
-appearance, because brokers give what they like.
+A script (``broker_scripts.py``) gets a :class:`Script` and tells it its steps; what a step
+found is compared between the worlds. Requests are written and answers read by kio. Producer
+ids are numbered by their first appearance, because brokers give what they like.
 """
 
 from __future__ import annotations
