@@ -327,9 +327,7 @@ class _Draft:
         waits = "max.block.ms" if "max.block.ms" in self.given else "delivery.timeout.ms"
         arguments["buffer_wait_ms"] = self._int(waits)
         arguments["security"] = tuple(
-            (name, self.values[name])
-            for name in sorted(self.given)
-            if is_security_option(name)
+            (name, self.values[name]) for name in sorted(self.given) if is_security_option(name)
         )
         arguments["warnings"] = tuple(self.warnings)
         names = {f.name for f in fields(ProducerConfig)}
