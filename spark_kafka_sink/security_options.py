@@ -64,8 +64,8 @@ SECURITY_OPTIONS = (
            " advertises. Empty: any name is taken, which lets anyone with a certificate of the"
            " same CA read the rows."),
     Option("ssl.enabled.protocols", _T.LIST, None, _MEDIUM,
-           "The TLS versions to speak: TLSv1.2, TLSv1.3, or (the default) both. Older ones are never"
-           " spoken."),
+           "The TLS versions to speak: TLSv1.2, TLSv1.3, or (the default) both. Older ones are"
+           " never spoken."),
     Option("ssl.cipher.suites", _T.LIST, None, _LOW,
            "The cipher suites to offer, by Java's or OpenSSL's names. Those of TLS 1.3 can't be"
            " chosen one by one."),
