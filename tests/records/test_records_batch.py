@@ -77,12 +77,14 @@ GOLDEN = (
 
 
 def test_columns_encode_to_the_golden_batch():
+    """Behaviour 8."""
     piece = encoded(golden_columns())
     batch = batch_of(piece, producer_id=1000, producer_epoch=3, base_sequence=7, transactional=True)
     assert batch.hex() == GOLDEN
 
 
 def test_the_golden_batch_reads_back():
+    """Behaviour 8."""
     batch = parse_batch(bytes.fromhex(GOLDEN))
     assert batch.header.transactional
     assert (batch.header.producer_id, batch.header.producer_epoch) == (1000, 3)
@@ -96,6 +98,7 @@ def test_the_golden_batch_reads_back():
 
 
 def test_saramas_golden_batch_has_its_length_and_checksum():
+    """Behaviour 7."""
     records = bytes.fromhex("28000a00080102030406050607020608090a040b0c")
     header = write_header(
         [records],
@@ -172,6 +175,7 @@ def test_an_independent_reader_reads_what_we_write(rows, codec):
 
 
 def test_an_independent_reader_reads_headers():
+    """Behaviour 11."""
     read = DefaultRecordBatch(batch_of(encoded(golden_columns())))
     assert [list(r.headers) for r in read] == [[], [("h", None), ("e", b"")], []]
 
@@ -198,6 +202,7 @@ def patched(batch, at, new):
 
 
 def test_a_wrong_checksum_is_refused():
+    """Behaviour 10."""
     data = bytearray(bytes.fromhex(GOLDEN))
     data[-1] ^= 1
     with pytest.raises(CorruptRecordError, match="checksum"):
@@ -206,6 +211,7 @@ def test_a_wrong_checksum_is_refused():
 
 @pytest.mark.parametrize("size", [0, 11, 60])
 def test_a_batch_shorter_than_its_header_is_refused(size):
+    """Behaviour 10."""
     with pytest.raises(CorruptRecordError, match="shorter"):
         parse_batch(bytes.fromhex(GOLDEN)[:size])
 
@@ -213,6 +219,7 @@ def test_a_batch_shorter_than_its_header_is_refused(size):
 @pytest.mark.parametrize("codec", CODECS, ids=lambda c: c.name)
 @pytest.mark.parametrize("count", [0, 2, 4, -1])
 def test_a_record_count_that_is_wrong_is_refused(codec, count):
+    """Behaviour 10."""
     batch = batch_of(encoded(golden_columns()), codec)
     with pytest.raises((InvalidRecordError, CorruptRecordError)):
         parse_batch(patched(batch, HEADER_SIZE - 4, struct.pack(">i", count)))
@@ -242,6 +249,7 @@ HEAD = b"\x00\x00\x00\x01\x01"  # attributes, deltas 0, null key, null value
     ],
 )
 def test_a_record_that_is_not_whole_is_refused(section):
+    """Behaviour 11."""
     with pytest.raises(InvalidRecordError):
         parse_records(section, 1, 0)
 
@@ -261,6 +269,7 @@ def test_any_bytes_are_read_or_refused(section, count):
     ],
 )
 def test_producer_fields_that_contradict_each_other_are_refused(producer, what):
+    """Behaviour 12."""
     with pytest.raises(IllegalStateError, match=what):
         batch_of(encoded(golden_columns()), **producer)
 

@@ -162,6 +162,7 @@ LZ4 = Codec.parse("lz4")
 
 
 def test_the_ratio_rises_at_once_and_falls_slowly():
+    """Behaviour 16."""
     ratios = CompressionRatioEstimator()
     assert ratios.estimation("t", LZ4) == 1.0
     assert ratios.update("t", LZ4, 0.5) == pytest.approx(0.995)
@@ -173,6 +174,7 @@ def test_the_ratio_rises_at_once_and_falls_slowly():
 
 
 def test_the_ratio_never_falls_below_what_was_seen():
+    """Behaviour 16."""
     ratios = CompressionRatioEstimator()
     for _ in range(1000):
         ratios.update("t", LZ4, 0.3)
@@ -180,6 +182,7 @@ def test_the_ratio_never_falls_below_what_was_seen():
 
 
 def test_the_estimated_size_is_the_header_and_the_ratio_with_a_margin():
+    """Behaviour 16."""
     ratios = CompressionRatioEstimator()
     ratios.set_estimation("t", LZ4, 0.5)
     assert ratios.estimated_size("t", LZ4, 10_000) == 61 + 5250
