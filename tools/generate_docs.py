@@ -15,9 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
-from spark_kafka_sink import errors, foreign_options  # noqa: E402 - runs from a bare checkout
+import upstream_behaviours  # noqa: E402 - runs from a bare checkout
+
+from spark_kafka_sink import errors, foreign_options  # noqa: E402
 from spark_kafka_sink.option_table import (  # noqa: E402
     NO_MEANING_PREFIXES,
     PRODUCER_OPTIONS,
@@ -51,10 +53,17 @@ def metrics_page() -> str:
     return "\n".join(_metrics_lines())
 
 
+def upstream_behaviours_page() -> str:
+    """docs/upstream-behaviours.md."""
+    head = ("# Behaviours of Kafka's own producer", "", NOTICE, "")
+    return "\n".join([*head, *upstream_behaviours.page_lines()]) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/options.md": options_page,
     "docs/errors.md": errors_page,
     "docs/metrics.md": metrics_page,
+    "docs/upstream-behaviours.md": upstream_behaviours_page,
 }
 
 
@@ -384,6 +393,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--root", type=Path, default=ROOT, help="where docs/ is")
     parsed = parser.parse_args(arguments)
     stale = False
+    for problem in upstream_behaviours.problems():
+        stale = True
+        print(f"docs/upstream-behaviours.md: {problem}")
     for name, page in PAGES.items():
         path: Path = parsed.root / name
         wanted = page()

@@ -84,6 +84,7 @@ def test_bytes_are_frozen_at_close_and_every_retry_hands_out_the_same_objects():
 
 
 def test_every_move_that_the_table_leaves_out_raises_and_changes_nothing():
+    """Behaviour 14."""
     for state, allowed in TRANSITIONS.items():
         for target in BatchState:
             batch = batch_of(ROWS)

@@ -129,6 +129,7 @@ def test_saramas_golden_batch_has_its_length_and_checksum():
     ],
 )
 def test_the_checksum_is_crc32c_over_any_cut(data, value):
+    """Behaviour 4."""
     assert crc32c([data]) == value
     assert crc32c([data[:3], memoryview(data)[3:]]) == value
     assert crc32c([data[2:]], crc32c([data[:2]])) == value
