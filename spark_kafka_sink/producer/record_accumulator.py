@@ -601,8 +601,9 @@ class RecordAccumulator:
     def _abort(self, batches: Sequence[ProducerBatch], error: KafkaError) -> None:
         with self._lock:
             # DONE is set under the lock: a closer that still compresses one of these finds that
-            # its CLOSING batch is gone (``BatchCloser``).
-            aborted = [batch for batch in batches if batch.abort(error)]
+            # its CLOSING batch is gone (``BatchCloser``). One that a later answer proved while it
+            # was on the wire again is acknowledged, and here for its memory only.
+            aborted = [batch for batch in batches if not batch.is_done and batch.abort(error)]
         for batch in batches:
             self.deallocate(batch)
         # After the memory is back, and before the listener, which may take long.

@@ -417,6 +417,30 @@ def test_memory_of_a_proven_batch_is_held_until_its_own_answer_comes() -> None:
         assert world.recorder.report().rows == 3
 
 
+def test_a_forced_close_with_a_proven_batch_on_the_wire_ends_cleanly() -> None:
+    """The network thread died of it: "a batch that was acknowledged can't end again"."""
+    with SenderWorld() as world:
+        world.establish()
+        first, second = world.append(), world.append()
+        world.round(1)
+        world.refuse(ErrorCode.REQUEST_TIMED_OUT)
+        world.round(1)
+        world.round(1, ms=BACKOFF)
+        world.acknowledge(offset=2)
+        world.lose(after_ms=50)
+        world.round(1)
+        assert acknowledged(first)
+        assert world.memory_in_use > 0
+        queued = world.append()
+        world.sender.force_close()
+        world.sender.run()
+        assert acknowledged(first)
+        assert acknowledged(second)
+        assert "closed before" in str(queued.error)
+        assert world.client.closed
+        assert world.memory_in_use == 0
+
+
 def test_duplicate_sequence_number_is_success_with_an_unknown_offset() -> None:
     """Behaviour 68."""
     with SenderWorld() as world:

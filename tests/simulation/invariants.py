@@ -97,7 +97,8 @@ def _every_future_has_its_outcome(world: World, logs: dict[TopicPartition, list[
         metadata = future.result(0)
         tp = TopicPartition(metadata.topic, metadata.partition)
         if metadata.offset >= 0:
-            assert logs[tp][metadata.offset] == number, f"row {number} is not at {metadata}"
+            there = logs[tp][metadata.offset : metadata.offset + 1]
+            assert there == [number], f"row {number} is not at {metadata}, where {there} is"
         elif world.life.acks != "0":
             assert number in logs[tp], f"row {number} was acknowledged, and is not in {tp}"
     if world.life.idempotent or world.life.options["max.in.flight.requests.per.connection"] == "1":
