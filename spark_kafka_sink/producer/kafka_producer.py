@@ -195,14 +195,14 @@ class KafkaProducer:
             options.serializers,
             self._wakeup,
         )
-        if client is None:
-            if new_client is None:
-                from spark_kafka_sink.network.client_factory import new_network_client
-
-                new_client = partial(new_network_client, metrics=self._metrics)
-            client = new_client(config, self._metadata, self._clock)
-        self._measure(client)
         try:
+            if client is None:
+                if new_client is None:
+                    from spark_kafka_sink.network.client_factory import new_network_client
+
+                    new_client = partial(new_network_client, metrics=self._metrics)
+                client = new_client(config, self._metadata, self._clock)
+            self._measure(client)
             self._sender = Sender(
                 client,
                 self._metadata,
@@ -216,7 +216,10 @@ class KafkaProducer:
                 self._sender.run, f"kafka-producer-network-thread | {config.client_id}"
             )
         except BaseException:
-            client.close()
+            # What was opened on the way: interceptors may hold files and connections, too.
+            if client is not None:
+                client.close()
+            self._close_interceptors()
             raise
 
     def _measure(self, client: KafkaClient) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, ErrorCode, KafkaError, SerializationError
 from spark_kafka_sink.producer.interceptors import Interceptors, ProducerInterceptor
-from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer, NetworkThread
 from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.produce import (
@@ -276,3 +278,24 @@ def test_a_wrong_path_is_an_error_on_the_driver():
 
 def test_no_interceptor_costs_nothing():
     assert Interceptors.of(()) is None
+
+
+@pytest.mark.parametrize("fault", ["the thread", "the network"])
+def test_a_producer_that_can_not_be_made_leaves_nothing_open(fault: str):
+    seeing = Seeing()
+    descriptors = set(Path("/proc/self/fd").iterdir())
+    options: dict[str, object] = {
+        "bootstrap.servers": "127.0.0.1:1",
+        "interceptor.classes": [seeing],
+    }
+    if fault == "the network":
+        options |= {"security.protocol": "SSL", "ssl.truststore.location": "/nowhere"}
+
+    def no_thread(_run: object, _name: str) -> NetworkThread:
+        raise RuntimeError("can't start new thread")
+
+    with pytest.raises((RuntimeError, ConfigError)):
+        KafkaProducer(options, start_thread=no_thread)
+    assert seeing.closed == 1
+    gc.collect()
+    assert set(Path("/proc/self/fd").iterdir()) <= descriptors
