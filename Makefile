@@ -10,7 +10,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test simulate check format docs bench kafka install clean distclean
+.PHONY: help demo test simulate mutate check format docs bench kafka install clean distclean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -23,6 +23,9 @@ test: install  ## all tests, against a real Kafka; PYTEST_ARGS="tests/records -x
 
 simulate: $(VENV)/installed  ## whole producers over a simulated world; SEEDS=20000 FROM=0
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200) --from $(or $(FROM),0)
+
+mutate: $(VENV)/installed  ## mutation testing; MUTATE_ARGS="sender --sample 50"
+	$(BIN)/python tools/mutate.py $(MUTATE_ARGS)
 
 check: $(VENV)/installed  ## format, lint, types, layers, generated docs
 	$(BIN)/ruff format --check .

@@ -1,0 +1,198 @@
+"""Mutation testing: changes one thing in a file, runs the tests that should notice, and counts.
+
+    python tools/mutate.py                      all targets, every mutant
+    python tools/mutate.py sender --sample 50   one target, fifty of its mutants, chosen by --seed
+
+A mutant is one comparison, boolean, number, sign or statement changed. Killed: a test failed or
+timed out. Survivors are printed with their line; those that are read and explained stand in
+tests/mutation.md. Works in a copy of the checkout; nothing in it is changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PRODUCER = "spark_kafka_sink/producer"
+BATCHES = ("test_record_accumulator.py", "test_record_accumulator_records.py")
+SENDER = ("test_sender.py", "test_sender_transactions.py", "test_sender_simulated.py")
+TRANSACTIONS = (
+    "test_transaction_manager.py",
+    "test_transaction_manager_transactions.py",
+    "test_transactions_simulated.py",
+)
+#: What is changed, and the tests of tests/producer that must notice, the likeliest first.
+TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "producer_batch": (
+        f"{PRODUCER}/producer_batch.py",
+        ("test_producer_batch.py", *BATCHES, *SENDER),
+    ),
+    "record_accumulator": (f"{PRODUCER}/record_accumulator.py", (*BATCHES, *SENDER)),
+    "batch_drainer": (f"{PRODUCER}/batch_drainer.py", (*BATCHES, *SENDER)),
+    "batch_closer": (f"{PRODUCER}/batch_closer.py", (*BATCHES, *SENDER)),
+    "sender": (f"{PRODUCER}/sender.py", (*SENDER, "test_transactions_simulated.py")),
+    "in_flight_batches": (f"{PRODUCER}/in_flight_batches.py", SENDER),
+    "partition_sequences": (
+        f"{PRODUCER}/partition_sequences.py",
+        ("test_partition_sequences.py", *SENDER),
+    ),
+    "transaction_manager": (f"{PRODUCER}/transaction_manager.py", (*TRANSACTIONS, *SENDER)),
+    "coordinator_requests": (f"{PRODUCER}/coordinator_requests.py", (*TRANSACTIONS, *SENDER)),
+}
+
+_COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """``source`` is the whole file with one thing changed; ``text`` says which."""
+
+    line: int
+    text: str
+    source: str
+
+
+def mutants(source: str) -> Iterator[Mutant]:
+    """Every mutant of a file, in the order of its lines."""
+    tree = ast.parse(source)
+    nodes = [node for node in ast.walk(tree) if hasattr(node, "lineno")]
+    for number in range(len(nodes)):
+        for change in range(2):
+            mutated = copy.deepcopy(tree)
+            node = [n for n in ast.walk(mutated) if hasattr(n, "lineno")][number]
+            text = _change(mutated, node, change)
+            if text is not None:
+                line = getattr(node, "lineno", 0)
+                yield Mutant(line, text, ast.unparse(ast.fix_missing_locations(mutated)))
+
+
+def _change(tree: ast.AST, node: ast.AST, change: int) -> str | None:
+    """Change ``node`` in its tree; what was done, or None when there is nothing (more) to do."""
+    if change == 0 and isinstance(node, ast.Compare) and type(node.ops[0]) in _COMPARISONS:
+        node.ops[0] = _COMPARISONS[type(node.ops[0])]()
+        return f"comparison -> {ast.unparse(node)}"
+    if change == 0 and isinstance(node, ast.BoolOp):
+        node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+        return f"and/or -> {ast.unparse(node)}"
+    if change == 0 and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        node.op = ast.Sub() if isinstance(node.op, ast.Add) else ast.Add()
+        return f"sign -> {ast.unparse(node)}"
+    if change == 0 and isinstance(node, ast.Constant) and isinstance(node.value, bool | int):
+        node.value = not node.value if isinstance(node.value, bool) else node.value + 1
+        return f"constant -> {node.value}"
+    if change == 0 and isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        _replace(tree, node, node.operand)
+        return f"no not -> {ast.unparse(node.operand)}"
+    if change == 1 and isinstance(node, ast.If | ast.IfExp | ast.While):
+        node.test = ast.UnaryOp(ast.Not(), node.test)
+        return f"not -> {ast.unparse(node.test)}"
+    if change == 1 and _can_go(node):
+        text = ast.unparse(node)
+        _replace(tree, node, ast.Pass())
+        return f"gone: {text}"
+    return None
+
+
+def _can_go(node: ast.AST) -> bool:
+    if isinstance(node, ast.Expr):
+        return not isinstance(node.value, ast.Constant)  # a docstring does nothing
+    if isinstance(node, ast.Assign):
+        return any(isinstance(target, ast.Attribute | ast.Subscript) for target in node.targets)
+    return isinstance(node, ast.AugAssign | ast.Continue | ast.Break | ast.Delete)
+
+
+def _replace(tree: ast.AST, old: ast.AST, new: ast.AST) -> None:
+    for parent in ast.walk(tree):
+        for name, value in ast.iter_fields(parent):
+            if value is old:
+                setattr(parent, name, new)
+                return
+            if isinstance(value, list) and any(item is old for item in value):
+                value[[item is old for item in value].index(True)] = new
+                return
+
+
+class Copy:
+    """A copy of the checkout, in which one mutant after the other lives."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        ignore = shutil.ignore_patterns("__pycache__")
+        for name in ("spark_kafka_sink", "tests"):
+            shutil.copytree(ROOT / name, directory / name, ignore=ignore)
+        shutil.copy(ROOT / "pyproject.toml", directory)
+
+    def survives(self, path: str, source: str, tests: tuple[str, ...], seconds: float) -> bool:
+        original = (ROOT / path).read_text()
+        (self._directory / path).write_text(source)
+        try:
+            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+            command += [f"tests/producer/{name}" for name in tests]
+            done = subprocess.run(
+                command,
+                cwd=self._directory,
+                env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "HYPOTHESIS_PROFILE": "mutation"},
+                capture_output=True,
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            (self._directory / path).write_text(original)
+        return done.returncode == 0
+
+
+def run(target: str, sample: int | None, seed: int, jobs: int, seconds: float) -> list[Mutant]:
+    """The survivors of a target, printed as they are found."""
+    path, tests = TARGETS[target]
+    found = list(mutants((ROOT / path).read_text()))
+    if sample is not None and sample < len(found):
+        found = sorted(random.Random(seed).sample(found, sample), key=lambda m: m.line)
+    survivors: list[Mutant] = []
+    with tempfile.TemporaryDirectory() as directory:
+        copies = [Copy(Path(directory) / str(number)) for number in range(jobs)]
+        if not copies[0].survives(path, (ROOT / path).read_text(), tests, seconds):
+            raise SystemExit(f"{target}: the tests fail without a mutant")
+
+        def one(job: int) -> None:
+            for mutant in found[job::jobs]:
+                if copies[job].survives(path, mutant.source, tests, seconds):
+                    survivors.append(mutant)
+                    print(f"{path}:{mutant.line}: {mutant.text}", flush=True)
+
+        with ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(one, range(jobs)))
+    print(f"{target}: {len(found)} mutants, {len(survivors)} survived", flush=True)
+    return survivors
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("targets", nargs="*", default=list(TARGETS), metavar="target")
+    parser.add_argument("--sample", type=int, help="so many mutants of each target (default: all)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=60, help="time for one mutant's tests")
+    args = parser.parse_args()
+    for target in args.targets:
+        run(target, args.sample, args.seed, args.jobs, args.seconds)
+
+
+if __name__ == "__main__":
+    main()
