@@ -143,8 +143,10 @@ class ProducerIdentity:
             self.last_error = error
 
     def fail_transaction(self, error: KafkaError) -> None:
-        """It can only be aborted now. No change while it is; the first error is kept."""
-        if self.state in (State.ABORTING_TRANSACTION, State.ABORTABLE_ERROR):
+        """It can only be aborted now. No change while it is, nor after it failed for good (a
+        ``send`` that waited meanwhile fails then, too); the first error is kept.
+        """
+        if self.state in (State.ABORTING_TRANSACTION, *_IN_ERROR):
             return
         self.transition(State.ABORTABLE_ERROR)
         self.last_error = error

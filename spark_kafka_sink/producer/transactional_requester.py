@@ -61,7 +61,9 @@ class TransactionalRequester:
             return NEVER
         request, wait = requests.next_request(now, has_incomplete=self._has_incomplete())
         if request is None:
-            return wait
+            # What needed no broker (the end of an empty transaction) is settled: a close that
+            # waits for it must not sleep in the poll that follows.
+            return wait if requests.waiting else 0
         if request.kind.needs_coordinator and requests.coordinator is None:
             requests.lookup_coordinator()
             requests.retry(request, request.retry_at_ms)

@@ -57,6 +57,10 @@ class Brokers(Protocol):
         """None: nobody listens."""
         ...
 
+    def advance(self, now: int) -> None:
+        """Let everything happen that is due, also what nobody asks about."""
+        ...
+
     def next_due_ms(self) -> int: ...
 
 
@@ -309,6 +313,7 @@ class SimulatedNetwork:
         """Everything that is due by ``now``."""
         while self._events and self._events[0][0] <= now:
             heapq.heappop(self._events)[2]()
+        self._brokers.advance(now)
         for channel in list(self._wires):
             broker = channel.broker
             if broker is None:

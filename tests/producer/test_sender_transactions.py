@@ -529,6 +529,18 @@ def test_a_forced_close_fails_everything_and_hangs_in_no_state(state: str) -> No
     assert world.client.closed
 
 
+@BOTH
+def test_a_close_with_an_empty_transaction_open_ends_at_once(version: int) -> None:
+    """Nothing is to be told to a broker; it slept until close()'s time-out all the same."""
+    with TransactionWorld(version) as world:
+        world.begin()
+        before = world.clock.now_ms()
+        world.sender.initiate_close()
+        world.sender.run()
+        assert world.clock.now_ms() - before < BACKOFF
+        assert world.client.closed
+
+
 def test_a_close_that_cannot_reach_the_coordinator_ends_when_it_is_forced() -> None:
     """Behaviour 82."""
     world = TransactionWorld()

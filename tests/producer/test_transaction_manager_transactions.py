@@ -105,6 +105,18 @@ def test_calls_in_a_wrong_state_raise_and_change_nothing() -> None:
         assert manager.state is State.IN_TRANSACTION
 
 
+def test_a_record_that_fails_after_the_producer_did_changes_nothing() -> None:
+    """It waited (for metadata, for memory) in ``send`` when the producer failed for good."""
+    with TransactionWorld() as world:
+        world.initialize()
+        world.manager.begin_transaction()
+        world.manager.transition_to_fatal_error(KafkaError("the end"))
+        world.manager.transition_to_abortable_error(KafkaError("too late"))
+        assert world.manager.state is State.FATAL_ERROR
+        with pytest.raises(KafkaError, match="the end"):
+            world.manager.maybe_fail_with_error()
+
+
 def test_an_idempotent_producer_has_no_transactions() -> None:
     manager = TransactionManager()
     with pytest.raises(IllegalStateError, match="transactional producer"):

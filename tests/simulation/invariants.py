@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -26,20 +26,51 @@ def check(world: World) -> None:
         _in_time(world)
     _nothing_is_held(world)
     _no_spinning(world)
-    logs = {tp: world.log_of(tp) for tp in world.cluster.logs}
+    by_offset = {tp: world.log_of(tp) for tp in world.cluster.logs}
+    logs = {tp: list(rows.values()) for tp, rows in by_offset.items()}
     _rows_are_where_they_belong(world, logs)
-    _every_future_has_its_outcome(world, logs)
-    if life.acks != "0":
+    _every_future_has_its_outcome(world, by_offset)
+    if life.transactional:
+        _transactions_are_whole(world)
+    elif life.acks != "0":
         _what_was_acknowledged_is_there(world, logs)
     if life.idempotent:
         for tp, rows in logs.items():
             assert rows == sorted(set(rows)), f"{tp} has rows twice or out of order: {rows}"
-            _no_hole(world, tp, rows)
+            if not life.transactional:
+                _no_hole(world, tp, rows)
     elif int(life.options["max.in.flight.requests.per.connection"]) == 1 and life.acks != "0":
         for tp, rows in logs.items():
             # Doubles by unclear answers are allowed; an order is promised within what is new.
             first_seen = list(dict.fromkeys(rows))
             assert first_seen == sorted(first_seen), f"{tp} is out of order: {rows}"
+
+
+def _transactions_are_whole(world: World) -> None:
+    """What a read_committed consumer sees: every row of a committed transaction, once and in
+    order, none of an aborted one, and all or nothing of one whose end nobody was told.
+    """
+    ledger = world.ledger
+    seen: Counter[int] = Counter()
+    for tp, log in world.cluster.logs.items():
+        assert log.last_stable_offset == log.end, f"{tp} has a transaction that never ends"
+        rows = list(world.log_of(tp, committed=True).values())
+        assert rows == sorted(set(rows)), f"{tp} shows rows twice or out of order: {rows}"
+        seen.update(rows)
+    sent: dict[int, list[int]] = defaultdict(list)
+    for number, row in enumerate(ledger.rows):
+        if row.taken:
+            sent[row.attempt].append(number)
+        else:
+            assert row.attempt not in ledger.finished, f"row {number} was refused, then committed"
+    for attempt, numbers in sent.items():
+        found = sum(seen[number] for number in numbers)
+        if attempt in ledger.finished:
+            assert found == len(numbers), f"transaction {attempt}: {found} of {len(numbers)} rows"
+        elif attempt in ledger.aborted:
+            assert found == 0, f"transaction {attempt} was aborted, {found} rows are seen"
+        else:
+            assert found in (0, len(numbers)), f"transaction {attempt}: {found} of {len(numbers)}"
 
 
 def _nothing_is_held(world: World) -> None:
@@ -59,7 +90,7 @@ def _in_time(world: World) -> None:
     """When the world is well, all that waits goes soon: it ends with time-outs, not with luck."""
     life = world.life
     assert life.heals_after_ms is not None
-    elapsed = world.scheduler.now - START_MS
+    elapsed = world.ended_ms - START_MS
     limit = life.heals_after_ms + max(life.late_topics.values(), default=0) + life.idle_ms
     limit += world.scheduler.dawdled_ms
     assert elapsed <= limit + _RECOVERY_MS, f"it took {elapsed} ms, of which {limit} are explained"
@@ -82,7 +113,7 @@ def _rows_are_where_they_belong(world: World, logs: dict[TopicPartition, list[in
             assert row.partition in (None, tp.partition), f"row {number} is in {tp}"
 
 
-def _every_future_has_its_outcome(world: World, logs: dict[TopicPartition, list[int]]) -> None:
+def _every_future_has_its_outcome(world: World, logs: dict[TopicPartition, dict[int, int]]) -> None:
     ledger = world.ledger
     for number, future in ledger.futures.items():
         row = ledger.rows[number]
@@ -97,10 +128,10 @@ def _every_future_has_its_outcome(world: World, logs: dict[TopicPartition, list[
         metadata = future.result(0)
         tp = TopicPartition(metadata.topic, metadata.partition)
         if metadata.offset >= 0:
-            there = logs[tp][metadata.offset : metadata.offset + 1]
-            assert there == [number], f"row {number} is not at {metadata}, where {there} is"
+            there = logs[tp].get(metadata.offset)
+            assert there == number, f"row {number} is not at {metadata}, where {there} is"
         elif world.life.acks != "0":
-            assert number in logs[tp], f"row {number} was acknowledged, and is not in {tp}"
+            assert number in logs[tp].values(), f"row {number} was acknowledged, and is not in {tp}"
     if world.life.idempotent or world.life.options["max.in.flight.requests.per.connection"] == "1":
         for order in ledger.completed.values():
             assert order == sorted(order), f"callbacks out of order: {order}"

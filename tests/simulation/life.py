@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass, field
 
 from tests.fakes.simulated_network import NetworkFaults
-from tests.simulation.small_cluster import ClusterFaults
+from tests.simulation.seeded_cluster import ClusterFaults
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,13 @@ class Flush:
 
 @dataclass(frozen=True)
 class Attempt:
-    """The attempt is finished and checked; the next begins. ``park`` between them, so long."""
+    """The attempt is finished and checked; the next begins. ``park`` between them, so long.
+
+    Of a transactional life: the transaction is committed, or ``aborts``.
+    """
 
     park_ms: int | None
+    aborts: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,9 @@ class Life:
     cluster: ClusterFaults
     #: After so long the world is perfect; None: never.
     heals_after_ms: int | None
+    #: What ApiVersions says of transaction.version, and which APIs are older (key to highest).
+    transaction_version: int
+    versions: dict[int, int]
     preemption: float
     slow_writer: float
     actions: tuple[Action, ...] = field(default=())
@@ -82,6 +89,10 @@ class Life:
     @property
     def idempotent(self) -> bool:
         return self.options["enable.idempotence"] == "true"
+
+    @property
+    def transactional(self) -> bool:
+        return "transactional.id" in self.options
 
     @property
     def acks(self) -> str:
@@ -103,6 +114,7 @@ class Life:
             and self.cluster.refused == 0
             and self.acks == "all"
             and int(self.options["retries"]) > 1000
+            and not (self.transactional and self.heals_after_ms + self.idle_ms > 300_000)
             and not any(isinstance(action, Close) for action in self.actions[:-1])
         )
 
@@ -111,6 +123,7 @@ class Life:
         lines += [f"  {name}={value}" for name, value in self.options.items()]
         lines += [f"  topics {self.topics}, late {self.late_topics}, too large {self.too_large}"]
         lines += [f"  {self.network}", f"  {self.cluster}"]
+        lines += [f"  transaction version {self.transaction_version}, versions {self.versions}"]
         lines.append(
             f"  heals after {self.heals_after_ms} ms, preemption {self.preemption}, "
             f"slow writer {self.slow_writer}"
@@ -150,6 +163,8 @@ def draw(seed: int) -> Life:
         not_enough_after_append=some(0.06),
         throttle=some(0.05),
         metadata_error=some(0.1),
+        coordinator_error=some(0.3),
+        coordinator_moves=some(0.05),
         restart=some(0.05),
         refused=some(0.15) if fate.random() < 0.2 else 0.0,
         dead_node=fate.randint(1, 3) if short and fate.random() < 0.4 else 0,
@@ -167,9 +182,11 @@ def draw(seed: int) -> Life:
         network,
         cluster,
         heals,
+        # Protocol 2 is offered by brokers alone that speak Produce v12.
+        *fate.choice(((2, {}), (2, {}), (1, {}), (1, {0: 8, 3: 4}), (1, {0: 11, 22: 4}))),
         fate.choice((0.0, 0.02, 0.1, 0.3)),
         fate.choice((0.0, 0.0, 0.0, 0.2)),
-        _actions(fate, topics, late),
+        _actions(fate, topics, late, transactional="transactional.id" in options),
     )
 
 
@@ -182,7 +199,12 @@ def _options(fate: random.Random) -> dict[str, str]:
     delivery = max(delivery, linger + request_timeout)
     memory = fate.choice((4_000, 20_000, 200_000, 1_000_000))
     backoff = fate.choice((1, 20, 100))
-    return {
+    transactional = idempotent and fate.random() < 0.3
+    transaction = {
+        "transactional.id": "simulated",
+        "transaction.timeout.ms": str(900_000 if patient else fate.choice((20_000, 60_000))),
+    }
+    return (transaction if transactional else {}) | {
         "bootstrap.servers": "127.0.0.1:9093,127.0.0.1:9094",
         "client.id": "simulated",
         "enable.idempotence": str(idempotent).lower(),
@@ -207,7 +229,7 @@ def _options(fate: random.Random) -> dict[str, str]:
 
 
 def _actions(
-    fate: random.Random, topics: dict[str, int], late: dict[str, int]
+    fate: random.Random, topics: dict[str, int], late: dict[str, int], *, transactional: bool
 ) -> tuple[Action, ...]:
     actions: list[Action] = []
     all_explicit = fate.random() < 0.4
@@ -216,6 +238,8 @@ def _actions(
     grown = dict(topics)
     for _ in range(fate.randint(1, 14)):
         chance = fate.random()
+        if transactional:
+            chance = chance * 1.1 - 0.1 if chance < 0.9 else 0.92  # more, and shorter, transactions
         if chance < 0.60:
             rows = fate.choice((1, 1, 2, 3, 5, 20, 60))
             chosen = tuple(sorted(fate.sample(names, fate.randint(1, len(names)))))
@@ -229,7 +253,10 @@ def _actions(
             actions.append(Flush())
         elif chance < 0.96:
             park = None if fate.random() < 0.5 else fate.choice((0, 1_000, 700_000))
-            actions.append(Attempt(park))
+            if transactional:
+                actions.append(Attempt(None, fate.random() < 0.3))
+            else:
+                actions.append(Attempt(park))
         else:
             topic = fate.choice(names)
             grown[topic] += fate.randint(1, 2)

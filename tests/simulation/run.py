@@ -36,6 +36,8 @@ def live(
     world = World(draw(seed), mutate=mutate)
     try:
         world.live()
+        if world.life.transactional:
+            world.settle()
         before_check(world)
         check(world)
     except Exception as error:

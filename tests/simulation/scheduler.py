@@ -217,6 +217,10 @@ class Scheduler:
         if nearest > self.now:
             self.now = nearest
             self._turns_now = 0
+            return
+        self._turns_now += 1
+        if self._turns_now > TURNS_AT_ONE_TIME:
+            raise SimulationError(f"time stands still at {self.now} ms")
 
     def _kill(self) -> None:
         """Whoever still waits ends now; its clean-up must not wait either."""

@@ -38,7 +38,7 @@ from tests.simulation.life import (
     Send,
 )
 from tests.simulation.scheduler import START_MS, Scheduler
-from tests.simulation.small_cluster import SmallCluster
+from tests.simulation.seeded_cluster import SeededCluster
 
 #: The type of locks. A latch is one, too, and is named ``_gate``.
 Lock = type(threading.Lock())
@@ -72,6 +72,8 @@ class Ledger:
     reports: list[ProduceReport] = field(default_factory=list)
     #: Attempts that ended well.
     finished: set[int] = field(default_factory=set)
+    #: Transactions that were aborted, as the producer said.
+    aborted: set[int] = field(default_factory=set)
     #: What each call raised.
     errors: list[KafkaError] = field(default_factory=list)
     attempt: int = 0
@@ -94,9 +96,15 @@ class World:
         self.scheduler = Scheduler(random.Random(f"turns {life.seed}"), life.preemption)
         self.scheduler.slow_writer = life.slow_writer
         topics = {t: n for t, n in life.topics.items() if t not in life.late_topics}
-        self.cluster = SmallCluster(topics, fate, life.cluster, trace=self._note)
-        self.cluster.now = lambda: self.scheduler.now
-        self.cluster.too_large.update(life.too_large)
+        self.cluster = SeededCluster(
+            topics,
+            fate,
+            life.cluster,
+            too_large=life.too_large,
+            transaction_version=life.transaction_version,
+            versions=life.versions,
+            trace=self._note,
+        )
         self.network = SimulatedNetwork(
             self.scheduler,
             self.cluster,
@@ -115,6 +123,7 @@ class World:
         self.fate = random.Random(f"rows {life.seed}")
         self._mutate = mutate
         self.producer: KafkaProducer | None = None
+        self.ended_ms = START_MS
 
     def _note(self, what: str) -> None:
         self.trace.append(f"{self.scheduler.now - START_MS:>8} {what}")
@@ -127,7 +136,7 @@ class World:
 
     def _add_partitions(self, topic: str, count: int) -> None:
         self._note(f"{topic} has {count} partitions")
-        self.cluster.add_partitions(topic, count)
+        self.cluster.have(topic, count)
 
     @property
     def fired(self) -> Counter[str]:
@@ -143,6 +152,7 @@ class World:
         try:
             self.scheduler.run(self._write)
         finally:
+            self.ended_ms = self.scheduler.now
             random.setstate(before)
 
     def _write(self) -> None:
@@ -159,19 +169,65 @@ class World:
         for _, generator in _owned(producer, random.Random, set()):
             generator.seed(self.life.seed)
         self._mutate(producer)
-        producer.start_attempt()
+        self._begin(producer, first=True)
         for action in self.life.actions:
+            if producer._closed:
+                break
             self._note(f"writer: {action}")
             try:
                 self._do(producer, action)
             except KafkaError as error:
                 self._note(f"writer: {type(error).__name__}: {error.message}")
                 self.ledger.errors.append(error)
-                # Spark's task ends here: the attempt is lost.
-                producer.close(self.fate.choice((0, 0, 1_000)))
-            if producer._closed:
-                break
+                self._give_up(producer)
         self._note("writer: done")
+
+    def _begin(self, producer: KafkaProducer, *, first: bool = False) -> None:
+        if not self.life.transactional:
+            producer.start_attempt()
+            return
+        try:
+            if first:
+                producer.init_transactions()
+            producer.begin_transaction()
+        except KafkaError as error:
+            self._note(f"writer: {type(error).__name__}: {error.message}")
+            self.ledger.errors.append(error)
+            producer.close(0)
+
+    def _give_up(self, producer: KafkaProducer) -> None:
+        """The attempt is lost. A transaction may be aborted and the next begun; else all ends."""
+        ledger = self.ledger
+        if self.life.transactional and self.fate.random() < 0.7:
+            try:
+                producer.abort_transaction()
+                self._note("writer: aborted what had failed")
+                ledger.aborted.add(ledger.attempt)
+                ledger.attempt += 1
+                self._begin(producer)
+            except KafkaError as error:
+                self._note(f"writer: {type(error).__name__}: {error.message}")
+            else:
+                return
+        producer.close(self.fate.choice((0, 0, 1_000)))
+
+    def _end_transaction(self, producer: KafkaProducer, *, aborts: bool) -> None:
+        ledger = self.ledger
+        if aborts:
+            producer.abort_transaction()
+            ledger.aborted.add(ledger.attempt)
+        else:
+            producer.commit_transaction()
+            ledger.finished.add(ledger.attempt)
+        ledger.attempt += 1
+        self._begin(producer)
+
+    def settle(self) -> None:
+        """Let the brokers end what the producer left behind: late requests, open transactions."""
+        self.heal()
+        for _ in range(40):
+            self.scheduler.now += 30_000
+            self.network.happen(self.scheduler.now)
 
     def _do(self, producer: KafkaProducer, action: Action) -> None:
         ledger, scheduler = self.ledger, self.scheduler
@@ -194,6 +250,8 @@ class World:
                     scheduler.sleep(action.ms)
         elif isinstance(action, Flush):
             producer.flush()
+        elif isinstance(action, Attempt) and self.life.transactional:
+            self._end_transaction(producer, aborts=action.aborts)
         elif isinstance(action, Attempt):
             ledger.reports.append(producer.finish_attempt())
             ledger.finished.add(ledger.attempt)
@@ -247,7 +305,9 @@ class World:
         found["= rows acknowledged"] = sum(report.rows for report in ledger.reports)
         found["= rows sent singly"] = len(ledger.futures)
         found["= rows sent singly that failed"] = sum(row.error is not None for row in ledger.rows)
-        found["= attempts finished"] = len(ledger.finished)
+        what = "transactions" if self.life.transactional else "attempts"
+        found[f"= {what} finished"] = len(ledger.finished)
+        found["= transactions aborted"] = len(ledger.aborted)
         for error in ledger.errors:
             cause = error.__cause__
             name = type(error).__name__ + ("" if cause is None else f" of {type(cause).__name__}")
@@ -258,9 +318,10 @@ class World:
             found["= duplicates"] += report.duplicates
         return found
 
-    def log_of(self, tp: TopicPartition) -> list[int]:
-        """Row numbers in the order of offsets."""
-        return [int((value or b"").partition(b":")[0]) for value in self.cluster.logs[tp].values()]
+    def log_of(self, tp: TopicPartition, *, committed: bool = False) -> dict[int, int]:
+        """Row numbers by offset, in the order of offsets; ``committed``: as read_committed."""
+        records = self.cluster.logs[tp].records(committed=committed)
+        return {r.offset: int((r.value or b"").partition(b":")[0]) for r in records}
 
 
 def _columns(rows: list[Row], send: Send, first: int) -> RecordColumns:
