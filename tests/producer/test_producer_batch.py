@@ -269,3 +269,32 @@ def test_pieces_that_were_never_sent_by_themselves_are_spared_as_sent():
 )
 def test_sequences_keep_their_order_over_the_wrap(one: int, other: int, *, before: bool):
     assert sequence_before(one, other) is before
+
+
+def test_when_a_batch_left_and_came_back_is_told():
+    batch = batch_of(ROWS)
+    batch.close(NONE)
+    assert (batch.drained_ms, batch.last_attempt_ms) == (0, 100)
+    batch.drained(10)
+    assert batch.drained_ms == 10
+    batch.reenqueued(20, 120)
+    assert (batch.last_attempt_ms, batch.retry_at_ms, batch.attempts) == (20, 120, 1)
+
+
+def test_pieces_know_the_leader_that_the_whole_was_sent_to():
+    """Behaviour 55: no second attempt without backoff for a leader that is known already."""
+    batch = batch_of(ROWS)
+    batch.close(NONE)
+    batch.maybe_update_leader_epoch(100)
+    for attempt in (1, 2):
+        batch.drained(attempt)
+        batch.reenqueued(attempt, attempt)
+    batch.maybe_update_leader_epoch(101)
+    assert batch.has_leader_changed_for_the_ongoing_retry
+    batch.drained(3)
+    for piece in batch.split(2):
+        assert piece.has_leader_changed_for_the_ongoing_retry
+        piece.drained(4)
+        piece.reenqueued(4, 4)
+        piece.maybe_update_leader_epoch(101)
+        assert not piece.has_leader_changed_for_the_ongoing_retry

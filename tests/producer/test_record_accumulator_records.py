@@ -179,3 +179,39 @@ def test_aborted_batches_end_every_future():
     world.accumulator.abort_incomplete_batches(error)
     assert [future.exception(0) for future in futures] == [error] * 20
     assert world.memory_in_use == 0
+
+
+def test_the_futures_of_a_split_batch_end_with_their_own_piece():
+    """Behaviour 44: the first of each piece, too."""
+    world = World(linger_ms=0)
+    records = Records(world)
+    futures = [records(value=b"%d" % n) for n in range(7)]
+    (batch,) = world.drain()
+    world.accumulator.split_and_reenqueue(batch, world.now)
+    assert not any(future.done() for future in futures)
+    offsets = {}
+    for base in (1000, 2000):
+        (piece,) = world.drain()
+        assert piece.futures is not None
+        assert [f.index for f in piece.futures] == list(range(piece.record_count))
+        piece.complete(base, -1)
+        piece.report_done()
+        world.accumulator.deallocate(piece)
+        offsets |= {id(f): base + f.index for f in piece.futures}
+    assert [future.result(0).offset for future in futures] == [offsets[id(f)] for f in futures]
+    assert world.memory_in_use == 0
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_a_batch_that_a_record_filled_is_ready_at_once_and_one_buffer(codec):
+    world = World(batch_size=500, linger_ms=10_000, compression_type=codec)
+    records = Records(world)
+    batches = world.drain()
+    while not batches:
+        assert world.accumulator.appended_records < 10_000
+        records(value=bytes(range(50)))
+        batches = world.drain()
+    (batch,) = batches
+    assert batch.record_count > 3
+    assert len(batch.buffers()) == 2, "the header and all records: one call of the socket"
+    assert len(parse_batch(b"".join(batch.buffers())).records) == batch.record_count
