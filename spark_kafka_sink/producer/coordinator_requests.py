@@ -134,7 +134,9 @@ class CoordinatorRequests:
                     continue
                 self._in_flight = request
                 return request, 0
-            return None, NEVER
+            # Empty: what was here needed no broker (the end of an empty transaction). A close that
+            # waited for it must not sleep in the poll that follows.
+            return None, NEVER if self._pending else 0
 
     def _adds_any(self, add: TxnRequest) -> bool:
         """False: it waited behind another request when an abort came, and never left."""
