@@ -38,7 +38,11 @@ def test_whatever_the_world_does_every_acknowledged_row_is_there_once_and_in_ord
         "throttle",
         "a dead connection's request is worked on",
         "= rows acknowledged",
+        "coordinator error",
         "= batches sent again",
+        "= rows sent singly",
+        "= transactions aborted",
+        "= transactions finished",
     ):
         assert fired[fault] > 0, fault
 
@@ -80,7 +84,7 @@ def test_a_failing_seed_tells_its_script_its_end_and_how_to_replay_it() -> None:
     message = str(caught.value)
     assert "python -m tests.simulation --seeds 1 --from 1 --trace" in message
     assert "Send(rows=" in message
-    assert re.search(r"AssertionError: row \d+ ", message)
+    assert re.search(r"AssertionError: (row|transaction) \d+", message)
 
 
 #: The slowest to be found shows up near seed 100.
