@@ -25,6 +25,7 @@ from spark_kafka_sink.foreign_options import (
     unknown_producer_option,
     unknown_sink_option,
 )
+from spark_kafka_sink.import_paths import is_import_path
 from spark_kafka_sink.option_table import (
     NO_MEANING_PREFIXES,
     PRODUCER_OPTIONS,
@@ -110,11 +111,12 @@ class ProducerConfig:
     compression_gzip_level: int
     compression_lz4_level: int
     compression_zstd_level: int
-    #: None: the built-in partitioner; else a name of ``records.partitioners``.
+    #: None: the built-in partitioner; else a name of ``records.partitioners``, or an import path.
     partitioner_class: str | None
     partitioner_ignore_keys: bool
     partitioner_adaptive_partitioning_enable: bool
     partitioner_availability_timeout_ms: int
+    partitioner_rack_aware: bool
     transactional_id: str | None
     transaction_timeout_ms: int
     metrics_sample_window_ms: int
@@ -486,11 +488,13 @@ class _Draft:
         if name is None:
             return
         known = java_partitioner(name) if isinstance(name, str) else None
+        if known is None and isinstance(name, str) and is_import_path(name):
+            return  # imported where it is used, and tried on the driver
         if known is None:
             raise PRODUCER_OPTIONS["partitioner.class"].error(
                 name,
-                "This partitioner is not supported by this version, and another one would put rows"
-                f" elsewhere; known are {', '.join(JAVA_PARTITIONERS)}",
+                "This partitioner is not known, and another one would put rows elsewhere; known"
+                f" are {', '.join(JAVA_PARTITIONERS)}, and the import path of a class of your own",
                 self.spelled("partitioner.class"),
             )
         self.values["partitioner.class"] = known.name

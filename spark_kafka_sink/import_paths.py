@@ -33,6 +33,11 @@ def find(path: str, option: str) -> object:
     return found
 
 
+def is_import_path(name: str) -> bool:
+    """Looks like one, and is no class of Kafka's."""
+    return ("." in name or ":" in name) and not name.startswith("org.apache.kafka.")
+
+
 def make(path: str, option: str) -> object:
     """What ``path`` names, called without arguments when it is a class, else as it is."""
     found = find(path, option)

@@ -132,23 +132,23 @@ _PARTITIONING = (
            "Who chooses the partition of a row that has none. Unset: the hash of the key (equal to"
            " Java's), or for null keys one partition until it has had batch.size bytes, then"
            " another. Some classes of the Java client are understood by name, see the end of this"
-           " page; others are refused, because without them rows would go elsewhere."),
+           " page; others are refused, because without them rows would go elsewhere. Or the import"
+           " path of a class of your own (`package.module:Name`), made without arguments in each"
+           " task, with a method `partition(topic, keys, values, partition_count, available)` that"
+           " gets columns and returns a partition for each row."),
     Option("partitioner.ignore.keys", _T.BOOLEAN, _OFF, _MEDIUM,
            "Place rows with a key like rows without one."),
     Option("partitioner.adaptive.partitioning.enable", _T.BOOLEAN, _OFF, _LOW,
-           "For rows without a key: partitions of brokers that keep up get more.",
-           None, Status.LATER_IGNORED, "every partition with a leader is as likely as the others",
-           java_default="true", why="load is not weighed in this version"),
+           "For rows without a key: partitions with fewer batches queued get more.",
+           java_default="true", why="a task lives too short for its queues to tell much"),
     Option("partitioner.availability.timeout.ms", _T.LONG, 0, _LOW,
            "For rows without a key: leave out partitions whose broker has taken nothing for this"
-           " time. 0: off.", _ZERO, Status.LATER_IGNORED,
-           "every partition with a leader is as likely as the others"),
+           " time, with partitioner.adaptive.partitioning.enable. 0: off.", _ZERO),
     Option("partitioner.rack.aware", _T.BOOLEAN, _OFF, _LOW,
-           "For rows without a key: prefer partitions led in the client's rack (Kafka 4.4).",
-           None, Status.LATER_IGNORED, "partitions are chosen without regard to racks"),
+           "For rows without a key: only partitions led in `client.rack`, while there are any"
+           " (Kafka 4.4)."),
     Option("client.rack", _T.STRING, "", _LOW,
-           "The rack of this client, for partitioner.rack.aware.",
-           None, Status.LATER_IGNORED, "partitions are chosen without regard to racks"),
+           "The rack of this client, for partitioner.rack.aware."),
 )  # fmt: skip
 
 _METADATA = (

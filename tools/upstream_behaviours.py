@@ -169,9 +169,6 @@ BEHAVIOURS: dict[str, dict[int, str]] = {
 
 #: Why a behaviour, or a part of one, is not here. A test may show what happens instead.
 NOT_HERE = {
-    58: "queue sizes are not weighed yet",
-    59: "partitioner.availability.timeout.ms is not obeyed yet",
-    60: "racks are not regarded yet",
     72: "the producer fails with the batch (design rule 5.2): no sequence is ever rewritten",
     73: "no epoch bump inside a producer: the task is run again with a new producer",
 }

@@ -30,6 +30,7 @@ from pyspark.sql.datasource import (
 
 from spark_kafka_sink.datasource.plain_errors import plainly
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.import_paths import is_import_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -129,6 +130,11 @@ class KprodDataSource(DataSource):
             from spark_kafka_sink.producer.interceptors import Interceptors
 
             Interceptors.check(config.producer.interceptor_classes)
+        own = config.producer.partitioner_class
+        if own is not None and is_import_path(own):
+            from spark_kafka_sink.records.own_partitioner import check
+
+            check(own)
         _warn_once([*config.warnings, *near_names(schema)])
         cluster = process_preflight().check(config, streaming=streaming)
         return WritePlan(config, columns, cluster)

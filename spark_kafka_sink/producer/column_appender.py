@@ -21,7 +21,8 @@ from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.transaction_manager import TransactionManager
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.encoded_slice import EncodedSlice
-from spark_kafka_sink.records.partitioners import Partitioner, TopicView
+from spark_kafka_sink.records.partition_columns import TopicView
+from spark_kafka_sink.records.partitioners import Partitioner
 from spark_kafka_sink.records.ragged import offsets_of
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
 from spark_kafka_sink.records.record_columns import MAX_CHUNK_BYTES, RecordColumns

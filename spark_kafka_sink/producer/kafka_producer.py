@@ -37,6 +37,7 @@ from spark_kafka_sink.producer.batch_ends import BatchEnds
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metrics import Gauge, MetricName, ProducerMetrics, Stream
+from spark_kafka_sink.producer.partition_load import PartitionLoad
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.producer_options import ProducerOptions
 from spark_kafka_sink.producer.producer_record import ProducerRecord
@@ -52,7 +53,7 @@ from spark_kafka_sink.producer.transactional_result import TransactionalResult
 from spark_kafka_sink.producer.waiting_for_input import WaitingForInput
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo
 from spark_kafka_sink.records.batch_columns import ArrowBatch, ColumnsOfBatches
-from spark_kafka_sink.records.partitioners import Partitioner, partitioner
+from spark_kafka_sink.records.partitioners import Partitioner, no_weights, partitioner
 from spark_kafka_sink.records.record_columns import RecordColumns
 
 _log = logging.getLogger(__name__)
@@ -165,6 +166,7 @@ class KafkaProducer:
             BatchEnds(self._recorder, self._transaction_manager, self._interceptors, self._metrics),
             self._wakeup,
         )
+        self._load = PartitionLoad(config, self._metadata.fetch, self._accumulator)
         self._waiting = WaitingForInput(self._accumulator, self._clock, self._wakeup)
         self._columns = ColumnAppender(
             config,
@@ -186,6 +188,7 @@ class KafkaProducer:
                 self._metadata.fetch,
                 self._accumulator.raw_limit,
                 ignore_keys=config.partitioner_ignore_keys,
+                next_partition=self._load.next_partition if self._load.matters else None,
                 own=None
                 if config.partitioner_class is None
                 else ColumnsPartitioner(self._new_partitioner(), self._accumulator),
@@ -234,7 +237,12 @@ class KafkaProducer:
 
     def _new_partitioner(self) -> Partitioner:
         config = self._config
-        return partitioner(config.partitioner_class, ignore_keys=config.partitioner_ignore_keys)
+        load = self._load
+        return partitioner(
+            config.partitioner_class,
+            ignore_keys=config.partitioner_ignore_keys,
+            weights=load.weights if load.matters else no_weights,
+        )
 
     def __enter__(self) -> Self:
         return self

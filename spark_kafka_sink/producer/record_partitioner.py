@@ -21,7 +21,8 @@ from typing import Protocol
 from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo
 from spark_kafka_sink.records.batch_columns import columns_of_record
-from spark_kafka_sink.records.partitioners import Partitioner, TopicView
+from spark_kafka_sink.records.partition_columns import TopicView
+from spark_kafka_sink.records.partitioners import Partitioner
 
 #: Raw bytes after which a sticky partition has had enough (Java: batch.size).
 StickySize = Callable[[str], int]

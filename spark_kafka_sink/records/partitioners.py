@@ -12,18 +12,20 @@ for a switch is evaluated once for each piece.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from spark_kafka_sink.errors import ConfigError, DataError
-from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.import_paths import is_import_path
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.batch_cutter import size_bounds
 from spark_kafka_sink.records.murmur2 import murmur2
+from spark_kafka_sink.records.own_partitioner import OwnPartitioner
+from spark_kafka_sink.records.partition_columns import TopicView, counts, explicit, rows_by_topic
 from spark_kafka_sink.records.ragged import valid_of
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.record_encoder import content_sizes
@@ -37,26 +39,6 @@ OpenRoom = Callable[[TopicPartition], int | None]
 
 #: Timestamp deltas of rows without a timestamp: how long an open batch may have waited, in ms.
 _SPREAD_MS = 8191
-
-
-@dataclass(frozen=True, slots=True)
-class TopicView:
-    """What a partitioner sees of a topic: how many partitions, and those with a leader.
-
-    ``raw_limit`` is how many raw record bytes a batch of this topic takes (see
-    ``record_encoder.encode_groups``): the size of a sticky piece.
-    """
-
-    count: int
-    available: tuple[int, ...]
-    raw_limit: int
-
-    @classmethod
-    def of(cls, cluster: Cluster, topic: str, raw_limit: int) -> TopicView:
-        """The view of ``topic`` in ``cluster``, which must know it."""
-        partitions = cluster.topics[topic]
-        available = tuple([p.tp.partition for p in partitions if p.leader >= 0])
-        return cls(len(partitions), available, raw_limit)
 
 
 class Partitioner(Protocol):
@@ -112,7 +94,7 @@ class BuiltInPartitioner:
         """See :class:`Partitioner`."""
         if columns.rows == 0:
             return np.empty(0, np.int32)
-        given = _explicit(columns, views)
+        given = explicit(columns, views)
         if given is not None and (given >= 0).all():
             return given
         by_key = None if self._ignore_keys or columns.key is None else columns.key
@@ -121,7 +103,7 @@ class BuiltInPartitioner:
             sticky: Bools | None = None
         else:
             positive = (murmur2(by_key) & np.uint32(0x7FFFFFFF)).view(np.int32)
-            out = positive % _counts(columns, views)
+            out = positive % counts(columns, views)
             keyed = valid_of(by_key)
             sticky = None if keyed is None else ~keyed
         if given is not None:
@@ -145,7 +127,7 @@ class BuiltInPartitioner:
             return
         content = content_sizes(columns)
         spread = _SPREAD_MS if columns.timestamp is None else int(np.ptp(columns.timestamp))
-        for topic, rows in _rows_by_topic(columns, sticky):
+        for topic, rows in rows_by_topic(columns, sticky):
             view = views[topic]
             part = content if rows is None else content.take(rows)
             sizes = size_bounds(part, len(part), view.raw_limit, spread)
@@ -233,9 +215,9 @@ class RoundRobinPartitioner:
     ) -> Int32s:
         """See :class:`Partitioner`."""
         del open_room
-        given = _explicit(columns, views)
+        given = explicit(columns, views)
         out = np.empty(columns.rows, np.int32) if given is None else given.copy()
-        for topic, rows in _rows_by_topic(columns, None if given is None else given < 0):
+        for topic, rows in rows_by_topic(columns, None if given is None else given < 0):
             view = views[topic]
             turn = np.array(view.available or range(view.count), np.int32)
             count = columns.rows if rows is None else len(rows)
@@ -249,55 +231,6 @@ class RoundRobinPartitioner:
         return out
 
 
-def _explicit(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s | None:
-    """The partition column, checked against each row's topic."""
-    given = columns.partition
-    if given is None:
-        return None
-    beyond = given >= _counts(columns, views)
-    if beyond.any():
-        row = int(np.argmax(beyond))
-        topic = columns.topic if isinstance(columns.topic, str) else columns.topic[row].as_py()
-        raise DataError(
-            f"Partition {int(given[row])} of topic {topic} with partition count "
-            f"{views[topic].count} is not present in metadata (row {columns.first_row + row} of "
-            "the Arrow batch).",
-            hint="the partition column must be below the topic's partition count, or null",
-        )
-    return given
-
-
-def _counts(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s | np.int32:
-    """The partition count of each row's topic, or the one count of all."""
-    topic = columns.topic
-    if isinstance(topic, str):
-        return np.int32(views[topic].count)
-    # A dictionary may hold topics that none of these rows uses; their count is never read.
-    names = topic.dictionary.to_pylist()
-    counts = [views[name].count if name in views else 1 for name in names]
-    return np.array(counts, np.int32).take(_codes(topic))
-
-
-def _codes(topic: pa.DictionaryArray) -> npt.NDArray[np.integer]:
-    codes: npt.NDArray[np.integer] = topic.indices.to_numpy()
-    return codes
-
-
-def _rows_by_topic(
-    columns: RecordColumns, wanted: Bools | None
-) -> Iterator[tuple[str, Int64s | None]]:
-    """Each topic with its ``wanted`` rows (None: all); rows None means all of the columns."""
-    topic = columns.topic
-    if isinstance(topic, str):
-        yield topic, None if wanted is None else np.flatnonzero(wanted)
-        return
-    codes = _codes(topic)
-    names = topic.dictionary.to_pylist()
-    for code in np.unique(codes if wanted is None else codes[wanted]).tolist():
-        of_topic = codes == code
-        yield names[code], np.flatnonzero(of_topic if wanted is None else of_topic & wanted)
-
-
 _JAVA_PACKAGE = "org.apache.kafka.clients.producer."
 _BUILT_IN: dict[str, Callable[..., Partitioner]] = {
     "RoundRobinPartitioner": RoundRobinPartitioner,
@@ -307,15 +240,20 @@ _BUILT_IN: dict[str, Callable[..., Partitioner]] = {
 }
 
 
-def partitioner(name: str | None, *, ignore_keys: bool = False) -> Partitioner:
-    """A new partitioner by Java class name, short or full (None: the built-in one).
+def partitioner(
+    name: str | None, *, ignore_keys: bool = False, weights: Weights = no_weights
+) -> Partitioner:
+    """A new partitioner by Java class name, short or full, or by the import path of a user's own
+    (None: the built-in one, which ``weights`` are for).
 
     Raises ConfigError for a name that is not known.
     """
     if name is None or not name.strip():
-        return BuiltInPartitioner(ignore_keys=ignore_keys)
+        return BuiltInPartitioner(ignore_keys=ignore_keys, weights=weights)
     short = name.strip().removeprefix(_JAVA_PACKAGE)
     make = _BUILT_IN.get(short) or _BUILT_IN.get(f"internals.{short}")
+    if make is None and is_import_path(name):
+        return OwnPartitioner(name)
     if make is None:
         known = ", ".join(sorted(n.removeprefix("internals.") for n in _BUILT_IN))
         raise ConfigError(f"partitioner.class: {name} is not known; known are {known}")

@@ -70,7 +70,7 @@ VALUES: list[Row] = [
     ({"deliveryGuarantee": "atleastonce"}, ("deliveryGuarantee", "at-least-once")),
     ({"deliveryGuarantee": "exactly-once"}, ("exactly-once", "not supported by this version")),
     ({"preflight": "maybe"}, ("preflight", "maybe", "required, warn, off")),
-    ({"kafka.partitioner.class": "com.example.Mine"}, ("partitioner.class", "com.example.Mine")),
+    ({"kafka.partitioner.class": "Mine"}, ("partitioner.class", "Mine", "import path")),
     ({"kafka.security.protocol": "SASL_SSL"}, ("kafka.security.protocol=SASL_SSL", "SSL are")),
     ({"kafka.security.protocol": "TLS"}, ("security.protocol", "TLS", "SASL_SSL")),
 ]

@@ -247,15 +247,18 @@ def test_what_a_configuration_calls_a_partitioner_can_be_made():
 
 
 def test_what_comes_later_warns_unless_it_is_what_one_gets_anyway():
-    assert parse({"partitioner.adaptive.partitioning.enable": "false"}).warnings == ()
-    (warning,) = parse({"partitioner.adaptive.partitioning.enable": "true"}).warnings
-    assert warning.startswith("Option 'partitioner.adaptive.partitioning.enable' has no effect: ")
     assert parse({"client.dns.lookup": "use_all_dns_ips"}).warnings == ()
+    canonical = "resolve_canonical_bootstrap_servers_only"
+    (warning,) = parse({"client.dns.lookup": canonical}).warnings
+    assert warning.startswith("Option 'client.dns.lookup' has no effect: ")
 
 
-@pytest.mark.parametrize(
-    "name", ["com.example.Mine", "com.example.RoundRobinPartitioner", "Unknown", ""]
-)
+def test_the_import_path_of_a_partitioner_is_kept_as_it_is():
+    for path in ("com.example.Mine", "my.module:Mine"):
+        assert parse({"partitioner.class": path}).partitioner_class == path
+
+
+@pytest.mark.parametrize("name", ["org.apache.kafka.clients.producer.Mine", "Unknown", ""])
 def test_another_partitioner_is_an_error_because_rows_would_go_elsewhere(name):
     error = refused({"partitioner.class": name})
     assert error.message.startswith(f"Invalid value {name} for configuration partitioner.class: ")

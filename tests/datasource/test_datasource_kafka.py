@@ -206,6 +206,25 @@ def test_who_decides_about_the_partition(spark, kafka, write, consume):
     assert partitions_of(nulls) == by_key, "a null partition leaves the choice to the partitioner"
 
 
+def test_a_partitioner_of_the_users_own_is_asked_and_an_explicit_partition_beats_it(
+    spark, kafka, write, consume, tmp_path
+):
+    (tmp_path / "always_zero.py").write_text(
+        "class AlwaysZero:\n"
+        "    def partition(self, topic, keys, values, partition_count, available):\n"
+        "        return [0] * len(values)\n"
+    )
+    spark.sparkContext.addPyFile(str(tmp_path / "always_zero.py"))
+    keyed = frame(spark, [(str(n), str(n)) for n in range(5)], "key string, value string")
+    own = {"kafka.partitioner.class": "always_zero:AlwaysZero"}
+    for df, expected in ((keyed, {0}), (keyed.withColumn("partition", lit(2)), {2})):
+        name = kafka.unique_topic("own", partitions=4)
+        write(df, name, **own)
+        assert set(consume(name).partitions) == expected
+    with pytest.raises(Exception, match="always_zero:Absent can't be imported"):
+        write(keyed, kafka.unique_topic("own"), **{"kafka.partitioner.class": "always_zero:Absent"})
+
+
 def test_keys_go_where_javas_partitioner_sends_them(spark, kafka, write, consume):
     from confluent_kafka import Producer
 

@@ -13,10 +13,10 @@ from kafka.partitioner.default import murmur2 as murmur2_of_one_key
 from spark_kafka_sink.errors import ConfigError, DataError
 from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
 from spark_kafka_sink.records.encoded_slice import OpenPosition
+from spark_kafka_sink.records.partition_columns import TopicView
 from spark_kafka_sink.records.partitioners import (
     BuiltInPartitioner,
     RoundRobinPartitioner,
-    TopicView,
     UniformStickyPartitioner,
     partitioner,
 )

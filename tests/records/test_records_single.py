@@ -14,7 +14,7 @@ from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.record_encoder import Groups, encode_groups
 from spark_kafka_sink.records.single_record import record_bytes, record_tail, size_upper_bound
 
-MAYBE_BYTES = st.none() | st.binary(max_size=300) | st.binary(min_size=9000, max_size=9000)
+MAYBE_BYTES = st.none() | st.binary(max_size=300) | st.just(bytes(range(250)) * 36)
 TIMES = st.integers(0, 2**62)
 
 

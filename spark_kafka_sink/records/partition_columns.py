@@ -1,0 +1,90 @@
+"""What every partitioner needs of columns: topics, explicit partitions, rows by topic.
+
+Owns: :class:`TopicView`, and reading the topic and partition columns. Never: a choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_kafka_sink.errors import DataError
+from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.records.record_columns import RecordColumns
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """What a partitioner sees of a topic: how many partitions, and those with a leader.
+
+    ``raw_limit`` is how many raw record bytes a batch of this topic takes (see
+    ``record_encoder.encode_groups``): the size of a sticky piece.
+    """
+
+    count: int
+    available: tuple[int, ...]
+    raw_limit: int
+
+    @classmethod
+    def of(cls, cluster: Cluster, topic: str, raw_limit: int) -> TopicView:
+        """The view of ``topic`` in ``cluster``, which must know it."""
+        partitions = cluster.topics[topic]
+        available = tuple([p.tp.partition for p in partitions if p.leader >= 0])
+        return cls(len(partitions), available, raw_limit)
+
+
+def explicit(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s | None:
+    """The partition column, checked against each row's topic."""
+    given = columns.partition
+    if given is None:
+        return None
+    beyond = given >= counts(columns, views)
+    if beyond.any():
+        row = int(np.argmax(beyond))
+        topic = columns.topic if isinstance(columns.topic, str) else columns.topic[row].as_py()
+        raise DataError(
+            f"Partition {int(given[row])} of topic {topic} with partition count "
+            f"{views[topic].count} is not present in metadata (row {columns.first_row + row} of "
+            "the Arrow batch).",
+            hint="the partition column must be below the topic's partition count, or null",
+        )
+    return given
+
+
+def counts(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s | np.int32:
+    """The partition count of each row's topic, or the one count of all."""
+    topic = columns.topic
+    if isinstance(topic, str):
+        return np.int32(views[topic].count)
+    # A dictionary may hold topics that none of these rows uses; their count is never read.
+    names = topic.dictionary.to_pylist()
+    counts = [views[name].count if name in views else 1 for name in names]
+    return np.array(counts, np.int32).take(_codes(topic))
+
+
+def _codes(topic: pa.DictionaryArray) -> npt.NDArray[np.integer]:
+    codes: npt.NDArray[np.integer] = topic.indices.to_numpy()
+    return codes
+
+
+def rows_by_topic(
+    columns: RecordColumns, wanted: Bools | None
+) -> Iterator[tuple[str, Int64s | None]]:
+    """Each topic with its ``wanted`` rows (None: all); rows None means all of the columns."""
+    topic = columns.topic
+    if isinstance(topic, str):
+        yield topic, None if wanted is None else np.flatnonzero(wanted)
+        return
+    codes = _codes(topic)
+    names = topic.dictionary.to_pylist()
+    for code in np.unique(codes if wanted is None else codes[wanted]).tolist():
+        of_topic = codes == code
+        yield names[code], np.flatnonzero(of_topic if wanted is None else of_topic & wanted)

@@ -1,0 +1,113 @@
+"""Weights of rows without a key: queues, slow nodes, racks."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from spark_kafka_sink.producer.partition_load import PartitionLoad, frequencies
+from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from tests.fakes.accumulator_world import World, config_of
+
+TOPIC = "test"
+RACKS = {1: "a", 2: "b", 3: "a"}
+
+
+def cluster_of(leaders: list[int], racks: dict[int, str] = RACKS) -> Cluster:
+    infos = tuple(
+        PartitionInfo(TopicPartition(TOPIC, number), leader=leader, leader_epoch=1)
+        for number, leader in enumerate(leaders)
+    )
+    nodes = {n: Node(n, f"h{n}", 9092, racks.get(n)) for n in (1, 2, 3)}
+    return replace(Cluster.bootstrap((("h", 1),)), nodes=nodes, topics={TOPIC: infos})
+
+
+def load_of(world: World, cluster: Cluster, **options: object) -> PartitionLoad:
+    config = config_of(**options)
+    return PartitionLoad(config, lambda: cluster, world.accumulator, rng=random.Random(7))
+
+
+def queue(world: World, sizes: list[int]) -> None:
+    """So many batches in the queue of each partition."""
+    for partition, size in enumerate(sizes):
+        for _ in range(size):
+            world.append(TopicPartition(TOPIC, partition), 100, last=True)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "weights"),
+    [
+        ([5, 0, 3, 0, 1], [1, 6, 3, 6, 5]),
+        ([1, 7, 2], [7, 1, 6]),
+        ([4, 4, 4], None),
+        ([0, None, 0], [1, 0, 1]),
+        ([None, None], None),
+    ],
+)
+def test_long_queues_weigh_little(sizes, weights):
+    """Behaviour 58."""
+    assert frequencies(sizes) == weights
+
+
+def test_the_weights_are_those_of_the_accumulators_queues():
+    """Behaviour 58."""
+    world = World()
+    queue(world, [5, 0, 3, 0, 1])
+    cluster = cluster_of([1, 2, 3, 1, 2])
+    load = load_of(world, cluster, partitioner_adaptive_partitioning_enable=True)
+    assert load.matters
+    assert load.weights(TOPIC, range(5)) == [1, 6, 3, 6, 5]
+    assert load.weights(TOPIC, [0, 2]) == [1, 3]
+    assert load.weights(TOPIC, [2]) is None
+    counts = Counter(load.next_partition(TOPIC, cluster) for _ in range(21_000))
+    for partition, weight in enumerate([1, 6, 3, 6, 5]):
+        assert abs(counts[partition] - 1000 * weight) < 300, counts
+    assert not load_of(world, cluster).matters
+
+
+def test_a_node_that_takes_nothing_for_too_long_is_left_out():
+    """Behaviour 59."""
+    world = World()
+    cluster = cluster_of([1, 2, 3])
+    for node in (1, 2, 3):
+        world.accumulator.update_node_latency_stats(node, 1_000, can_drain=True)
+    world.accumulator.update_node_latency_stats(2, 1_500, can_drain=False)
+    options = {"partitioner_adaptive_partitioning_enable": True}
+    at_500 = load_of(world, cluster, partitioner_availability_timeout_ms=500, **options)
+    assert at_500.weights(TOPIC, range(3)) is None
+    at_499 = load_of(world, cluster, partitioner_availability_timeout_ms=499, **options)
+    assert at_499.weights(TOPIC, range(3)) == [1, 0, 1]
+    off = load_of(world, cluster, partitioner_availability_timeout_ms=0, **options)
+    assert off.weights(TOPIC, range(3)) is None
+    world.accumulator.update_node_latency_stats(2, 1_600, can_drain=True)
+    assert at_499.weights(TOPIC, range(3)) is None
+    for node in (1, 2, 3):
+        world.accumulator.update_node_latency_stats(node, 9_000, can_drain=False)
+    assert at_499.weights(TOPIC, range(3)) is None, "if all are slow, all are as good"
+
+
+def test_only_leaders_in_the_own_rack_while_there_are_any():
+    """Behaviour 60."""
+    world = World()
+    cluster = cluster_of([1, 2, 3, -1])
+    own = {"partitioner_rack_aware": True, "client_rack": "a"}
+    load = load_of(world, cluster, **own)
+    assert load.matters
+    assert load.weights(TOPIC, [0, 1, 2]) == [1, 0, 1]
+    assert {load.next_partition(TOPIC, cluster) for _ in range(200)} == {0, 2}
+    elsewhere = load_of(world, cluster, partitioner_rack_aware=True, client_rack="z")
+    assert elsewhere.weights(TOPIC, [0, 1, 2]) is None
+    rackless = cluster_of([1, 2, 3], {})
+    assert load_of(world, rackless, **own).weights(TOPIC, [0, 1, 2]) is None
+    assert not load_of(world, cluster, partitioner_rack_aware=True).matters, "no rack is given"
+    queue(world, [3, 0, 1])
+    both = load_of(world, cluster, partitioner_adaptive_partitioning_enable=True, **own)
+    assert both.weights(TOPIC, [0, 1, 2]) == [1, 0, 3]
+
+
+def test_a_topic_that_nobody_knows_yet_has_one_partition():
+    load = load_of(World(), cluster_of([1]))
+    assert load.next_partition("unknown", cluster_of([1])) == 0
