@@ -104,7 +104,7 @@ class RecordAppender:
             self._tell_interceptors(record, error)
             raise
         try:
-            return self._append(record, callback)
+            future, tp = self._append(record, callback)
         except ApiError as error:
             tp = tp_of(record)
             if callback is not None:
@@ -116,13 +116,20 @@ class RecordAppender:
         except Exception as error:
             self._tell_interceptors(record, error)
             raise
+        if self._manager is not None:
+            # Should the transaction have failed meanwhile, that is raised; callback and
+            # interceptors hear of the record from its batch, and must not twice.
+            self._manager.maybe_add_partition(tp)
+        return future
 
     def _tell_interceptors(self, record: ProducerRecord, error: Exception) -> None:
         if self._interceptors is not None:
             known = error if isinstance(error, KafkaError) else KafkaError(type(error).__name__)
             self._interceptors.on_send_error(record, known)
 
-    def _append(self, record: ProducerRecord, callback: Callback | None) -> RecordFuture:
+    def _append(
+        self, record: ProducerRecord, callback: Callback | None
+    ) -> tuple[RecordFuture, TopicPartition]:
         now = self._clock.now_ms()
         deadline = now + self._max_block_ms
         topic = record.topic
@@ -150,9 +157,7 @@ class RecordAppender:
             self._interceptors,
         )
         tp = self._place(future, choice, tail, now, deadline, (topic, key, value, partitions))
-        if self._manager is not None:
-            self._manager.maybe_add_partition(tp)
-        return future
+        return future, tp
 
     def _place(
         self,
