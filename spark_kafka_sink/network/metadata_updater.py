@@ -20,7 +20,7 @@ from spark_kafka_sink.protocol.messages import MetadataRequest, MetadataResponse
 _log = logging.getLogger(__name__)
 
 #: When to look again for a node, should reconnect.backoff.ms be shorter.
-_LOOK_AGAIN_MS = 10
+_LOOK_AGAIN_MS = 50
 
 
 @dataclass(frozen=True, slots=True)

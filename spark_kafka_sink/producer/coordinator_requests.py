@@ -112,6 +112,9 @@ class CoordinatorRequests:
         the end of every batch (``has_incomplete``).
         """
         identity = self._identity
+        # A transaction that ended without a broker's help, being empty: a close that waited for
+        # that must not sleep in the poll that follows.
+        wait = NEVER
         with identity.lock:
             if identity.transaction.new_partitions and not self._waits(Kind.ADD_PARTITIONS_TO_TXN):
                 result = TransactionalResult("AddPartitionsToTxn")
@@ -131,12 +134,11 @@ class CoordinatorRequests:
                 if request.kind is Kind.ADD_PARTITIONS_TO_TXN and not self._adds_any(request):
                     continue
                 if request.kind is Kind.END_TXN and not self._must_be_sent(request):
+                    wait = 0
                     continue
                 self._in_flight = request
                 return request, 0
-            # Empty: what was here needed no broker (the end of an empty transaction). A close that
-            # waited for it must not sleep in the poll that follows.
-            return None, NEVER if self._pending else 0
+            return None, wait
 
     def _adds_any(self, add: TxnRequest) -> bool:
         """False: it waited behind another request when an abort came, and never left."""

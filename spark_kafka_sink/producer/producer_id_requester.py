@@ -23,7 +23,7 @@ from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.responses import InitProducerIdResponse
 
 #: When to look again for a broker with room, should retry.backoff.ms be shorter.
-_LOOK_AGAIN_MS = 10
+_LOOK_AGAIN_MS = 50
 
 
 class ProducerIdRequester:

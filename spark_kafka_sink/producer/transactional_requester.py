@@ -25,7 +25,7 @@ from spark_kafka_sink.producer.transactional_requests import Reaction, TxnBackof
 from spark_kafka_sink.protocol.cluster import Node
 
 #: When to look again for a broker that takes requests, should retry.backoff.ms be shorter.
-_LOOK_AGAIN_MS = 10
+_LOOK_AGAIN_MS = 50
 
 
 class TransactionalRequester:

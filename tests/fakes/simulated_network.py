@@ -373,7 +373,7 @@ class SimulatedNetwork:
                 return
             frame = bytes(asked[_LENGTH : _LENGTH + size])
             del asked[: _LENGTH + size]
-            if channel.node_id not in self._channels:
+            if self._channels.get(channel.node_id) is not channel:
                 self.fired["a dead connection's request is worked on"] += 1
             self._trace(f"{channel.remote} has request {frame[:8].hex()}, {size} bytes")
             channel.broker.send(frame, self._turns.now)
@@ -401,6 +401,8 @@ class SimulatedNetwork:
         silent = self._may("silent cut", self.faults.silent)
         self._trace(f"{channel.remote} is cut{' in silence' if silent else ''}")
         if channel.broker is not None:
+            if channel.broker.pending:
+                self.fired["a dead connection's request is worked on"] += 1
             channel.broker.close()
         if not silent:
             self._after(self._latency(), lambda: self._end(channel, "Connection reset by peer"))
