@@ -61,9 +61,7 @@ class TransactionalRequester:
             return NEVER
         request, wait = requests.next_request(now, has_incomplete=self._has_incomplete())
         if request is None:
-            # What needed no broker (the end of an empty transaction) is settled: a close that
-            # waits for it must not sleep in the poll that follows.
-            return wait if self._requests.waiting else 0
+            return wait
         if request.kind.needs_coordinator and requests.coordinator is None:
             requests.lookup_coordinator()
             requests.retry(request, request.retry_at_ms)

@@ -22,6 +22,7 @@ from spark_kafka_sink.producer.partition_queues import PartitionQueues
 from spark_kafka_sink.producer.partition_sequences import Answer, PartitionSequences
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.record_future import RecordFuture
 from spark_kafka_sink.producer.sender import Sender
 from tests.fakes.simulated_network import SimulatedNetwork
 
@@ -75,6 +76,14 @@ def complete_a_batch_twice() -> AbstractContextManager[Any]:
         self._listener.batch_done(self)
 
     return _wrap(ProducerBatch, "complete", _every(5, broken))
+
+
+def tell_a_row_twice() -> AbstractContextManager[Any]:
+    def broken(true: Any, self: RecordFuture) -> None:
+        true(self)
+        true(self)
+
+    return _wrap(RecordFuture, "tell", _every(20, broken))
 
 
 def lose_a_batch_at_its_expiry() -> AbstractContextManager[Any]:
@@ -215,6 +224,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     drop_a_reenqueued_batch,
     resend_with_a_new_sequence,
     complete_a_batch_twice,
+    tell_a_row_twice,
     lose_a_batch_at_its_expiry,
     retry_in_the_wrong_order,
     retry_behind_what_is_new,
