@@ -20,6 +20,9 @@ from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse
 
 
+_LIMIT = "delivery.timeout.ms limits the time from batch creation to acknowledgement"
+
+
 def refusal_error(
     batch: ProducerBatch,
     answer: PartitionProduceResponse,
@@ -71,7 +74,7 @@ def delivery_timeout_error(
     return KafkaTimeoutError(
         f"Expiring {batch.record_count} record(s) for {batch.tp}: {now - batch.created_ms} ms "
         f"has passed since batch creation, {batch.attempts} retries were made; {story}",
-        hint=hint or "delivery.timeout.ms limits the time from batch creation to acknowledgement",
+        hint=f"{hint}; {_LIMIT}" if hint else _LIMIT,
         code=ErrorCode.REQUEST_TIMED_OUT,
     )
 
