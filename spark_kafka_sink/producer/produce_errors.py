@@ -19,7 +19,6 @@ from spark_kafka_sink.network.client_request import ClientResponse
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse
 
-
 _LIMIT = "delivery.timeout.ms limits the time from batch creation to acknowledgement"
 
 
