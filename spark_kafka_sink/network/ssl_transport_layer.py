@@ -88,7 +88,7 @@ class SslTransportLayer:
             try:
                 self._session.do_handshake()
             except ssl.SSLWantReadError:
-                self._flush()
+                self._send_handshake()
                 if not self._receive():
                     return
             except ssl.SSLError as error:
@@ -98,7 +98,14 @@ class SslTransportLayer:
                 self._handshaken = True
                 # The server may send what we shall read together with its last handshake bytes.
                 self._readable = self._incoming.pending > 0
-        self._flush()
+        self._send_handshake()
+
+    def _send_handshake(self) -> None:
+        """The broker may be gone when we answer, too: a cut handshake like one found by reading."""
+        try:
+            self._flush()
+        except ConnectionError as error:
+            raise ConnectionError(self._handshake_cut()) from error
 
     @property
     def wants_write(self) -> bool:

@@ -226,10 +226,23 @@ def test_a_cut_at_every_byte_of_the_handshake_is_a_connection_that_ended():
                         client.handshake()
                     return sent
 
-    whole = life(1 << 20)
+    # ECDSA signatures differ in length by some bytes: below those, no handshake is whole.
+    whole = life(1 << 20) - 16
     assert whole > 500
-    for cut in (0, 1, 5, *range(6, whole, 97), whole - 1):
+    for cut in (0, 1, 5, *range(6, whole, 97), whole):
         assert life(cut) == cut
+
+
+def test_a_broker_that_is_gone_when_we_answer_is_a_connection_that_ended(sockets):
+    client = SslTransportLayer(sockets[0], trusting(), "broker.example", "broker:1")
+    server = Server(sockets[1])
+    client.handshake()
+    server.take()
+    server.answer()
+    sockets[1].sendall(server.unsent)
+    sockets[1].close()
+    with pytest.raises(ConnectionError, match="during the TLS handshake"):
+        client.handshake()
 
 
 def test_a_closed_connection_is_told_with_and_without_close_notify(sockets):
