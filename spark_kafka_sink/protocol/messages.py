@@ -1,29 +1,28 @@
 """The control plane's requests, as values of our own; kio writes their bytes.
 
-Owns: one frozen dataclass for each request, and the only imports of ``kio`` in the package: kio
-knows the layout of every request in every version. It is imported when the first request is
-encoded, so that importing this module costs nothing. The answers' values are named here, too, but
-read by ``protocol/responses.py``. Never: the Produce request, which is zero-copy and ours
-(``protocol/produce.py``).
+Owns: one frozen dataclass for each request that a producer makes. The answers' values are named
+here, too, but read by ``protocol/responses.py``. Never: how kio is asked
+(``protocol/kio_codec.py``), what only the driver asks (``protocol/transaction_admin_messages.py``,
+``protocol/fetch_messages.py``, ``protocol/config_messages.py``), and the Produce request, which is
+zero-copy and ours (``protocol/produce.py``).
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import importlib
-import io
 import struct
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from spark_kafka_sink.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
+from spark_kafka_sink.errors import ErrorCode, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.frames import is_flexible
+from spark_kafka_sink.protocol.kio_codec import (
+    check_version,
+    read_body,
+    topic_name,
+    write_body,
+)
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
 from spark_kafka_sink.protocol.responses import (
     AddPartitionsToTxnResponse,
@@ -44,7 +43,7 @@ from spark_kafka_sink.protocol.responses import (
     read_init_producer_id,
     read_metadata,
 )
-from spark_kafka_sink.protocol.wire import MalformedError, WireReader, decoding
+from spark_kafka_sink.protocol.wire import MalformedError, WireReader
 
 __all__ = [
     "AddPartitionsToTxnRequest",
@@ -66,8 +65,6 @@ __all__ = [
     "TopicMetadata",
 ]
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
 class ApiVersionsRequest:
@@ -83,10 +80,10 @@ class ApiVersionsRequest:
     versions = VersionRange(0, 4)
 
     def encode(self, version: int) -> Buffers:
-        _check_version(self.api_key, version, self.versions)
+        check_version(self.api_key, version, self.versions)
         if version < 3:
             return [b""]
-        return _write(
+        return write_body(
             self.api_key,
             version,
             lambda kio: kio.ApiVersionsRequest(
@@ -97,10 +94,10 @@ class ApiVersionsRequest:
 
     def decode(self, version: int, body: memoryview) -> ApiVersionsResponse:
         """The answer; a broker that does not know ``version`` answers as in version 0."""
-        _check_version(self.api_key, version, self.versions)
+        check_version(self.api_key, version, self.versions)
         refused = ErrorCode.UNSUPPORTED_VERSION
         if version == 0 or bytes(body[:2]) != refused.value.to_bytes(2, "big"):
-            return _read(self.api_key, version, body, read_api_versions)
+            return read_body(self.api_key, version, body, read_api_versions)
         # The code is all that is needed. The supported range behind it is a kindness of brokers
         # since 2.4; others send it garbled (librdkafka's mock does).
         reader = WireReader(bytes(body[2:]), flexible=False)
@@ -123,8 +120,8 @@ class MetadataRequest:
 
     def encode(self, version: int) -> Buffers:
         """Raises InvalidTopicError for a topic name that is too long even for the wire."""
-        _check_version(self.api_key, version, self.versions)
-        names = None if self.topics is None else [_topic_name(name) for name in self.topics]
+        check_version(self.api_key, version, self.versions)
+        names = None if self.topics is None else [topic_name(name) for name in self.topics]
 
         def entity(kio: Any) -> object:  # noqa: ANN401 - a module of kio, one for each version
             topic_fields: dict[str, object] = {"topic_id": None} if version >= 10 else {}
@@ -142,11 +139,11 @@ class MetadataRequest:
                 topics=topics, allow_auto_topic_creation=self.allow_auto_topic_creation, **fields
             )
 
-        return _write(self.api_key, version, entity)
+        return write_body(self.api_key, version, entity)
 
     def decode(self, version: int, body: memoryview) -> MetadataResponse:
-        _check_version(self.api_key, version, self.versions)
-        return _read(self.api_key, version, body, read_metadata)
+        check_version(self.api_key, version, self.versions)
+        return read_body(self.api_key, version, body, read_metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +159,7 @@ class InitProducerIdRequest:
     versions = VersionRange(0, 5)
 
     def encode(self, version: int) -> Buffers:
-        _check_version(self.api_key, version, self.versions)
+        check_version(self.api_key, version, self.versions)
         fields: dict[str, object] = {}
         if version >= 3:
             fields = {"producer_id": self.producer_id, "producer_epoch": self.producer_epoch}
@@ -172,7 +169,7 @@ class InitProducerIdRequest:
                 code=ErrorCode.UNSUPPORTED_VERSION,
             )
         timeout = dt.timedelta(milliseconds=self.transaction_timeout_ms)
-        return _write(
+        return write_body(
             self.api_key,
             version,
             lambda kio: kio.InitProducerIdRequest(
@@ -181,8 +178,8 @@ class InitProducerIdRequest:
         )
 
     def decode(self, version: int, body: memoryview) -> InitProducerIdResponse:
-        _check_version(self.api_key, version, self.versions)
-        return _read(self.api_key, version, body, read_init_producer_id)
+        check_version(self.api_key, version, self.versions)
+        return read_body(self.api_key, version, body, read_init_producer_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +199,7 @@ class FindCoordinatorRequest:
         return VersionRange(1 if len(self.transactional_ids) == 1 else 4, 6)
 
     def encode(self, version: int) -> Buffers:
-        _check_version(self.api_key, version, self.versions)
+        check_version(self.api_key, version, self.versions)
 
         def entity(kio: Any) -> object:  # noqa: ANN401 - a module of kio, one for each version
             fields: dict[str, object] = (
@@ -212,11 +209,11 @@ class FindCoordinatorRequest:
             )
             return kio.FindCoordinatorRequest(key_type=_TRANSACTION_KEY, **fields)
 
-        return _write(self.api_key, version, entity)
+        return write_body(self.api_key, version, entity)
 
     def decode(self, version: int, body: memoryview) -> FindCoordinatorResponse:
         """The answer, which names every id of this request once and no other."""
-        _check_version(self.api_key, version, self.versions)
+        check_version(self.api_key, version, self.versions)
         asked = self.transactional_ids
 
         def parse(reader: WireReader, version: int) -> FindCoordinatorResponse:
@@ -225,7 +222,7 @@ class FindCoordinatorRequest:
                 raise MalformedError("its keys are not those that were asked for")
             return response
 
-        return _read(self.api_key, version, body, parse)
+        return read_body(self.api_key, version, body, parse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,11 +242,11 @@ class AddPartitionsToTxnRequest:
     versions = VersionRange(0, 3)
 
     def encode(self, version: int) -> Buffers:
-        _check_version(self.api_key, version, self.versions)
+        check_version(self.api_key, version, self.versions)
         topics: dict[str, list[int]] = {}
         for tp in self.partitions:
-            topics.setdefault(_topic_name(tp.topic), []).append(tp.partition)
-        return _write(
+            topics.setdefault(topic_name(tp.topic), []).append(tp.partition)
+        return write_body(
             self.api_key,
             version,
             lambda kio: kio.AddPartitionsToTxnRequest(
@@ -265,7 +262,7 @@ class AddPartitionsToTxnRequest:
 
     def decode(self, version: int, body: memoryview) -> AddPartitionsToTxnResponse:
         """The answer, which names every partition of this request once and no other."""
-        _check_version(self.api_key, version, self.versions)
+        check_version(self.api_key, version, self.versions)
 
         def parse(reader: WireReader, version: int) -> AddPartitionsToTxnResponse:
             response = read_add_partitions_to_txn(reader, version)
@@ -273,7 +270,7 @@ class AddPartitionsToTxnRequest:
                 raise MalformedError("its partitions are not those that were asked for")
             return response
 
-        return _read(self.api_key, version, body, parse)
+        return read_body(self.api_key, version, body, parse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,8 +296,8 @@ class EndTxnRequest:
         return VersionRange(5, 5) if self.transaction_version >= 2 else VersionRange(0, 4)
 
     def encode(self, version: int) -> Buffers:
-        _check_version(self.api_key, version, self.versions)
-        return _write(
+        check_version(self.api_key, version, self.versions)
+        return write_body(
             self.api_key,
             version,
             lambda kio: kio.EndTxnRequest(
@@ -312,8 +309,8 @@ class EndTxnRequest:
         )
 
     def decode(self, version: int, body: memoryview) -> EndTxnResponse:
-        _check_version(self.api_key, version, self.versions)
-        return _read(self.api_key, version, body, read_end_txn)
+        check_version(self.api_key, version, self.versions)
+        return read_body(self.api_key, version, body, read_end_txn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +335,7 @@ class CreateTopicsRequest:
     versions = VersionRange(2, 7)
 
     def encode(self, version: int) -> Buffers:
-        _check_version(self.api_key, version, self.versions)
+        check_version(self.api_key, version, self.versions)
         if version < 4 and any(-1 in (t.partitions, t.replication_factor) for t in self.topics):
             raise UnsupportedVersionError(
                 f"CREATE_TOPICS v{version} has no defaults: give partitions and replication "
@@ -349,7 +346,7 @@ class CreateTopicsRequest:
         def entity(kio: Any) -> object:  # noqa: ANN401 - a module of kio, one for each version
             topics = tuple(
                 kio.CreatableTopic(
-                    name=_topic_name(topic.name),
+                    name=topic_name(topic.name),
                     num_partitions=topic.partitions,
                     replication_factor=topic.replication_factor,
                     assignments=(),
@@ -366,11 +363,11 @@ class CreateTopicsRequest:
                 validate_only=self.validate_only,
             )
 
-        return _write(self.api_key, version, entity)
+        return write_body(self.api_key, version, entity)
 
     def decode(self, version: int, body: memoryview) -> CreateTopicsResponse:
         """The answer, which must name every topic of this request once and no other."""
-        _check_version(self.api_key, version, self.versions)
+        check_version(self.api_key, version, self.versions)
         asked = {topic.name for topic in self.topics}
 
         def parse(reader: WireReader, version: int) -> CreateTopicsResponse:
@@ -379,89 +376,8 @@ class CreateTopicsRequest:
                 raise MalformedError("its topics are not those that were asked for")
             return response
 
-        return _read(self.api_key, version, body, parse)
+        return read_body(self.api_key, version, body, parse)
 
 
 #: FindCoordinator's key type of transactional ids (KIP-98).
 _TRANSACTION_KEY: Final = 1
-
-_KIO_PACKAGES: Final = {
-    ApiKey.API_VERSIONS: "api_versions",
-    ApiKey.FIND_COORDINATOR: "find_coordinator",
-    ApiKey.ADD_PARTITIONS_TO_TXN: "add_partitions_to_txn",
-    ApiKey.END_TXN: "end_txn",
-    ApiKey.METADATA: "metadata",
-    ApiKey.INIT_PRODUCER_ID: "init_producer_id",
-    ApiKey.CREATE_TOPICS: "create_topics",
-}
-_importing = threading.Lock()
-
-
-def _write(
-    api_key: ApiKey,
-    version: int,
-    entity: Callable[[Any], object],
-) -> Buffers:
-    """The bytes of the kio entity that ``entity`` makes of kio's module for this version."""
-    with _importing, _without_hypothesis():
-        from kio.serial import entity_writer  # 50 ms, paid by whoever connects first
-
-        module = _kio_request_module(api_key, version)
-    value: Any = entity(module)
-    buffer = io.BytesIO()
-    entity_writer(type(value))(buffer, value)
-    return [buffer.getvalue()]
-
-
-def _kio_request_module(api_key: ApiKey, version: int) -> ModuleType:
-    return importlib.import_module(f"kio.schema.{_KIO_PACKAGES[api_key]}.v{version}.request")
-
-
-@contextmanager
-def _without_hypothesis() -> Iterator[None]:
-    """Keep kio from importing hypothesis where that is installed: 130 ms more, for nothing.
-
-    kio tries the import and goes on without it; None in ``sys.modules`` makes the try fail. Where
-    hypothesis is loaded already it stays, and where kio is loaded there is nothing to do.
-    """
-    if "hypothesis" in sys.modules or "kio.static.primitive" in sys.modules:
-        yield
-        return
-    hidden: Any = None
-    sys.modules["hypothesis"] = hidden
-    try:
-        yield
-    finally:
-        del sys.modules["hypothesis"]
-
-
-def _topic_name(name: str) -> str:
-    """``name`` if a frame can carry it. Whether it is legal is the broker's to say."""
-    size = len(name.encode(errors="surrogatepass"))
-    if size > 0x7FFF:
-        raise InvalidTopicError(
-            f"a topic's name is {size} bytes long",
-            hint="letters, digits, '.', '_' and '-', at most 249 of them",
-            code=ErrorCode.INVALID_TOPIC_EXCEPTION,
-        )
-    return name
-
-
-def _check_version(api_key: ApiKey, version: int, ours: VersionRange) -> None:
-    if not ours.min <= version <= ours.max:
-        raise UnsupportedVersionError(
-            f"{api_key.name} v{version} is not spoken here; versions {ours.min} to {ours.max} are",
-            code=ErrorCode.UNSUPPORTED_VERSION,
-        )
-
-
-def _read(
-    api_key: ApiKey, version: int, body: memoryview, parse: Callable[[WireReader, int], T]
-) -> T:
-    return decoding(
-        api_key,
-        version,
-        body,
-        lambda reader: parse(reader, version),
-        flexible=is_flexible(api_key, version),
-    )
