@@ -77,6 +77,34 @@ class CommitError(KafkaError):
     """The driver can't vouch for a batch: a message is missing or contradicts itself."""
 
 
+class _TransactionsCommitError(CommitError):
+    """``transactional_ids``: which transactions it is about."""
+
+    transactional_ids: tuple[str, ...]
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, transactional_ids: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.transactional_ids = transactional_ids
+
+
+class CommitOutcomeUnknownError(_TransactionsCommitError):
+    """A commit was asked for and its outcome did not become clear in time. Nothing was undone; the
+    next start of the query finds out.
+    """
+
+
+class PartialCommitError(_TransactionsCommitError):
+    """A batch is decided, but the broker had aborted some of its transactions: their rows are
+    missing while others are visible. An operator must resolve it.
+    """
+
+
+class SupersededError(CommitError):
+    """Another driver took over this query or prefix; this one must stop."""
+
+
 class ApiError(KafkaError):
     """A failure that the Kafka protocol knows (Java's ApiException).
 
