@@ -20,7 +20,18 @@ def run(code: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["messages", "kio_codec", "responses", "produce", "frames", "api_versions", "cluster", "wire"]
+    "module",
+    [
+        "messages",
+        "kio_codec",
+        "transaction_admin_messages",
+        "responses",
+        "produce",
+        "frames",
+        "api_versions",
+        "cluster",
+        "wire",
+    ],
 )
 def test_importing_loads_neither_kio_nor_arrow(module: str) -> None:
     assert run(f"import spark_kafka_sink.protocol.{module}") == []

@@ -1,0 +1,359 @@
+"""DescribeTransactions, ListTransactions, DescribeProducers: requests against kio's reader, answers
+against its writer, and liars.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+import re
+from typing import Any
+
+import pytest
+from hostile import allocated, mutations, parses_or_refuses, refused
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode as KioErrorCode
+from kio_oracle import Module, write
+
+from spark_kafka_sink.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.request import VersionRange
+from spark_kafka_sink.protocol.transaction_admin_messages import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+    PartitionProducers,
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+)
+
+DESCRIBE = DescribeTransactionsRequest(("q~run~a", "q~run~b"))
+LIST = ListTransactionsRequest(prefix="q~")
+PARTITIONS = (TopicPartition("a", 0), TopicPartition("b", 7), TopicPartition("a", 3))
+PRODUCERS = DescribeProducersRequest(PARTITIONS)
+
+ALL: list[tuple[Any, int]] = [(DESCRIBE, 0), (LIST, 0), (LIST, 1), (LIST, 2), (PRODUCERS, 0)]
+IDS = [f"{request.api_key.name}-v{version}" for request, version in ALL]
+THROTTLE = dt.timedelta(milliseconds=9)
+START_MS = 1_700_000_000_123
+START = dt.datetime.fromtimestamp(START_MS / 1000, dt.UTC)
+
+
+def decode(request: Any, version: int, data: bytes) -> Any:
+    return request.decode(version, memoryview(data))
+
+
+def read_request(request: Any, version: int) -> Any:
+    api = request.api_key.name.lower()
+    return Module(api, version, "request").read(
+        type(request).__name__, b"".join(request.encode(version))
+    )
+
+
+# --- answers as kio writes them
+
+
+def describe_transactions(
+    ids: tuple[str, ...] = DESCRIBE.transactional_ids, **fields: Any
+) -> bytes:
+    kio = Module("describe_transactions", 0, "response")
+    topics = fields.pop("topics", (("a", (0, 3)), ("b", (7,))))
+    plain: dict[str, Any] = {
+        "error_code": KioErrorCode.none,
+        "transaction_state": "Ongoing",
+        "transaction_timeout": dt.timedelta(milliseconds=60_000),
+        "transaction_start_time": START,
+        "producer_id": 4711,
+        "producer_epoch": 3,
+    }
+    return write(
+        kio.DescribeTransactionsResponse(
+            throttle_time=THROTTLE,
+            transaction_states=tuple(
+                kio.TransactionState(
+                    transactional_id=transactional_id,
+                    topics=tuple(
+                        kio.TopicData(topic=topic, partitions=partitions)
+                        for topic, partitions in topics
+                    ),
+                    **(plain | fields),
+                )
+                for transactional_id in ids
+            ),
+        )
+    )
+
+
+def list_transactions(
+    version: int,
+    found: tuple[tuple[str, int, str], ...] = (("q~run~a", 7, "Ongoing"), ("q~b", 8, "Empty")),
+    code: KioErrorCode = KioErrorCode.none,
+    unknown: tuple[str, ...] = (),
+) -> bytes:
+    kio = Module("list_transactions", version, "response")
+    return write(
+        kio.ListTransactionsResponse(
+            throttle_time=THROTTLE,
+            error_code=code,
+            unknown_state_filters=unknown,
+            transaction_states=tuple(
+                kio.TransactionState(
+                    transactional_id=transactional_id, producer_id=pid, transaction_state=state
+                )
+                for transactional_id, pid, state in found
+            ),
+        )
+    )
+
+
+DESCRIBED = [("a", [3, 0]), ("b", [7])]
+
+
+def describe_producers(
+    topics: list[tuple[str, list[int]]] = DESCRIBED, code: KioErrorCode = KioErrorCode.none
+) -> bytes:
+    kio = Module("describe_producers", 0, "response")
+    producer = kio.ProducerState(
+        producer_id=4711,
+        producer_epoch=3,
+        last_sequence=41,
+        last_timestamp=START_MS,
+        coordinator_epoch=-1,
+        current_txn_start_offset=1000,
+    )
+    return write(
+        kio.DescribeProducersResponse(
+            throttle_time=THROTTLE,
+            topics=tuple(
+                kio.TopicResponse(
+                    name=topic,
+                    partitions=tuple(
+                        kio.PartitionResponse(
+                            partition_index=index,
+                            error_code=code,
+                            error_message="the broker's words" if code else None,
+                            active_producers=(producer, producer),
+                        )
+                        for index in partitions
+                    ),
+                )
+                for topic, partitions in topics
+            ),
+        )
+    )
+
+
+def answer(request: Any, version: int) -> bytes:
+    if isinstance(request, DescribeTransactionsRequest):
+        return describe_transactions()
+    if isinstance(request, ListTransactionsRequest):
+        return list_transactions(version, unknown=("Odd",))
+    return describe_producers()
+
+
+# --- requests
+
+
+def test_each_transactional_id_is_asked_for_once() -> None:
+    asked = DescribeTransactionsRequest(("a", "b", "a"))
+    assert read_request(asked, 0).transactional_ids == ("a", "b")
+    assert set(decode(asked, 0, describe_transactions(("b", "a"))).transactions) == {"a", "b"}
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_a_list_is_filtered_by_state_and_producer(version: int) -> None:
+    states = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT)
+    read = read_request(ListTransactionsRequest(states, (4711, 12)), version)
+    assert read.state_filters == ("Ongoing", "PrepareCommit")
+    assert read.producer_id_filters == (4711, 12)
+    assert version < 1 or read.duration_filter == -1
+    assert version < 2 or read.transactional_id_pattern is None
+
+
+def test_a_duration_needs_version_1() -> None:
+    request = ListTransactionsRequest(min_duration_ms=0)
+    assert request.versions == VersionRange(1, 2)
+    assert read_request(request, 1).duration_filter == 0
+    with pytest.raises(UnsupportedVersionError, match=r"3\.8"):
+        request.encode(0)
+
+
+@given(st.text("aZ9._-~\\Q^$*+?()[]{}|é \n", min_size=1, max_size=12), st.text(max_size=8))
+@settings(max_examples=200, deadline=None)
+def test_the_pattern_of_a_prefix_matches_what_begins_with_it(prefix: str, rest: str) -> None:
+    pattern = read_request(ListTransactionsRequest(prefix=prefix), 2).transactional_id_pattern
+    assert re.fullmatch(pattern, prefix + rest)
+    assert bool(re.fullmatch(pattern, rest)) is rest.startswith(prefix)
+
+
+def test_the_dot_of_a_prefix_is_a_dot() -> None:
+    pattern = read_request(ListTransactionsRequest(prefix="a.b~"), 2).transactional_id_pattern
+    assert not re.fullmatch(pattern, "aXb~1")
+
+
+def test_producers_are_asked_for_by_topic() -> None:
+    found = {topic.name: topic.partition_indexes for topic in read_request(PRODUCERS, 0).topics}
+    assert found == {"a": (0, 3), "b": (7,)}
+    with pytest.raises(InvalidTopicError):
+        DescribeProducersRequest((TopicPartition("x" * 40_000, 0),)).encode(0)
+
+
+@pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
+def test_a_version_outside_of_ours_is_refused(request_: Any, version: int) -> None:
+    for wrong in (request_.versions.min - 1, request_.versions.max + 1):
+        with pytest.raises(UnsupportedVersionError):
+            request_.encode(wrong)
+        with pytest.raises(UnsupportedVersionError):
+            request_.decode(wrong, memoryview(b""))
+
+
+# --- answers
+
+
+def test_a_transaction_is_described() -> None:
+    response = decode(DESCRIBE, 0, describe_transactions())
+    assert response.throttle_ms == 9
+    assert response.transactions["q~run~b"] == TransactionDescription(
+        ErrorCode.NONE,
+        "q~run~b",
+        TransactionState.ONGOING,
+        60_000,
+        START_MS,
+        4711,
+        3,
+        {"a": (0, 3), "b": (7,)},
+    )
+    assert pickle.loads(pickle.dumps(response)) == response
+
+
+@pytest.mark.parametrize("state", TransactionState)
+def test_every_state_is_known_by_its_name(state: TransactionState) -> None:
+    response = decode(DESCRIBE, 0, describe_transactions(transaction_state=state.value))
+    assert response.transactions["q~run~a"].state is state
+
+
+def test_a_state_from_the_future_is_unknown() -> None:
+    response = decode(DESCRIBE, 0, describe_transactions(transaction_state="Prepared"))
+    assert response.transactions["q~run~a"].state is TransactionState.UNKNOWN
+
+
+def test_a_transaction_that_was_never_opened_has_no_start() -> None:
+    data = describe_transactions(transaction_state="Empty", topics=())
+    never = data.replace(START_MS.to_bytes(8, "big"), b"\xff" * 8)
+    assert never != data
+    found = decode(DESCRIBE, 0, never).transactions["q~run~a"]
+    assert (found.state, found.start_ms, found.partitions) == (TransactionState.EMPTY, -1, {})
+
+
+def test_with_an_error_nothing_is_known_of_a_transaction() -> None:
+    data = describe_transactions(error_code=KioErrorCode.transactional_id_not_found)
+    assert decode(DESCRIBE, 0, data).transactions["q~run~a"] == TransactionDescription(
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "q~run~a"
+    )
+
+
+@pytest.mark.parametrize(
+    "ids", [(), ("q~run~a",), ("q~run~a", "q~run~a"), ("q~run~a", "x"), ("q~run~a", "q~run~b", "x")]
+)
+def test_an_answer_about_other_ids_is_refused(ids: tuple[str, ...]) -> None:
+    assert refused(lambda: decode(DESCRIBE, 0, describe_transactions(ids)))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"producer_id": -2},
+        {"producer_epoch": -2},
+        {"topics": (("a", (0, 0)),)},
+        {"topics": (("a", (0,)), ("a", (1,)))},
+        {"topics": (("a", (-1,)),)},
+    ],
+)
+def test_a_description_that_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
+    assert refused(lambda: decode(DESCRIBE, 0, describe_transactions(**fields)))
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_transactions_are_listed(version: int) -> None:
+    response = decode(LIST, version, list_transactions(version, unknown=("Odd",)))
+    assert response.error is ErrorCode.NONE
+    assert response.transactions == (
+        TransactionListing("q~run~a", 7, TransactionState.ONGOING),
+        TransactionListing("q~b", 8, TransactionState.EMPTY),
+    )
+    assert (response.unknown_states, response.throttle_ms) == (("Odd",), 9)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_only_the_prefix_itself_is_listed_whatever_the_broker_filters(version: int) -> None:
+    others = tuple((name, 7, "Ongoing") for name in ("a.b~1", "aXb~2", "a.b.c~3", "A.b~4", "a.b~"))
+    response = decode(
+        ListTransactionsRequest(prefix="a.b~"), version, list_transactions(version, others)
+    )
+    assert [found.transactional_id for found in response.transactions] == ["a.b~1", "a.b~"]
+
+
+def test_a_list_with_an_error_is_empty() -> None:
+    data = list_transactions(2, code=KioErrorCode.coordinator_load_in_progress)
+    response = decode(LIST, 2, data)
+    assert response.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert response.transactions == ()
+
+
+def test_producers_are_described() -> None:
+    response = decode(PRODUCERS, 0, describe_producers())
+    producer = ProducerState(4711, 3, 41, START_MS, -1, 1000)
+    expected = PartitionProducers(ErrorCode.NONE, (producer, producer))
+    assert response.partitions == dict.fromkeys(PARTITIONS, expected)
+    assert response.throttle_ms == 9
+
+
+def test_a_partition_with_an_error_has_no_producers() -> None:
+    data = describe_producers(code=KioErrorCode.not_leader_or_follower)
+    found = decode(PRODUCERS, 0, data).partitions[TopicPartition("b", 7)]
+    expected = PartitionProducers(ErrorCode.NOT_LEADER_OR_FOLLOWER, (), "the broker's words")
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "topics", [[], DESCRIBED[:1], [*DESCRIBED, ("c", [0])], [*DESCRIBED, ("a", [0])]]
+)
+def test_an_answer_about_other_partitions_is_refused(topics: list[tuple[str, list[int]]]) -> None:
+    assert refused(lambda: decode(PRODUCERS, 0, describe_producers(topics)))
+
+
+# --- liars
+
+
+@pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
+def test_every_cut_is_refused_and_so_is_every_byte_too_much(request_: Any, version: int) -> None:
+    data = answer(request_, version)
+    decode(request_, version, data)
+    for size in range(len(data)):
+        assert refused(lambda size=size: decode(request_, version, data[:size]))
+    assert refused(lambda: decode(request_, version, data + b"\0"))
+
+
+@given(mutations([answer(request, version) for request, version in ALL]))
+@settings(max_examples=300, deadline=None)
+def test_changed_bytes_parse_or_are_refused(mutation: tuple[int, bytes]) -> None:
+    index, data = mutation
+    request, version = ALL[index]
+    parses_or_refuses(lambda: decode(request, version, data))
+
+
+@given(st.sampled_from(range(len(ALL))), st.binary(max_size=64))
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_parse_or_are_refused(index: int, data: bytes) -> None:
+    request, version = ALL[index]
+    parses_or_refuses(lambda: decode(request, version, data))
+
+
+@pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
+def test_a_claimed_count_allocates_nothing(request_: Any, version: int) -> None:
+    head = b"\0\0\0\0" + (b"\0\0\x01" if isinstance(request_, ListTransactionsRequest) else b"")
+    body = head + b"\xff\xff\xff\xff\x0f" + b"\0" * 64
+    assert allocated(lambda: decode(request_, version, body)) < 64 * 1024
