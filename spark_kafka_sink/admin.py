@@ -18,7 +18,7 @@ from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError
-from spark_kafka_sink.network.client_factory import new_network_client
+from spark_kafka_sink.network.client_factory import new_network_client, with_bootstrap_addresses
 from spark_kafka_sink.network.client_request import ClientResponse
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.protocol.cluster import Cluster, Node
@@ -107,10 +107,12 @@ class AdminClient:
 
     Every call is bounded by its ``timeout_ms``, or by max.block.ms when that is None, and raises
     KafkaTimeoutError with each address tried and why it failed when no broker answers in time;
-    AuthenticationError and UnsupportedVersionError come at once.
+    AuthenticationError and UnsupportedVersionError come at once, as does ConfigError when no
+    bootstrap server can be resolved.
     """
 
     def __init__(self, config: ProducerConfig, *, clock: Clock | None = None) -> None:
+        config = with_bootstrap_addresses(config)
         self._clock = SystemClock() if clock is None else clock
         self._default_timeout_ms = config.max_block_ms
         self._request_timeout_ms = config.request_timeout_ms

@@ -44,8 +44,7 @@ _CONNECTION = (
            "What to do with a host name that has several addresses: try them in turn"
            " (`use_all_dns_ips`), or look up the canonical names of the bootstrap addresses first"
            " (`resolve_canonical_bootstrap_servers_only`).",
-           OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
-           Status.LATER_IGNORED, "the addresses of a name are tried in turn, whatever it says"),
+           OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"))),
     Option("connections.max.idle.ms", _T.LONG, 540_000, _MEDIUM,
            "A connection without traffic is closed after this time. Brokers close theirs after ten"
            " minutes. A negative value never closes."),
@@ -131,11 +130,12 @@ _PARTITIONING = (
     Option("partitioner.class", _T.CLASS, None, _MEDIUM,
            "Who chooses the partition of a row that has none. Unset: the hash of the key (equal to"
            " Java's), or for null keys one partition until it has had batch.size bytes, then"
-           " another. Some classes of the Java client are understood by name, see the end of this"
-           " page; others are refused, because without them rows would go elsewhere. Or the import"
-           " path of a class of your own (`package.module:Name`), made without arguments in each"
-           " task, with a method `partition(topic, keys, values, partition_count, available)` that"
-           " gets columns and returns a partition for each row."),
+           " another. Some classes of the Java client, librdkafka's partitioners and Iceberg's"
+           " bucket are understood by name, see the end of this page; others are refused, because"
+           " without them rows would go elsewhere. Or the import path of a class of your own"
+           " (`package.module:Name`), made without arguments in each task, with a method"
+           " `partition(topic, keys, values, partition_count, available)` that gets columns and"
+           " returns a partition for each row."),
     Option("partitioner.ignore.keys", _T.BOOLEAN, _OFF, _MEDIUM,
            "Place rows with a key like rows without one."),
     Option("partitioner.adaptive.partitioning.enable", _T.BOOLEAN, _OFF, _LOW,

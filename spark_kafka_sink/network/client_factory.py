@@ -1,16 +1,19 @@
 """A network client from a producer's configuration: the one place that joins both.
 
-Owns: :func:`new_network_client`. Never: an option's meaning or default (``config.py``).
+Owns: :func:`new_network_client`, and the first look-up of the bootstrap servers. Never: an option's
+meaning or default (``config.py``).
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.network.channel_builder import channel_builder
+from spark_kafka_sink.network.host_resolver import bootstrap_addresses
 from spark_kafka_sink.network.kafka_client import MetadataStore
 from spark_kafka_sink.network.network_client import NetworkClient, NetworkClientConfig
 from spark_kafka_sink.network.selectable import Selectable, SelectorMetrics
@@ -54,6 +57,15 @@ def new_network_client(
         metadata=metadata,
         clock=clock,
     )
+
+
+def with_bootstrap_addresses(config: ProducerConfig) -> ProducerConfig:
+    """``config`` with the servers to begin with, as client.dns.lookup says. Asks the resolver.
+
+    ConfigError when not one of them can be resolved.
+    """
+    servers = bootstrap_addresses(config.bootstrap_servers, config.client_dns_lookup)
+    return replace(config, bootstrap_servers=servers)
 
 
 def _software_version() -> str:

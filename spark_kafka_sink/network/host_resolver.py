@@ -6,8 +6,17 @@ Owns: the only name look-ups of the package. Never: which address is tried when
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable, Iterable
+from typing import Final
+
+from spark_kafka_sink.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+
+#: The value of client.dns.lookup that asks for canonical names.
+CANONICAL: Final = "resolve_canonical_bootstrap_servers_only"
 
 #: A host name to its addresses, best first. Raises OSError when there are none.
 HostResolver = Callable[[str], list[str]]
@@ -35,22 +44,67 @@ def resolve_host(host: str) -> list[str]:
     return list(dict.fromkeys(addresses))
 
 
-def canonical_bootstrap_servers(
+def bootstrap_addresses(
     servers: Iterable[tuple[str, int]],
+    lookup: str,
+    *,
+    resolve: HostResolver = resolve_host,
+    canonical_name: Callable[[str], str] = socket.getfqdn,
 ) -> tuple[tuple[str, int], ...]:
-    """``client.dns.lookup=resolve_canonical_bootstrap_servers_only``: one server for each address.
+    """``servers`` as a client begins with them (Java's ``ClientUtils.parseAndValidateAddresses``).
 
-    Each is named by the canonical name of its address, or by the address where there is none. A
-    server that can't be resolved is left out; OSError when none is left.
+    ``lookup`` is client.dns.lookup. With ``resolve_canonical_bootstrap_servers_only`` each address
+    of a host becomes a server of its own, by its canonical name (what Kerberos tickets are for), or
+    by itself where it has none; what can't be resolved is left out with a warning. With
+    ``use_all_dns_ips`` the servers stay as they are: their addresses are looked up when they are
+    connected to, so that one whose name is unknown now may heal. Raises ConfigError when not one
+    can be resolved, with each host's reason as its hint.
     """
-    resolved: dict[tuple[str, int], None] = {}
-    reason: OSError | None = None
+    servers = tuple(servers)
+    failures: dict[str, str] = {}
+    if lookup == CANONICAL:
+        found = tuple(_canonical_servers(servers, resolve, canonical_name, failures))
+    else:
+        # One is enough: the others' look-ups would only make the constructor slower.
+        found = servers if any(_resolves(host, resolve, failures) for host, _ in servers) else ()
+    if not found:
+        raise ConfigError(
+            "No resolvable bootstrap urls given in bootstrap.servers",
+            hint="; ".join(f"{host}: {reason}" for host, reason in failures.items()),
+        )
+    for host, reason in failures.items():
+        _log.warning("bootstrap server %s can't be resolved now: %s", host, reason)
+    return found
+
+
+def _canonical_servers(
+    servers: tuple[tuple[str, int], ...],
+    resolve: HostResolver,
+    canonical_name: Callable[[str], str],
+    failures: dict[str, str],
+) -> dict[tuple[str, int], None]:
+    found: dict[tuple[str, int], None] = {}
     for host, port in servers:
         try:
-            for address in resolve_host(host):
-                resolved[(socket.getfqdn(address), port)] = None
+            addresses = resolve(host)
         except OSError as error:
-            reason = error
-    if not resolved:
-        raise OSError("no server of bootstrap.servers can be resolved") from reason
-    return tuple(resolved)
+            failures[host] = _reason(error)
+            continue
+        for address in addresses:
+            name = canonical_name(address)
+            if _resolves(name, resolve, failures):
+                found[name, port] = None
+    return found
+
+
+def _resolves(host: str, resolve: HostResolver, failures: dict[str, str]) -> bool:
+    try:
+        resolve(host)
+    except OSError as error:
+        failures[host] = _reason(error)
+        return False
+    return True
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

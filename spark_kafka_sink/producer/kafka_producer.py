@@ -132,6 +132,9 @@ class KafkaProducer:
         if not config.client_id:
             name = next(_numbers) if config.transactional_id is None else config.transactional_id
             config = replace(config, client_id=f"producer-{name}")
+        self._interceptors = options.interceptors
+        if client is None and new_client is None:
+            config = self._with_bootstrap_addresses(config, cluster)
         self._config = config
         self._clock: Clock = SystemClock() if clock is None else clock
         self._pid = os.getpid()
@@ -139,7 +142,6 @@ class KafkaProducer:
         self._closed = False
         self._broken: KafkaError | None = None
         self._rows_before = 0
-        self._interceptors = options.interceptors
         self._metrics = ProducerMetrics(
             self._clock,
             client_id=config.client_id,
@@ -222,6 +224,24 @@ class KafkaProducer:
             # What was opened on the way: interceptors may hold files and connections, too.
             if client is not None:
                 client.close()
+            self._close_interceptors()
+            raise
+
+    def _with_bootstrap_addresses(
+        self, config: ProducerConfig, cluster: Cluster | None
+    ) -> ProducerConfig:
+        """Look the bootstrap servers up; ConfigError when none is known.
+
+        Not by who knows the brokers already: 200 tasks would ask the same names for nothing.
+        """
+        from spark_kafka_sink.network.client_factory import with_bootstrap_addresses
+        from spark_kafka_sink.network.host_resolver import CANONICAL
+
+        if cluster is not None and cluster.nodes and config.client_dns_lookup != CANONICAL:
+            return config
+        try:
+            return with_bootstrap_addresses(config)
+        except BaseException:
             self._close_interceptors()
             raise
 

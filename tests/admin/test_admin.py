@@ -16,6 +16,7 @@ from spark_kafka_sink.admin import AdminClient, create_topics, describe_topics
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
     ApiError,
+    ConfigError,
     ErrorCode,
     InvalidTopicError,
     KafkaTimeoutError,
@@ -205,8 +206,16 @@ def test_without_topics_the_error_speaks_of_brokers() -> None:
 
 
 def test_a_host_that_has_no_address_is_told() -> None:
-    with pytest.raises(KafkaTimeoutError) as caught:
+    with pytest.raises(ConfigError, match="No resolvable bootstrap urls given in") as caught:
         describe_topics(config("no-such-host.invalid:9092"), ["t"], timeout_ms=500)
+    assert str(caught.value.hint).startswith("no-such-host.invalid: ")
+
+
+def test_a_host_that_has_no_address_is_told_beside_one_that_refuses() -> None:
+    with closed_port() as port, pytest.raises(KafkaTimeoutError) as caught:
+        describe_topics(
+            config(f"no-such-host.invalid:9092,127.0.0.1:{port}"), ["t"], timeout_ms=500
+        )
     assert "no-such-host.invalid:9092" in str(caught.value.hint)
 
 

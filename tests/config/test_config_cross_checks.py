@@ -247,10 +247,15 @@ def test_what_a_configuration_calls_a_partitioner_can_be_made():
 
 
 def test_what_comes_later_warns_unless_it_is_what_one_gets_anyway():
-    assert parse({"client.dns.lookup": "use_all_dns_ips"}).warnings == ()
-    canonical = "resolve_canonical_bootstrap_servers_only"
-    (warning,) = parse({"client.dns.lookup": canonical}).warnings
-    assert warning.startswith("Option 'client.dns.lookup' has no effect: ")
+    assert parse({"metadata.cluster.check.enable": "false"}).warnings == ()
+    (warning,) = parse({"metadata.cluster.check.enable": "true"}).warnings
+    assert warning.startswith("Option 'metadata.cluster.check.enable' has no effect: ")
+
+
+def test_both_ways_to_look_names_up_are_taken():
+    for lookup in ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"):
+        config = parse({"client.dns.lookup": lookup})
+        assert (config.client_dns_lookup, config.warnings) == (lookup, ())
 
 
 def test_the_import_path_of_a_partitioner_is_kept_as_it_is():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.network.host_resolver import canonical_bootstrap_servers, resolve_host
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.network.host_resolver import CANONICAL, bootstrap_addresses, resolve_host
 
 #: No resolver is asked for a label of more than 63 letters.
 NO_NAME = "a" * 64 + ".example"
@@ -26,12 +27,67 @@ def test_a_name_that_is_none_is_an_os_error() -> None:
         resolve_host(NO_NAME)
 
 
-def test_canonical_bootstrap_servers_name_each_address_once() -> None:
-    servers = canonical_bootstrap_servers([("127.0.0.1", 9092), ("127.0.0.1", 9092), (NO_NAME, 1)])
-    assert len(servers) == 1
-    assert servers[0][1] == 9092
+class Names:
+    """A resolver and its reverse, out of two tables."""
+
+    def __init__(self, addresses: dict[str, list[str]], canonical: dict[str, str]) -> None:
+        self._addresses = addresses
+        self._canonical = canonical
+        self.asked: list[str] = []
+
+    def resolve(self, host: str) -> list[str]:
+        self.asked.append(host)
+        if host not in self._addresses:
+            raise OSError(-2, "Name or service not known")
+        return self._addresses[host]
+
+    def canonical_name(self, address: str) -> str:
+        return self._canonical.get(address, address)
 
 
-def test_no_resolvable_bootstrap_server_is_an_error() -> None:
-    with pytest.raises(OSError, match=r"bootstrap\.servers"):
-        canonical_bootstrap_servers([(NO_NAME, 1)])
+def begin_with(names: Names, lookup: str, *servers: tuple[str, int]) -> tuple[tuple[str, int], ...]:
+    return bootstrap_addresses(
+        servers, lookup, resolve=names.resolve, canonical_name=names.canonical_name
+    )
+
+
+USE_ALL = "use_all_dns_ips"
+
+
+def test_canonical_bootstrap_servers_are_one_for_each_address() -> None:
+    names = Names(
+        {"kafka": ["10.0.0.1", "10.0.0.2", "10.0.0.3"], "b1.example": [""], "10.0.0.3": [""]},
+        {"10.0.0.1": "b1.example", "10.0.0.2": "gone.example"},
+    )
+    # One has a name, one a name that leads nowhere, one has none and stays an address.
+    assert begin_with(names, CANONICAL, ("kafka", 9092), ("kafka", 9092), ("nobody", 1)) == (
+        ("b1.example", 9092),
+        ("10.0.0.3", 9092),
+    )
+
+
+def test_canonical_names_come_from_the_machines_own_resolver() -> None:
+    ((host, port),) = bootstrap_addresses([("127.0.0.1", 9092)], CANONICAL)
+    assert resolve_host(host)
+    assert port == 9092
+
+
+def test_servers_stay_as_they_are_when_one_of_them_can_be_resolved() -> None:
+    names = Names({"b": ["10.0.0.2"]}, {})
+    servers = (("a", 1), ("b", 2), ("c", 3))
+    assert begin_with(names, USE_ALL, *servers) == servers
+    assert names.asked == ["a", "b"]  # the first that is known is enough
+
+
+@pytest.mark.parametrize("lookup", [USE_ALL, CANONICAL])
+def test_no_resolvable_bootstrap_server_is_an_error_that_tells_of_each(lookup: str) -> None:
+    with pytest.raises(ConfigError, match=r"No resolvable bootstrap urls given in") as caught:
+        bootstrap_addresses([(NO_NAME, 1), ("b" * 64 + ".example", 1)], lookup)
+    assert caught.value.hint == f"{NO_NAME}: not a host name; {'b' * 64}.example: not a host name"
+
+
+def test_a_server_that_is_unknown_now_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    begin_with(Names({"b": [""]}, {}), USE_ALL, ("a", 1), ("b", 2))
+    assert caplog.messages == [
+        "bootstrap server a can't be resolved now: Name or service not known"
+    ]

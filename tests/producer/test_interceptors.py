@@ -280,7 +280,7 @@ def test_no_interceptor_costs_nothing():
     assert Interceptors.of(()) is None
 
 
-@pytest.mark.parametrize("fault", ["the thread", "the network"])
+@pytest.mark.parametrize("fault", ["the thread", "the network", "the names"])
 def test_a_producer_that_can_not_be_made_leaves_nothing_open(fault: str):
     seeing = Seeing()
     descriptors = set(Path("/proc/self/fd").iterdir())
@@ -290,6 +290,8 @@ def test_a_producer_that_can_not_be_made_leaves_nothing_open(fault: str):
     }
     if fault == "the network":
         options |= {"security.protocol": "SSL", "ssl.truststore.location": "/nowhere"}
+    elif fault == "the names":  # no resolver is asked for a label of more than 63 letters
+        options["bootstrap.servers"] = f"{'a' * 64}.example:9092"
 
     def no_thread(_run: object, _name: str) -> NetworkThread:
         raise RuntimeError("can't start new thread")
