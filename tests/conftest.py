@@ -18,11 +18,18 @@ from tests.real_kafka import Consumed, RealKafka, consume_topic, heal, one_broke
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.secure_kafka import SecureKafka
+
 # Spark starts Python workers by these names, and plain "python3" is some other Python.
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
-_MARKER_OF_FIXTURE = {"kafka": "broker", "kafka3": "cluster", "spark": "spark"}
+_MARKER_OF_FIXTURE = {
+    "kafka": "broker",
+    "secure_kafka": "broker",
+    "kafka3": "cluster",
+    "spark": "spark",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,6 +53,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
 def kafka() -> Iterator[RealKafka]:
     """One real broker for the whole session. Use topics of your own: others use it too."""
     with one_broker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    """One local broker with TLS, SASL and ACLs for the whole session."""
+    from tests.secure_kafka import secure_broker
+
+    with secure_broker(tmp_path_factory.mktemp("certificates")) as broker:
         yield broker
 
 

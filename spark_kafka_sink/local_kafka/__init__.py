@@ -1,10 +1,11 @@
 """A real Apache Kafka (KRaft, one or three nodes) on this machine, without Docker.
 
 What the demo and the tests run against. Needs Python, a JVM of version 17 or newer, and on the
-first use either PySpark or Maven to fetch the server's jars. Imports the standard library only;
-nothing of the sink imports it.
+first use either PySpark or Maven to fetch the server's jars. Imports the standard library only (a
+secure one: ``cryptography``); nothing of the sink imports it.
 
-``python -m spark_kafka_sink.local_kafka`` runs one in the foreground.
+``python -m spark_kafka_sink.local_kafka`` runs one in the foreground, ``--secure`` one with TLS,
+SASL and ACLs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from spark_kafka_sink.local_kafka.distribution import KAFKA_VERSION
 from spark_kafka_sink.local_kafka.errors import LocalKafkaError
 from spark_kafka_sink.local_kafka.installation import Installation, prepare
 from spark_kafka_sink.local_kafka.node import KafkaNode, NodeState
+from spark_kafka_sink.local_kafka.secure import Security
 
 __all__ = [
     "KAFKA_VERSION",
@@ -22,5 +24,6 @@ __all__ = [
     "KafkaNode",
     "LocalKafkaError",
     "NodeState",
+    "Security",
     "prepare",
 ]

@@ -1,7 +1,8 @@
 """``python -m spark_kafka_sink.local_kafka``: a Kafka in the foreground until Ctrl-C or SIGTERM.
 
 The bootstrap address is the one line on standard output, printed when every node serves; what
-happens meanwhile goes to standard error.
+happens meanwhile goes to standard error. With ``--secure`` standard output is a client's properties
+file in its place, ready for use, with the other ways in as comments.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from spark_kafka_sink.local_kafka.distribution import KAFKA_VERSION
 from spark_kafka_sink.local_kafka.errors import LocalKafkaError
 from spark_kafka_sink.local_kafka.installation import prepare
 from spark_kafka_sink.local_kafka.node import NodeState
+from spark_kafka_sink.local_kafka.secure import LISTENERS, MECHANISMS
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,8 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
             overrides=dict(options.property),
             heap=options.heap,
             full_jvm=options.full_jvm,
+            secure=options.secure,
         ) as cluster:
-            print(cluster.bootstrap, flush=True)
+            print(_client_properties(cluster) if options.secure else cluster.bootstrap, flush=True)
             print(f"Kafka {KAFKA_VERSION} is ready; Ctrl-C stops it.", file=sys.stderr)
             return _watch(cluster)
     except LocalKafkaError as error:
@@ -48,6 +51,22 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 0
+
+
+def _client_properties(cluster: KafkaCluster) -> str:
+    """A client's file for SASL_SSL with SCRAM-SHA-512; every other way in, commented out."""
+    lines = [f"# PLAINTEXT, for tools: bootstrap.servers={cluster.bootstrap}"]
+    for listener, protocol in LISTENERS.items():
+        for mechanism in MECHANISMS if protocol.startswith("SASL") else ("",):
+            if protocol == "PLAINTEXT":
+                continue
+            chosen = (protocol, mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
+            options = cluster.client_options(listener, mechanism)
+            lines += ["", f"# {protocol} {mechanism}".rstrip()]
+            lines += [f"{'' if chosen else '# '}{n}={value}" for n, value in options.items()]
+    lines += ["", "# alice may do everything; bob nothing, until an ACL says so:"]
+    lines.append(f"# {cluster.client_options('SASL_SSL', user='bob')['sasl.jaas.config']}")
+    return "\n".join(lines)
 
 
 def _watch(cluster: KafkaCluster) -> int:
@@ -85,6 +104,12 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         default=[],
         metavar="NAME=VALUE",
         help="a server property that overrides conf/kafka; may be repeated",
+    )
+    parser.add_argument(
+        "--secure",
+        action="store_true",
+        help="listeners SSL, SASL_SSL and SASL_PLAINTEXT too, users, certificates and ACLs;"
+        " prints a client's properties file",
     )
     parser.add_argument("--heap", default="512m", help="heap of each broker (default: 512m)")
     parser.add_argument(

@@ -19,6 +19,7 @@ from spark_kafka_sink.local_kafka.brood import Brood
 from spark_kafka_sink.local_kafka.errors import LocalKafkaError
 from spark_kafka_sink.local_kafka.installation import FULL_JVM, QUICK_JVM, Installation, prepare
 from spark_kafka_sink.local_kafka.node import DEFAULT_START_TIMEOUT_S, KafkaNode, NodeState
+from spark_kafka_sink.local_kafka.secure import LISTENERS, Security
 from spark_kafka_sink.local_kafka.server_properties import (
     node_properties,
     read_properties,
@@ -53,6 +54,10 @@ class KafkaCluster:
             start and faster once warm. For benchmarks.
         format_options: further arguments of ``kafka-storage format``, for example
             ``("--feature", "transaction.version=0")``.
+        secure: beside PLAINTEXT the listeners SSL, SASL_SSL and SASL_PLAINTEXT (and those of
+            ``listeners``), users, certificates and ACLs, see ``secure.py``. :attr:`security` has
+            the passwords and files, :meth:`client_options` what a client needs. ``overrides``
+            still come last.
 
     The ports are taken when the object is made and :meth:`start` starts the processes, so that
     ``node(1).properties`` can be changed in between. Data lives in a temporary directory. Not
@@ -69,9 +74,13 @@ class KafkaCluster:
         heap: str = "512m",
         full_jvm: bool = False,
         format_options: Sequence[str] = (),
+        secure: bool = False,
     ) -> None:
         if nodes not in _TEMPLATES:
             raise IllegalStateError(f"A local cluster has 1 or 3 nodes, not {nodes}.")
+        if secure:
+            listeners = {**LISTENERS, **listeners}
+        self._protocols = dict(listeners)
         self._first_listener = next(iter(listeners))
         self._format_options = tuple(format_options)
         self._installation: Installation | None = None
@@ -90,6 +99,10 @@ class KafkaCluster:
         except BaseException:
             self._release_ports()
             raise
+        #: None unless the cluster is a secure one.
+        self.security: Security | None = None
+        if secure:
+            self._make_secure(listeners, common)
         voters = {node_id: held[node_id]["CONTROLLER"].port for node_id in node_ids}
         jvm = [*(FULL_JVM if full_jvm else QUICK_JVM), "-Xms64m", f"-Xmx{heap}"]
         self.nodes: tuple[KafkaNode, ...] = tuple(
@@ -134,6 +147,18 @@ class KafkaCluster:
     def bootstrap_of(self, listener: str) -> str:
         """``bootstrap.servers`` of one listener."""
         return ",".join(node.address(listener) for node in self.nodes)
+
+    def client_options(
+        self, listener: str, mechanism: str = "SCRAM-SHA-512", user: str = "alice"
+    ) -> dict[str, str]:
+        """What a client of a secure cluster needs, ``bootstrap.servers`` included, by Java's names.
+
+        ``user`` is ``alice``, who may do everything, or ``bob``, who may do nothing without ACLs.
+        """
+        if self.security is None:
+            raise IllegalStateError("Only a KafkaCluster(secure=True) has client options.")
+        options = self.security.client_options(self._protocols[listener], mechanism, user)
+        return {"bootstrap.servers": self.bootstrap_of(listener), **options}
 
     def node(self, node_id: int) -> KafkaNode:
         """The node of that id; ids start at 1."""
@@ -199,6 +224,17 @@ class KafkaCluster:
         if self._installation is None:
             self._installation = prepare()
         return self._installation
+
+    def _make_secure(self, listeners: Mapping[str, str], common: dict[str, str]) -> None:
+        """Certificates and users, and what ``common`` has to say of them."""
+        try:
+            self.security = Security.make(self._brood.directory / "security")
+        except BaseException:
+            self._brood.close()
+            self._release_ports()
+            raise
+        common |= self.security.server_properties(listeners)
+        self._format_options += self.security.format_options()
 
     def _reserve(self, listeners: list[str], port: int | None) -> dict[str, ports.ReservedPort]:
         """A port for each listener of a node; only the first listener's can be chosen."""

@@ -1,26 +1,36 @@
-"""A real broker with a TLS listener for every row of the certificate matrix."""
+"""One secure broker for the session: every protocol and mechanism, a listener for each bad
+certificate, and ACLs. Behind the fixture ``secure_kafka``.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 import trustme
 
 from spark_kafka_sink.local_kafka import KafkaCluster
 from tests.real_kafka import RealKafka
 
 HOST = "127.0.0.1"
+#: A name that no DNS has; a test that wants it to lead here says so to the resolver.
+WILDCARD_HOST = "b-1.brokers.example"
 NOW = dt.datetime.now(tz=dt.UTC)
 DAY = dt.timedelta(days=1)
 
 
 @dataclass(frozen=True)
 class SecureKafka:
-    """``kafka`` is the broker by its PLAINTEXT listener, for tools; the rest is for our client."""
+    """``kafka`` is the broker by its PLAINTEXT listener, for tools; the rest is for our client.
+
+    ``cluster.client_options(listener, mechanism, user)`` are the options to get in by SSL,
+    SASL_SSL and SASL_PLAINTEXT, as ``alice`` (may do everything) or ``bob`` (nothing without ACLs).
+    ``ca`` and the keys are those of the other listeners, which stand for rows of the certificate
+    matrix. REAUTH is SASL_PLAINTEXT with sessions of two seconds.
+    """
 
     kafka: RealKafka
     cluster: KafkaCluster
@@ -41,14 +51,16 @@ def key_file(directory: Path, name: str, certificate: trustme.LeafCert) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
-    directory = tmp_path_factory.mktemp("certificates")
+@contextmanager
+def secure_broker(directory: Path) -> Iterator[SecureKafka]:
+    """The broker; its bad certificates are made in ``directory``."""
     # Kafka reads keys in PKCS#8 only, and trustme writes elliptic ones otherwise.
     ca, other_ca, selfsigned = (trustme.CA(key_type=trustme.KeyType.RSA) for _ in range(3))
 
     def issue(authority: trustme.CA, *names: str, **more: dt.datetime) -> trustme.LeafCert:
-        return authority.issue_cert(*names, key_type=trustme.KeyType.RSA, **more)
+        return authority.issue_cert(
+            *names, common_name=names[0], key_type=trustme.KeyType.RSA, **more
+        )
 
     certificates = {
         "GOOD": issue(ca, HOST, "localhost"),
@@ -56,28 +68,32 @@ def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKaf
         "EXPIRED": issue(ca, HOST, not_before=NOW - 9 * DAY, not_after=NOW - DAY),
         "NOTYET": issue(ca, HOST, not_before=NOW + DAY, not_after=NOW + 9 * DAY),
         "OTHERHOST": issue(ca, "broker.example", "10.1.2.3"),
+        "WILDCARD": issue(ca, "*.brokers.example"),
         "SELFSIGNED": issue(selfsigned, HOST),
         "OLDTLS": issue(ca, HOST),
     }
     for name, authority in (("ca", ca), ("other_ca", other_ca)):
         (directory / f"{name}.pem").write_bytes(authority.cert_pem.bytes())
     overrides = {
-        # Or OpenSSL's bytes would be blamed for what the JVM allows.
-        "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
+        "super.users": "User:ANONYMOUS;User:alice;User:client.example",
         "listener.name.mutual.ssl.client.auth": "required",
         "listener.name.oldtls.ssl.enabled.protocols": "TLSv1.2",
         "listener.name.oldtls.ssl.protocol": "TLSv1.2",
+        "listener.name.reauth.connections.max.reauth.ms": "2000",
     }
     for name, certificate in certificates.items():
         prefix = f"listener.name.{name.lower()}.ssl"
-        overrides[f"{prefix}.keystore.type"] = "PEM"
-        overrides[f"{prefix}.keystore.location"] = str(
-            pkcs8(key_file(directory, name.lower(), certificate))
-        )
-        overrides[f"{prefix}.truststore.type"] = "PEM"
+        key = pkcs8(key_file(directory, name.lower(), certificate))
+        overrides[f"{prefix}.keystore.location"] = str(key)
         overrides[f"{prefix}.truststore.location"] = str(directory / "ca.pem")
-    listeners = {"PLAINTEXT": "PLAINTEXT"} | dict.fromkeys(certificates, "SSL")
-    with KafkaCluster(listeners=listeners, overrides=overrides) as cluster:
+    listeners = dict.fromkeys(certificates, "SSL") | {"REAUTH": "SASL_PLAINTEXT"}
+    cluster = KafkaCluster(listeners=listeners, overrides=overrides, secure=True)
+    node = cluster.node(1)
+    name = "advertised.listeners"
+    node.properties[name] = node.properties[name].replace(
+        f"WILDCARD://{HOST}", f"WILDCARD://{WILDCARD_HOST}"
+    )
+    with cluster:
         yield SecureKafka(
             kafka=RealKafka(cluster.bootstrap, cluster),
             cluster=cluster,

@@ -1,0 +1,104 @@
+"""Certificates of a local Kafka that speaks TLS: a CA of its own, made at each start.
+
+Owns: the CA, and PEM files of a private key with its chain, as brokers and clients read them.
+Never: where a certificate is used. The one module here that needs more than Python:
+``cryptography``, which the extra ``[tls]`` brings; ``secure`` imports it when it is needed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+#: Longer than any test or demo, shorter than what anybody would build upon.
+_LIFETIME = dt.timedelta(days=7)
+#: A clock that runs a little behind must not call a new certificate "not valid yet".
+_SKEW = dt.timedelta(hours=1)
+
+
+class CertificateAuthority:
+    """A CA whose private key stays in memory; ``path`` gets its certificate in PEM."""
+
+    def __init__(self, path: Path, name: str = "local_kafka CA") -> None:
+        self.path = path
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _name(name)
+        ca = x509.BasicConstraints(ca=True, path_length=0)
+        # Python 3.13 asks for it (VERIFY_X509_STRICT).
+        usage = _usage(signs_certificates=True)
+        self._certificate = (
+            self._builder(self._name, self._key.public_key())
+            .add_extension(ca, critical=True)
+            .add_extension(usage, critical=True)
+            .sign(self._key, SHA256())
+        )
+        path.write_bytes(self._certificate.public_bytes(Encoding.PEM))
+
+    def issue(self, path: Path, common_name: str, hosts: Sequence[str] = ()) -> Path:
+        """Write a new private key (PKCS#8, for our eyes only) and its chain to ``path``.
+
+        ``hosts``, for a broker: the DNS names and addresses that it is reached by. ``common_name``,
+        for a client: its user.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = self._builder(_name(common_name), key.public_key()).add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+            critical=False,
+        )
+        if hosts:
+            names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+            builder = builder.add_extension(names, critical=False)
+        certificate = builder.sign(self._key, SHA256())
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        path.touch(mode=0o600)
+        chain = (certificate, self._certificate)
+        path.write_bytes(private + b"".join(c.public_bytes(Encoding.PEM) for c in chain))
+        return path
+
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey
+    ) -> x509.CertificateBuilder:
+        now = dt.datetime.now(tz=dt.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _SKEW)
+            .not_valid_after(now + _LIFETIME)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )

@@ -1,0 +1,136 @@
+"""What makes a local Kafka a secure one: certificates, users, and how a client gets in.
+
+Owns: the certificates and passwords of one cluster, which are made at its start and lie in its
+temporary directory alone; the server settings that name them; the client settings that fit.
+Settings without a secret are in ``conf/kafka/secure.properties``. Never: a process, a port.
+
+**Users.** ``alice`` is a super user; ``bob`` may do nothing until an ACL says so. Each has one
+random password for PLAIN and both SCRAM mechanisms, and a client certificate with the name as its
+CN; for OAUTHBEARER the name is the token's ``sub``. Through PLAINTEXT one is ANONYMOUS, a super
+user too, so that a test's tools need no credentials.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_kafka_sink.local_kafka.errors import LocalKafkaError
+from spark_kafka_sink.local_kafka.ports import HOST
+from spark_kafka_sink.local_kafka.server_properties import read_properties, template_directory
+
+#: The clients' listeners of a secure cluster, name to protocol. PLAINTEXT is for tools.
+LISTENERS: Mapping[str, str] = {
+    protocol: protocol for protocol in ("PLAINTEXT", "SSL", "SASL_SSL", "SASL_PLAINTEXT")
+}
+#: Super user, and the user without any right.
+USERS = ("alice", "bob")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+
+#: Kafka's own minimum, which is plenty for a password of 192 random bits.
+_SCRAM_ITERATIONS = 4096
+_SECURITY = "org.apache.kafka.common.security"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Security:
+    """The secrets of one secure cluster. Files in PEM; a key file holds key and chain.
+
+    ``passwords``: user to password. ``client_keys``: user to the file with the certificate of that
+    name.
+    """
+
+    ca: Path
+    broker_key: Path
+    client_keys: Mapping[str, Path]
+    passwords: Mapping[str, str]
+
+    @classmethod
+    def make(cls, directory: Path) -> Security:
+        """New certificates in ``directory``, and new passwords. Raises LocalKafkaError."""
+        try:
+            from spark_kafka_sink.local_kafka.certificates import CertificateAuthority
+        except ImportError as error:
+            raise LocalKafkaError(
+                f"A secure local Kafka needs the package cryptography ({error}).",
+                hint="pip install 'spark-kafka-sink[tls]'",
+            ) from None
+        directory.mkdir(parents=True)
+        authority = CertificateAuthority(directory / "ca.pem")
+        return cls(
+            ca=authority.path,
+            broker_key=authority.issue(directory / "broker.pem", "broker", (HOST, "localhost")),
+            client_keys={u: authority.issue(directory / f"{u}.pem", u) for u in USERS},
+            passwords={user: secrets.token_urlsafe(24) for user in USERS},
+        )
+
+    def server_properties(self, listeners: Mapping[str, str]) -> dict[str, str]:
+        """What a node needs; the same on each. ``listeners``: name to protocol."""
+        shared = read_properties(template_directory() / "secure.properties")
+        users = " ".join(f'user_{name}="{word}"' for name, word in self.passwords.items())
+        plain = f"{_SECURITY}.plain.PlainLoginModule required {users};"
+        modules = {name: shared.pop(name) for name in list(shared) if name.endswith("jaas.config")}
+        modules["plain.sasl.jaas.config"] = plain
+        # Kafka takes a login module for each listener and mechanism, and never for a mechanism.
+        for listener, protocol in listeners.items():
+            if protocol.startswith("SASL"):
+                prefix = f"listener.name.{listener.lower()}"
+                shared |= {f"{prefix}.{name}": module for name, module in modules.items()}
+        return shared | {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.broker_key),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.ca),
+        }
+
+    def format_options(self) -> tuple[str, ...]:
+        """SCRAM credentials for ``kafka-storage format``; salted, so no password is in a command.
+
+        RFC 5802: SaltedPassword is PBKDF2 with HMAC of the mechanism's hash.
+        """
+        options = []
+        for mechanism, algorithm in (("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")):
+            for user, password in self.passwords.items():
+                salt = os.urandom(24)
+                salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, _SCRAM_ITERATIONS)
+                credential = (
+                    f'[name="{user}",iterations={_SCRAM_ITERATIONS},'
+                    f'salt="{_base64(salt)}",saltedpassword="{_base64(salted)}"]'
+                )
+                options += ["--add-scram", f"{mechanism}={credential}"]
+        return tuple(options)
+
+    def client_options(
+        self, protocol: str, mechanism: str = "SCRAM-SHA-512", user: str = "alice"
+    ) -> dict[str, str]:
+        """The options of a client by Java's names, without ``bootstrap.servers``.
+
+        With SSL, ``user`` shows their certificate; with SASL_SSL none.
+        """
+        options = {"security.protocol": protocol}
+        if protocol.endswith("SSL"):
+            options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca)}
+        if protocol == "SSL":
+            key = str(self.client_keys[user])
+            options |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": key}
+        if protocol.startswith("SASL"):
+            options |= {"sasl.mechanism": mechanism}
+            options |= {"sasl.jaas.config": self._login_module(mechanism, user)}
+        return options
+
+    def _login_module(self, mechanism: str, user: str) -> str:
+        if mechanism == "OAUTHBEARER":
+            module = f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule"
+            return f'{module} required unsecuredLoginStringClaim_sub="{user}";'
+        kind = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
+        password = self.passwords[user]
+        return f'{_SECURITY}.{kind}LoginModule required username="{user}" password="{password}";'
+
+
+def _base64(octets: bytes) -> str:
+    return base64.b64encode(octets).decode()

@@ -1,0 +1,108 @@
+"""A secure local Kafka: each way in is taken by a client that shares no code with ours."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.local_kafka import KafkaCluster, Security
+from spark_kafka_sink.local_kafka.server_properties import read_properties
+
+WAYS = [
+    ("SSL", ""),
+    *((p, m) for p in ("SASL_SSL", "SASL_PLAINTEXT") for m in ("PLAIN", "SCRAM-SHA-256")),
+    ("SASL_SSL", "SCRAM-SHA-512"),
+    ("SASL_SSL", "OAUTHBEARER"),
+]
+
+
+def librdkafka(cluster, listener, mechanism, user):
+    """The client options as librdkafka has them."""
+    options = cluster.client_options(listener, mechanism, user)
+    mine = {n: options[n] for n in ("bootstrap.servers", "security.protocol")}
+    if "ssl.truststore.location" in options:
+        mine["ssl.ca.location"] = options["ssl.truststore.location"]
+    if "ssl.keystore.location" in options:
+        mine["ssl.key.location"] = mine["ssl.certificate.location"] = options[
+            "ssl.keystore.location"
+        ]
+    if mechanism == "OAUTHBEARER":
+        mine |= {"enable.sasl.oauthbearer.unsecure.jwt": True}
+        mine |= {"sasl.oauthbearer.config": f"principal={user}"}
+    if mechanism:
+        mine["sasl.mechanism"] = mechanism
+    if mechanism not in ("", "OAUTHBEARER"):
+        mine |= {"sasl.username": user, "sasl.password": cluster.security.passwords[user]}
+    return mine
+
+
+def may_write(cluster, listener, mechanism, user, topic):
+    from confluent_kafka import KafkaError, Producer
+
+    answers = []
+    producer = Producer(librdkafka(cluster, listener, mechanism, user))
+    producer.produce(topic, b"row", on_delivery=lambda error, _: answers.append(error))
+    producer.flush(20)
+    (error,) = answers
+    assert error is None or error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED, error
+    return error is None
+
+
+@pytest.mark.parametrize(("listener", "mechanism"), WAYS, ids=[f"{p} {m}" for p, m in WAYS])
+def test_alice_may_write_by_each_way_in_and_bob_may_not(secure_kafka, listener, mechanism):
+    topic = secure_kafka.kafka.unique_topic("ways")
+    assert may_write(secure_kafka.cluster, listener, mechanism, "alice", topic)
+    assert not may_write(secure_kafka.cluster, listener, mechanism, "bob", topic)
+
+
+def test_what_the_command_prints_is_a_clients_file(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "spark_kafka_sink.local_kafka", "--secure"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.startswith("# org.apache"):
+            break
+    file = tmp_path / "client.properties"
+    file.write_text("".join(lines))
+    options = read_properties(file)
+    assert options["security.protocol"] == "SASL_SSL"
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient(
+        {n: options[n] for n in ("bootstrap.servers", "security.protocol", "sasl.mechanism")}
+        | {"ssl.ca.location": options["ssl.truststore.location"], "sasl.username": "alice"}
+        | {"sasl.password": options["sasl.jaas.config"].split('password="')[1].split('"')[0]}
+    )
+    assert admin.list_topics(timeout=20).brokers
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    file.unlink()
+    assert list(tmp_path.iterdir()) == [], "the certificates are gone with the broker"
+
+
+def test_a_cluster_that_is_not_secure_has_no_client_options():
+    cluster = KafkaCluster()
+    with pytest.raises(IllegalStateError, match="secure=True"):
+        cluster.client_options("PLAINTEXT")
+    cluster.stop()
+
+
+def test_no_password_is_in_an_argument_of_a_command_or_shown(tmp_path):
+    security = Security.make(tmp_path / "security")
+    shown = " ".join([repr(security), *security.format_options()])
+    assert "--add-scram" in shown
+    assert not any(password in shown for password in security.passwords.values())
+    assert all(path.stat().st_mode & 0o077 == 0 for path in security.client_keys.values())
