@@ -46,7 +46,9 @@ def under_load(kafka3, fault: Callable[[], None]) -> ProduceReport:
     thread = threading.Thread(target=run)
 
     def at(sent: int) -> None:
-        if sent >= ROWS // 3 and thread.ident is None:
+        # Before it has an identity nothing is sent, so no fault could hit what is in flight.
+        identified = producer.producer_id_and_epoch[0] >= 0
+        if sent >= ROWS // 3 and identified and thread.ident is None:
             thread.start()
 
     report = write(producer, topic, ROWS, at=at, until=done)
