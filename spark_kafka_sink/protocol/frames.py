@@ -32,6 +32,7 @@ LENGTH_SIZE: Final = 4
 FIRST_FLEXIBLE_VERSION: Mapping[ApiKey, int] = MappingProxyType(
     {
         ApiKey.PRODUCE: 9,
+        ApiKey.FETCH: 12,
         ApiKey.LIST_OFFSETS: 6,
         ApiKey.METADATA: 9,
         ApiKey.FIND_COORDINATOR: 3,

@@ -20,6 +20,7 @@ class ApiKey(IntEnum):
     """Kafka's numbers of the APIs that this client speaks."""
 
     PRODUCE = 0
+    FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
     FIND_COORDINATOR = 10

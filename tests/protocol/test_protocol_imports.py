@@ -25,6 +25,8 @@ def run(code: str) -> list[str]:
         "messages",
         "kio_codec",
         "transaction_admin_messages",
+        "fetch_messages",
+        "config_messages",
         "responses",
         "produce",
         "frames",
