@@ -1,0 +1,408 @@
+"""The driver ends the transactions of a batch: decide durably, end each, note that it is done.
+
+Owns: the order of these steps and who may take them (the fence and the compare-and-swap), for
+commit, abort and the roll forward at planning. Never: a request (``coordinators.py``), the log's
+topic (``decision_log.py``), what a doubtful answer means (``outcomes.py``).
+
+**The commit point** is the log's own transaction: once its EndTxn(commit) is answered, batch N is
+DECIDED, and whoever comes next commits its transactions. Before, nobody ends any of them but to
+abort; after, nobody aborts any.
+
+**The fence lives in the log.** Planning, commit and abort run in different, short-lived processes,
+and two drivers may believe in the same query. Two drivers A (older) and B (newer) of one query::
+
+    A plans N (generation 1, run a)     B plans N (generation 1 is the log's)
+    A commits: opens the log, writes DECIDED N, ends, writes DONE N
+    B commits: opens the log; the log's run is a, its generation has not moved since B planned:
+               B takes over (generation 2, a is superseded). N is done already: dropped
+    A commits N+1: opens the log, finds itself superseded, stops
+
+So the later starter wins, at the earlier one's next commit at the latest. When A's session is open
+while B opens its own, A's next write is refused by the coordinator.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from spark_kafka_sink.clock import Clock, Latch
+from spark_kafka_sink.errors import (
+    CommitError,
+    CommitOutcomeUnknownError,
+    KafkaError,
+    PartialCommitError,
+    SupersededError,
+)
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Phase
+from spark_kafka_sink.transactions.coordinators import Coordinators
+from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
+from spark_kafka_sink.transactions.ending import commit_all
+from spark_kafka_sink.transactions.outcomes import is_prepared
+from spark_kafka_sink.transactions.sweep import sweep
+from spark_kafka_sink.transactions.transactional_ids import prefix_of_key
+
+_log = logging.getLogger(__name__)
+
+#: Ids that an error names; it tells how many there are.
+_NAMED = 5
+#: Spark kills a task's Python process so long after it asked it to stop, at most
+#: (spark.python.task.killTimeout, 2 s by default); what it still produces then is swept once more.
+KILLED_AFTER_MS = 3_000
+#: Of a transaction's time, that much must be left for the commit: 10 %, and 30 s of a longer one.
+_MARGIN_MS = 30_000
+
+
+def margin_ms(timeout_ms: int) -> int:
+    """How much of transaction.timeout.ms the driver's commit may need (judgement: a tenth, and at
+    least 30 s, but never more than half of it).
+    """
+    return max(timeout_ms // 10, min(_MARGIN_MS, timeout_ms // 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who commits or aborts: as planned (``generation``) and as run (``run_id``, ``query_id``).
+
+    ``run_id`` is a stream's run id or a batch job's uuid; ``query_id`` is empty in batch jobs.
+    ``generation`` is the log's when the batch was planned.
+    """
+
+    key: str
+    run_id: str
+    query_id: str
+    generation: int
+
+    @property
+    def prefix(self) -> str:
+        return prefix_of_key(self.key)
+
+    @property
+    def is_stream(self) -> bool:
+        return bool(self.query_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Micro-batch ``number``, or version of a job; its prepared transactions, one per task that
+    wrote a row.
+
+    ``forget``: nobody will ask for this key again (a job without txnAppId).
+    """
+
+    number: int
+    transactions: tuple[PreparedTransaction, ...] = field(repr=False)
+    forget: bool = False
+
+
+class Commit(Enum):
+    """How a commit ended that ended well."""
+
+    COMMITTED = "committed"
+    ALREADY_DONE = "done before"
+    EMPTY = "no rows"
+
+
+class Committer:
+    """Commits, aborts and rolls forward, for as long as its log and its coordinators are open.
+
+    ``block_ms`` bounds what comes before a decision (max.block.ms), ``end_ms`` the ending of what
+    is decided (delivery.timeout.ms), ``transaction_timeout_ms`` is the tasks' option.
+    """
+
+    def __init__(
+        self,
+        log: DecisionLog,
+        coordinators: Coordinators,
+        clock: Clock,
+        *,
+        block_ms: int,
+        end_ms: int,
+        transaction_timeout_ms: int,
+    ) -> None:
+        self._decisions = log
+        self._coordinators = coordinators
+        self._clock = clock
+        self._block_ms = block_ms
+        self._end_ms = end_ms
+        self._transaction_timeout_ms = transaction_timeout_ms
+
+    # -- planning -----------------------------------------------------------------------------
+
+    def roll_forward(self, key: str) -> CommitState:
+        """What the log says of ``key``, after a batch that an earlier driver decided is ended.
+
+        Raises PartialCommitError for a batch that lost rows and that nobody resolved yet, and
+        CommitOutcomeUnknownError when its transactions can't be ended now.
+        """
+        state = self._decisions.read(key, self._before())
+        if state is None:
+            return CommitState()
+        _check_resolved(key, state)
+        if state.phase is Phase.DONE:
+            return state
+        session = self._decisions.open(key, self._before())
+        return self._rolled_forward(key, session)
+
+    def _rolled_forward(self, key: str, session: LogSession) -> CommitState:
+        state = session.state or CommitState()
+        _check_resolved(key, state)
+        if state.phase is not Phase.DECIDED:
+            return state
+        assert state.decision is not None
+        _log.info("kprod %s: batch %d was decided; ending it now", key, state.decision.number)
+        state = self._finish(key, session, state)
+        self._note_done(key, session, state)
+        return state
+
+    # -- commit -------------------------------------------------------------------------------
+
+    def commit(self, owner: Owner, batch: Batch) -> Commit:
+        """Make ``batch`` visible as a whole, or raise.
+
+        Raises SupersededError (another driver owns the key), CommitError (nothing is visible, and
+        what was prepared is aborted or will be), CommitOutcomeUnknownError (nothing is undone; the
+        next planning finds out) and PartialCommitError.
+        """
+        if batch.forget and not batch.transactions:
+            return Commit.EMPTY
+        session = self._decisions.open(owner.key, self._before())
+        self._check_owner(owner, session.state)
+        state = self._rolled_forward(owner.key, session).taken_over(owner.run_id, owner.query_id)
+        if self._done_before(owner, batch, session.state, state):
+            self._abort_all(batch.transactions)
+            self._sweep(owner, state)
+            return Commit.ALREADY_DONE
+        if not batch.transactions:
+            session.write(state.skipped_to(batch.number), self._before())
+            self._sweep(owner, state)
+            return Commit.EMPTY
+        self._check_prepared(owner, batch)
+        state = state.decided(Decision(batch.number, batch.transactions))
+        self._decide(owner, batch, session, state)
+        state = self._finish(owner.key, session, state)
+        self._note_done(owner.key, session, None if batch.forget else state)
+        self._sweep(owner, state)
+        return Commit.COMMITTED
+
+    def _note_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
+        """Every transaction is committed. That must not fail for want of a note of it: whoever ran
+        the job again would double its rows. The next planning ends the batch once more, which
+        changes nothing, and notes it then.
+        """
+        try:
+            session.write(state, self._before())
+        except KafkaError as error:
+            _log.warning(
+                "kprod '%s': the batch is committed, but the commit log could not be told so: %s",
+                key,
+                error.message,
+            )
+
+    def _check_owner(self, owner: Owner, state: CommitState | None) -> None:
+        if state is None or state.run_id == owner.run_id:
+            return
+        if owner.run_id in state.superseded or state.generation != owner.generation:
+            raise SupersededError(
+                f"another driver has taken over '{owner.key}': run {state.run_id} (generation "
+                f"{state.generation}) in place of run {owner.run_id} (generation "
+                f"{owner.generation}); this one must stop",
+                hint="a query runs twice with one checkpoint, or two queries share a "
+                "transactionalIdPrefix: give each query a prefix of its own",
+            )
+
+    def _done_before(
+        self, owner: Owner, batch: Batch, before: CommitState | None, state: CommitState
+    ) -> bool:
+        """True when a batch of that number is committed, and this one is to be dropped."""
+        if before is None:
+            return False
+        if not owner.is_stream:
+            return batch.number <= state.last_done
+        if before.query_id and before.query_id != owner.query_id:
+            raise _other_query(owner, batch.number, before.query_id, state.last_done)
+        if batch.number == state.last_done:
+            return True
+        if batch.number != state.last_done + 1:
+            raise _other_query(owner, batch.number, before.query_id, state.last_done)
+        return False
+
+    def _check_prepared(self, owner: Owner, batch: Batch) -> None:
+        """Each is open, ours, and open for a while longer; else all are aborted and we raise."""
+        deadline = self._before()
+        timeout_ms = self._transaction_timeout_ms
+        oldest_ms = timeout_ms - margin_ms(timeout_ms)
+        ids = [t.transactional_id for t in batch.transactions]
+        found = self._coordinators.describe(ids, deadline)
+        gone = [t for t in batch.transactions if not is_prepared(t, found[t.transactional_id])]
+        late: list[str] = []
+        if not gone:
+            old = self._coordinators.older_than(owner.prefix, oldest_ms, deadline)
+            if old is None:
+                # Brokers before 3.8: by our clock, which is not theirs.
+                begun = self._clock.wall_ms() - oldest_ms
+                old = frozenset(i for i in ids if 0 <= found[i].start_ms < begun)
+            late = [i for i in ids if i in old]
+        if not gone and not late:
+            return
+        self._abort_all(batch.transactions)
+        if gone:
+            first = found[gone[0].transactional_id]
+            raise CommitError(
+                f"batch {batch.number} of '{owner.key}' can't be committed: {len(gone)} of "
+                f"{len(ids)} transactions are not open any more (first: "
+                f"{gone[0].transactional_id}, now {first.state.value}); nothing of it is visible",
+                hint=f"a transaction may stay open for kafka.transaction.timeout.ms ({timeout_ms} "
+                "ms) from its task's first row to the end of the last task: write in smaller "
+                "batches, or raise it (the broker's transaction.max.timeout.ms permitting)",
+            )
+        raise CommitError(
+            f"batch {batch.number} of '{owner.key}' took too long: {len(late)} of {len(ids)} "
+            f"transactions are open for more than {oldest_ms} ms (first: {late[0]}), too near to "
+            f"kafka.transaction.timeout.ms ({timeout_ms} ms); nothing of it is visible",
+            hint="write in smaller batches, or raise kafka.transaction.timeout.ms (the broker's "
+            "transaction.max.timeout.ms permitting)",
+        )
+
+    def _decide(self, owner: Owner, batch: Batch, session: LogSession, state: CommitState) -> None:
+        try:
+            session.write(state, self._before())
+        except CommitOutcomeUnknownError as error:
+            raise _unknown(
+                f"whether batch {batch.number} of '{owner.key}' was decided is not known: "
+                f"{error.message}",
+                tuple(t.transactional_id for t in batch.transactions),
+            ) from error
+
+    def _finish(self, key: str, session: LogSession, state: CommitState) -> CommitState:
+        """End what is decided; the state in which that is done."""
+        decision = state.decision
+        assert decision is not None
+        deadline = self._after()
+        ended = commit_all(self._coordinators, decision.transactions, self._clock, deadline)
+        if ended.lost:
+            session.write(state.partly_lost(ended.lost), deadline + self._block_ms)
+            raise _partial(key, decision.number, len(decision.transactions), ended.lost)
+        doubtful = ended.unknown + ended.unclear
+        if doubtful:
+            raise _unknown(
+                f"batch {decision.number} of '{key}' is decided, but the outcome of "
+                f"{len(doubtful)} of its {len(decision.transactions)} transactions is not known "
+                f"({_names(doubtful)})",
+                doubtful,
+            )
+        return state.finished()
+
+    # -- abort --------------------------------------------------------------------------------
+
+    def abort(
+        self,
+        owner: Owner,
+        number: int,
+        transactions: Sequence[PreparedTransaction],
+        *,
+        tasks_may_live: bool,
+    ) -> tuple[str, ...]:
+        """Undo what was not decided; gives the ids of the orphans that were swept.
+
+        It may follow a commit that succeeded: a decision is never undone. A driver that was
+        superseded does nothing. ``tasks_may_live``: a task without a message may still write for
+        a moment (Spark kills it later), so what it leaves is swept once more.
+        """
+        session = self._decisions.open(owner.key, self._before())
+        try:
+            self._check_owner(owner, session.state)
+        except SupersededError as error:
+            _log.warning("kprod abort of '%s' does nothing: %s", owner.key, error.message)
+            return ()
+        decision = None if session.state is None else session.state.decision
+        if decision is not None and decision.number == number:
+            _log.warning(
+                "kprod: batch %d of '%s' is decided, so it is not aborted; the next start of the "
+                "query ends it",
+                number,
+                owner.key,
+            )
+            return ()
+        keep = () if decision is None else decision.ids
+        self._abort_all(t for t in transactions if t.transactional_id not in keep)
+        swept = sweep(self._coordinators, owner.prefix, {owner.run_id}, self._before(), keep=keep)
+        if tasks_may_live:
+            self._clock.wait(Latch(), self._clock.now_ms() + KILLED_AFTER_MS)
+            swept += sweep(
+                self._coordinators, owner.prefix, {owner.run_id}, self._before(), keep=keep
+            )
+        return swept
+
+    def _abort_all(self, transactions: Iterable[PreparedTransaction]) -> None:
+        """As far as they are open; a broker refuses to abort what is committed."""
+        open_ = list(transactions)
+        if open_:
+            self._coordinators.end(open_, committed=False, deadline_ms=self._before())
+
+    def _sweep(self, owner: Owner, state: CommitState) -> None:
+        """After a batch is done. What is not swept now is ended by time, so it fails nothing."""
+        runs = {owner.run_id, *(state.superseded if owner.is_stream else ())}
+        try:
+            swept = sweep(self._coordinators, owner.prefix, runs, self._before())
+        except KafkaError as error:
+            _log.warning(
+                "kprod '%s': orphaned transactions could not be looked for: %s",
+                owner.key,
+                error.message,
+            )
+            return
+        if swept:
+            _log.info("kprod '%s': ended %d orphaned transactions", owner.key, len(swept))
+
+    # -- deadlines ----------------------------------------------------------------------------
+
+    def _before(self) -> int:
+        return self._clock.now_ms() + self._block_ms
+
+    def _after(self) -> int:
+        return self._clock.now_ms() + self._end_ms
+
+
+def _names(ids: Sequence[str]) -> str:
+    more = f", +{len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
+    return ", ".join(ids[:_NAMED]) + more
+
+
+def _check_resolved(key: str, state: CommitState) -> None:
+    if state.phase is Phase.PARTIAL:
+        assert state.decision is not None
+        raise _partial(key, state.decision.number, len(state.decision.transactions), state.lost)
+
+
+def _partial(key: str, number: int, of: int, lost: tuple[str, ...]) -> PartialCommitError:
+    return PartialCommitError(
+        f"batch {number} of '{key}' is committed in part: the broker aborted {len(lost)} of its "
+        f"{of} transactions ({_names(lost)}), and their rows are missing",
+        hint=f"'kprod txn resolve {key} --batch {number} --as done' goes on without them, '--as "
+        "replay' writes the whole batch again (the others' rows come twice); it happens when a "
+        "driver stays away for longer than kafka.transaction.timeout.ms after its decision",
+        transactional_ids=lost,
+    )
+
+
+def _unknown(message: str, ids: tuple[str, ...]) -> CommitOutcomeUnknownError:
+    return CommitOutcomeUnknownError(
+        message,
+        hint="nothing was undone: start the query again and it finds out; 'kprod txn describe' "
+        "shows what the brokers know",
+        transactional_ids=ids,
+    )
+
+
+def _other_query(owner: Owner, number: int, query_id: str, last_done: int) -> CommitError:
+    return CommitError(
+        f"'{owner.key}' is at batch {last_done} of query {query_id or 'unknown'}, and query "
+        f"{owner.query_id} wants to commit batch {number}",
+        hint="a checkpoint was deleted, copied or put back, or two queries share a "
+        f"transactionalIdPrefix; if this is meant, 'kprod txn reset {owner.key}' forgets the old "
+        "one",
+    )

@@ -1,0 +1,61 @@
+"""Ending the transactions of a batch that is decided: each until its outcome is known.
+
+Owns: the rounds of EndTxn and DescribeTransactions. Never: the decision (``committer.py``), what an
+answer means (``outcomes.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spark_kafka_sink.clock import Clock, Latch
+from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.transactions.coordinators import Coordinators
+from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
+
+#: Between two rounds for transactions that are neither committed nor aborted yet.
+_ROUND_MS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Transactional ids: ``lost`` were aborted by a broker, of ``unknown`` nobody can tell, of
+    ``unclear`` no clear answer came in time. All others are committed.
+    """
+
+    lost: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    unclear: tuple[str, ...] = ()
+
+
+def commit_all(
+    coordinators: Coordinators,
+    transactions: Sequence[PreparedTransaction],
+    clock: Clock,
+    deadline_ms: int,
+) -> Ended:
+    """Commit each of ``transactions``; harmless for those that are committed already."""
+    lost: list[str] = []
+    unknown: list[str] = []
+    open_ = {t.transactional_id: t for t in transactions}
+    while open_:
+        answers = coordinators.end(list(open_.values()), committed=True, deadline_ms=deadline_ms)
+        doubtful = [i for i, code in answers.items() if code not in (ErrorCode.NONE, None)]
+        try:
+            found = coordinators.describe(doubtful, deadline_ms) if doubtful else {}
+        except KafkaTimeoutError:
+            found = {}
+        outcomes = {i: outcome_of(open_[i], description) for i, description in found.items()}
+        lost += [i for i in doubtful if outcomes.get(i) is Outcome.LOST]
+        unknown += [i for i in doubtful if outcomes.get(i) is Outcome.UNKNOWN]
+        unsettled = {i for i, code in answers.items() if code is None}
+        unsettled |= {i for i in doubtful if outcomes.get(i, Outcome.RETRY) is Outcome.RETRY}
+        open_ = {i: t for i, t in open_.items() if i in unsettled}
+        now = clock.now_ms()
+        if now >= deadline_ms:
+            break
+        if open_:
+            clock.wait(Latch(), min(deadline_ms, now + _ROUND_MS))
+    return Ended(tuple(lost), tuple(unknown), tuple(open_))
