@@ -19,6 +19,7 @@ from spark_kafka_sink.bootstrap_servers import parse_bootstrap_servers
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.foreign_options import (
     JAVA_PARTITIONERS,
+    KEY_PARTITIONERS,
     PREFIX,
     SPARK_KEYS,
     java_partitioner,
@@ -494,7 +495,8 @@ class _Draft:
             raise PRODUCER_OPTIONS["partitioner.class"].error(
                 name,
                 "This partitioner is not known, and another one would put rows elsewhere; known"
-                f" are {', '.join(JAVA_PARTITIONERS)}, and the import path of a class of your own",
+                f" are {', '.join([*JAVA_PARTITIONERS, *KEY_PARTITIONERS])}, and the import path of"
+                " a class of your own",
                 self.spelled("partitioner.class"),
             )
         self.values["partitioner.class"] = known.name

@@ -1,4 +1,4 @@
-"""Names that somebody else owns: Spark, a Kafka source, a consumer, librdkafka, a JVM partitioner.
+"""Names that somebody else owns: Spark, a Kafka source, a consumer, librdkafka, partitioners.
 
 Owns: those names, what each would be called here, and the error for a name that is nobody's, with
 the nearest one that exists. Never: an option of ours (``option_table``).
@@ -140,8 +140,21 @@ JAVA_PARTITIONERS: dict[str, JavaPartitioner] = {
 }
 
 
+#: librdkafka's partitioners and those of our own (``records.key_rules``), which have no package.
+KEY_PARTITIONERS: tuple[str, ...] = tuple(
+    _names("""
+        consistent consistent_random murmur2 murmur2_random fnv1a fnv1a_random random
+        murmur3 iceberg_bucket iceberg_bucket_long
+        """)
+)
+
+
 def java_partitioner(name: str) -> JavaPartitioner | None:
-    """The partitioner of a class name with or without its package; None when it is not known."""
+    """The partitioner of a class name with or without its package, or of a name in
+    :data:`KEY_PARTITIONERS`; None when it is not known.
+    """
+    if name in KEY_PARTITIONERS:
+        return JavaPartitioner(name)
     package, _, short = name.rpartition(".")
     if package and f"{package}." not in JAVA_PARTITIONER_PACKAGES:
         return None

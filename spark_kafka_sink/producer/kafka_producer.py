@@ -53,6 +53,7 @@ from spark_kafka_sink.producer.transactional_result import TransactionalResult
 from spark_kafka_sink.producer.waiting_for_input import WaitingForInput
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo
 from spark_kafka_sink.records.batch_columns import ArrowBatch, ColumnsOfBatches
+from spark_kafka_sink.records.key_rules import JAVA_RULE, key_rule
 from spark_kafka_sink.records.partitioners import Partitioner, no_weights, partitioner
 from spark_kafka_sink.records.record_columns import RecordColumns
 
@@ -181,6 +182,7 @@ class KafkaProducer:
             self._wakeup,
         )
         self._batches = ColumnsOfBatches()
+        rule = key_rule(config.partitioner_class, ignore_keys=config.partitioner_ignore_keys)
         self._records = RecordAppender(
             config,
             self._clock,
@@ -189,11 +191,11 @@ class KafkaProducer:
             RecordPartitioner(
                 self._metadata.fetch,
                 self._accumulator.raw_limit,
-                ignore_keys=config.partitioner_ignore_keys,
                 next_partition=self._load.next_partition if self._load.matters else None,
                 own=None
-                if config.partitioner_class is None
+                if rule is not None
                 else ColumnsPartitioner(self._new_partitioner(), self._accumulator),
+                rule=rule or JAVA_RULE,
             ),
             self._transaction_manager,
             self._interceptors,

@@ -12,7 +12,6 @@ thread moved the topic on meanwhile (:meth:`StickyPartition.changed`), and the r
 from __future__ import annotations
 
 import random
-import struct
 import threading
 from collections.abc import Callable
 from functools import lru_cache
@@ -21,6 +20,7 @@ from typing import Protocol
 from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo
 from spark_kafka_sink.records.batch_columns import columns_of_record
+from spark_kafka_sink.records.key_rules import JAVA_RULE, Choice, KeyRule
 from spark_kafka_sink.records.partition_columns import TopicView
 from spark_kafka_sink.records.partitioners import Partitioner
 
@@ -33,7 +33,7 @@ NextPartition = Callable[[str, Cluster], int]
 
 
 class OwnPartitioner(Protocol):
-    """A partitioner that is not the built-in one, for one record."""
+    """A partitioner that does not go by keys, for one record."""
 
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, cluster: Cluster
@@ -74,8 +74,8 @@ class StickyPartition:
 class RecordPartitioner:
     """Partitions of single records.
 
-    ``own`` decides for every record without a partition, when there is one. ``cluster`` gives the
-    cluster as known now.
+    ``own`` decides for every record without a partition, when there is one; else ``rule`` says what
+    does. ``cluster`` gives the cluster as known now.
     """
 
     def __init__(
@@ -83,14 +83,16 @@ class RecordPartitioner:
         cluster: Callable[[], Cluster],
         sticky_size: StickySize,
         *,
-        ignore_keys: bool = False,
         own: OwnPartitioner | None = None,
+        rule: KeyRule = JAVA_RULE,
         next_partition: NextPartition | None = None,
     ) -> None:
         self._cluster = cluster
         self._sticky_size = sticky_size
-        self._ignore_keys = ignore_keys
         self._own = own
+        self._rule = rule
+        # Keys repeat, mostly.
+        self._number = lru_cache(maxsize=8192)(rule.number)
         self._next = uniform if next_partition is None else next_partition
         self._sticky: dict[str, StickyPartition] = {}
 
@@ -104,8 +106,11 @@ class RecordPartitioner:
         """The partition of a record without one; sticky when nothing but load decides."""
         if self._own is not None:
             return self._own.partition(topic, key, value, self._cluster())
-        if key is not None and not self._ignore_keys:
-            return _positive_murmur2(key) % len(partitions)
+        choice = self._rule.choice(key)
+        if choice is Choice.HASH:
+            return self._number(key or b"") % len(partitions)
+        if choice is Choice.RANDOM:
+            return uniform(topic, self._cluster())
         sticky = self._sticky.get(topic)
         # setdefault: two threads may both find none, and must agree.
         return self._sticky.setdefault(topic, self._new(topic)) if sticky is None else sticky
@@ -127,24 +132,6 @@ def uniform(topic: str, cluster: Cluster) -> int:
     partitions = cluster.topics.get(topic, ())
     led = [info.tp.partition for info in partitions if info.leader >= 0]
     return random.choice(led or range(max(1, len(partitions))))  # noqa: S311 - spreads load
-
-
-@lru_cache(maxsize=8192)
-def _positive_murmur2(key: bytes) -> int:
-    """Java's ``toPositive(murmur2(key))``. Keys repeat, as a rule."""
-    length = len(key)
-    h = 0x9747B28C ^ length
-    words = length >> 2
-    for k in struct.unpack_from(f"<{words}I", key):
-        k = k * 0x5BD1E995 & 0xFFFFFFFF  # noqa: PLW2901 - the algorithm's own names
-        k ^= k >> 24  # noqa: PLW2901
-        h = (h * 0x5BD1E995 & 0xFFFFFFFF) ^ (k * 0x5BD1E995 & 0xFFFFFFFF)
-    rest = key[words << 2 :]
-    if rest:
-        h = (h ^ int.from_bytes(rest, "little")) * 0x5BD1E995 & 0xFFFFFFFF
-    h ^= h >> 13
-    h = h * 0x5BD1E995 & 0xFFFFFFFF
-    return (h ^ h >> 15) & 0x7FFFFFFF
 
 
 class ColumnsPartitioner:

@@ -3,10 +3,10 @@
 Owns: :class:`Partitioner` and the built-in ones, by Java's names (:func:`partitioner`). Never:
 metadata (a :class:`TopicView` is handed in), accumulator state (asked through ``open_room``).
 
-The rule, row by row: an explicit partition beats; else a key decides by murmur2 over *all*
-partitions; else the row is sticky (KIP-794): rows go on to one partition until it has got enough,
-then to another. By columns, sticky rows are cut by their cumulative size, and KIP-794's condition
-for a switch is evaluated once for each piece.
+The rule, row by row: an explicit partition beats; else a key decides by its hash over *all*
+partitions (which hash, and which keys, ``key_rules`` says); else the row is sticky (KIP-794): rows
+go on to one partition until it has got enough, then to another. By columns, sticky rows are cut by
+their cumulative size, and KIP-794's condition for a switch is evaluated once for each piece.
 """
 
 from __future__ import annotations
@@ -23,10 +23,16 @@ from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.import_paths import is_import_path
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.batch_cutter import size_bounds
-from spark_kafka_sink.records.murmur2 import murmur2
+from spark_kafka_sink.records.key_rules import (
+    IGNORED,
+    JAVA_RULE,
+    KEY_RULES,
+    Choice,
+    KeyRule,
+    key_rule,
+)
 from spark_kafka_sink.records.own_partitioner import OwnPartitioner
 from spark_kafka_sink.records.partition_columns import TopicView, counts, explicit, rows_by_topic
-from spark_kafka_sink.records.ragged import valid_of
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.record_encoder import content_sizes
 
@@ -73,7 +79,10 @@ class _Sticky:
 
 
 class BuiltInPartitioner:
-    """Java's default (``BuiltInPartitioner``, KIP-794): murmur2 of keys, sticky without one."""
+    """Java's default (``BuiltInPartitioner``, KIP-794): murmur2 of keys, sticky without one.
+
+    Another ``rule`` makes it another partitioner that goes by keys.
+    """
 
     def __init__(
         self,
@@ -81,8 +90,9 @@ class BuiltInPartitioner:
         ignore_keys: bool = False,
         weights: Weights = no_weights,
         rng: random.Random | None = None,
+        rule: KeyRule = JAVA_RULE,
     ) -> None:
-        self._ignore_keys = ignore_keys
+        self._rule = IGNORED if ignore_keys else rule
         self._weights = weights
         # A task's start must not be every other task's start, or they gang up on one partition.
         self._random = random.Random() if rng is None else rng  # noqa: S311 - spreads load
@@ -97,22 +107,35 @@ class BuiltInPartitioner:
         given = explicit(columns, views)
         if given is not None and (given >= 0).all():
             return given
-        by_key = None if self._ignore_keys or columns.key is None else columns.key
-        if by_key is None:
+        rule, keys = self._rule, columns.key
+        choice = rule.null if keys is None else rule.other
+        all_sticky = choice is Choice.STICKY
+        if all_sticky:
             out = np.empty(columns.rows, np.int32)
-            sticky: Bools | None = None
+        elif choice is Choice.HASH:
+            rule.check(columns, given)
+            out = _by_hash(rule, columns, views)
         else:
-            positive = (murmur2(by_key) & np.uint32(0x7FFFFFFF)).view(np.int32)
-            out = positive % counts(columns, views)
-            keyed = valid_of(by_key)
-            sticky = None if keyed is None else ~keyed
+            out = self._anywhere(columns, views)
+        sticky = None if all_sticky or keys is None else rule.sticky(keys)
         if given is not None:
             chosen = given >= 0
             out[chosen] = given[chosen]
-            if by_key is None or sticky is not None:
+            if all_sticky or sticky is not None:
                 sticky = ~chosen if sticky is None else sticky & ~chosen
-        if by_key is None or sticky is not None:
+        if all_sticky or sticky is not None:
             self._assign_sticky(columns, views, open_room, sticky, out)
+        return out
+
+    def _anywhere(self, columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s:
+        """Any partition with a leader, for every row anew."""
+        out = np.empty(columns.rows, np.int32)
+        dice = np.random.default_rng(self._random.getrandbits(64))
+        for topic, rows in rows_by_topic(columns, None):
+            view = views[topic]
+            among = np.array(view.available or range(view.count), np.int32)
+            count = columns.rows if rows is None else len(rows)
+            out[slice(None) if rows is None else rows] = dice.choice(among, count)
         return out
 
     def _assign_sticky(
@@ -172,6 +195,16 @@ class BuiltInPartitioner:
         if weights is None:
             return self._random.choice(available)
         return self._random.choices(available, weights)[0]
+
+
+def _by_hash(rule: KeyRule, columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s:
+    """Each key's number modulo the count; of rows that the rule leaves to load, anything."""
+    if columns.key is None:
+        numbers = np.full(columns.rows, rule.number(b""), np.uint32)
+    else:
+        numbers = rule.numbers(columns.key)
+    partitions: Int32s = (numbers % counts(columns, views).astype(np.uint32)).astype(np.int32)
+    return partitions
 
 
 def _until_switch(produced: int, room: int | None, limit: int) -> int:
@@ -243,18 +276,19 @@ _BUILT_IN: dict[str, Callable[..., Partitioner]] = {
 def partitioner(
     name: str | None, *, ignore_keys: bool = False, weights: Weights = no_weights
 ) -> Partitioner:
-    """A new partitioner by Java class name, short or full, or by the import path of a user's own
-    (None: the built-in one, which ``weights`` are for).
+    """A new partitioner by Java class name, short or full, by a name of ``key_rules``, or by the
+    import path of a user's own (None: the built-in one). ``weights`` are for sticky rows.
 
     Raises ConfigError for a name that is not known.
     """
-    if name is None or not name.strip():
-        return BuiltInPartitioner(ignore_keys=ignore_keys, weights=weights)
+    rule = key_rule(name, ignore_keys=ignore_keys)
+    if name is None or rule is not None:
+        return BuiltInPartitioner(weights=weights, rule=rule or JAVA_RULE)
     short = name.strip().removeprefix(_JAVA_PACKAGE)
     make = _BUILT_IN.get(short) or _BUILT_IN.get(f"internals.{short}")
     if make is None and is_import_path(name):
         return OwnPartitioner(name)
     if make is None:
-        known = ", ".join(sorted(n.removeprefix("internals.") for n in _BUILT_IN))
+        known = ", ".join(sorted(n.removeprefix("internals.") for n in [*_BUILT_IN, *KEY_RULES]))
         raise ConfigError(f"partitioner.class: {name} is not known; known are {known}")
     return make(ignore_keys=ignore_keys)

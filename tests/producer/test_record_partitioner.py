@@ -6,17 +6,23 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_kafka_sink.errors import DataError
 from spark_kafka_sink.producer.record_partitioner import (
     ColumnsPartitioner,
     RecordPartitioner,
     StickyPartition,
 )
 from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.records.key_rules import IGNORED, KEY_RULES, Choice
 from spark_kafka_sink.records.murmur2 import murmur2
+from spark_kafka_sink.records.partition_columns import TopicView
 from spark_kafka_sink.records.partitioners import RoundRobinPartitioner
+from spark_kafka_sink.records.partitioners import partitioner as by_name
+from spark_kafka_sink.records.record_columns import RecordColumns
 from tests.fakes.accumulator_world import World, cluster_of
 
 
@@ -34,6 +40,32 @@ def test_a_key_decides_as_it_does_by_columns(key: bytes):
     cluster = cluster_of([1, -1, 2, 1, 2, -1, 1])  # with or without leader
     hashed = int((murmur2(pa.array([key])) & np.uint32(0x7FFFFFFF))[0])
     assert choice(partitioner_of(cluster), cluster, key) == hashed % 7
+
+
+@pytest.mark.parametrize("name", sorted(KEY_RULES))
+@settings(max_examples=40, deadline=None)
+@given(key=st.one_of(st.none(), st.just(b""), st.binary(max_size=40)))
+def test_a_single_record_goes_where_its_column_would(name: str, key: bytes | None):
+    """Only partition 5 has a leader, so that load and chance have no choice either."""
+    cluster = cluster_of([-1, -1, -1, -1, -1, 1, -1])
+    alone = partitioner_of(cluster, rule=KEY_RULES[name])
+    columns = RecordColumns(1, "test", key=pa.array([key], pa.binary()))
+    views = {"test": TopicView.of(cluster, "test", 3)}
+    try:
+        by_columns = by_name(name).assign(columns, views, lambda tp: None).tolist()
+    except DataError:
+        with pytest.raises(DataError):
+            choice(alone, cluster, key)
+        return
+    found = choice(alone, cluster, key)
+    assert [found.partition if isinstance(found, StickyPartition) else found] == by_columns
+    assert isinstance(found, StickyPartition) == (KEY_RULES[name].choice(key) is Choice.STICKY)
+
+
+def test_random_rolls_the_dice_for_each_record():
+    cluster = cluster_of([1, -1, 2, 1])
+    anywhere = partitioner_of(cluster, rule=KEY_RULES["random"])
+    assert {choice(anywhere, cluster, b"same") for _ in range(200)} == {0, 2, 3}
 
 
 def appended(partitioner: RecordPartitioner, cluster: Cluster, size: int = 1) -> int:
@@ -91,7 +123,7 @@ def test_partitions_without_a_leader_are_left_out_while_another_has_one():
 
 def test_keys_can_be_ignored():
     cluster = cluster_of([1, 2, 1])
-    found = choice(partitioner_of(cluster, ignore_keys=True), cluster, b"key")
+    found = choice(partitioner_of(cluster, rule=IGNORED), cluster, b"key")
     assert isinstance(found, StickyPartition)
 
 

@@ -1,0 +1,143 @@
+"""MurmurHash3, CRC-32 and FNV-1a by columns against mmh3, zlib and a loop over bytes."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable
+
+import mmh3
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_kafka_sink.records.crc32 import crc32, crc32_of
+from spark_kafka_sink.records.fnv1a import fnv1a, fnv1a_of
+from spark_kafka_sink.records.murmur2 import murmur2, murmur2_of
+from spark_kafka_sink.records.murmur3 import (
+    murmur3,
+    murmur3_of,
+    murmur3_of_integer,
+    murmur3_of_integers,
+    murmur3_of_longs,
+)
+
+
+def sarama(key: bytes) -> int:
+    """FNV-1a as Go's hash/fnv has it, then the absolute value of the signed number."""
+    h = 2166136261
+    for byte in key:
+        h = (h ^ byte) * 16777619 % 2**32
+    return abs(h - 2**32 if h >= 2**31 else h)
+
+
+ORACLES: dict[str, tuple[Callable[[pa.Array], np.ndarray], Callable[[bytes], int], object]] = {
+    "murmur3": (murmur3, murmur3_of, lambda key: mmh3.hash(key, 0, signed=False)),
+    "crc32": (crc32, crc32_of, zlib.crc32),
+    "fnv1a": (fnv1a, fnv1a_of, sarama),
+    "murmur2": (murmur2, murmur2_of, lambda key: int(murmur2(pa.array([key]))[0])),
+}
+by_hash = pytest.mark.parametrize(("column", "one", "oracle"), ORACLES.values(), ids=ORACLES.keys())
+
+
+@by_hash
+@settings(max_examples=100, deadline=None)
+@given(
+    keys=st.lists(st.one_of(st.none(), st.binary(max_size=40)), max_size=60),
+    skipped=st.integers(0, 10),
+    kind=st.sampled_from([pa.binary(), pa.large_binary()]),
+)
+def test_any_keys_hash_as_the_oracle_says_by_columns_and_alone(
+    column, one, oracle, keys, skipped, kind
+):
+    array = pa.array(keys, kind).slice(min(skipped, len(keys)))
+    expected = [oracle(key or b"") for key in keys[skipped:]]
+    assert column(array).tolist() == expected
+    assert [one(key or b"") for key in keys[skipped:]] == expected
+
+
+@by_hash
+@pytest.mark.parametrize("length", [4095 * 4, 4096 * 4 + 3, 100_003])
+def test_long_keys_among_short_ones_hash_as_alone(column, one, oracle, length):
+    rng = random.Random(length)
+    keys = [rng.randbytes(n) for n in (3, length, 0, length + 1, 17)]
+    assert column(pa.array(keys)).tolist() == [oracle(key) for key in keys]
+
+
+@by_hash
+def test_more_keys_than_a_block_of_all_lengths_hash_as_alone(column, one, oracle):
+    rng = random.Random(7)
+    keys = [rng.randbytes(rng.randrange(60)) for _ in range(20_000)]
+    assert column(pa.array(keys)).tolist() == [one(key) for key in keys]
+
+
+@by_hash
+def test_bytes_under_a_null_count_as_no_key(column, one, oracle):
+    offsets = pa.py_buffer(np.array([0, 2, 4], np.int32))
+    array = pa.Array.from_buffers(
+        pa.binary(), 2, [pa.py_buffer(b"\x02"), offsets, pa.py_buffer(b"21ab")]
+    )
+    assert column(array).tolist() == [one(b""), one(b"ab")]
+
+
+@pytest.mark.parametrize(
+    ("key", "number"),
+    [  # the appendix of Iceberg's specification, unsigned
+        (b"iceberg", 1210000089),
+        (b"\x00\x01\x02\x03", -188683207 % 2**32),
+        (bytes.fromhex("f79c3e09677c4bbda4793f349cb785e7"), 1488055340),  # a uuid
+    ],
+)
+def test_icebergs_vectors_of_bytes_hold(key, number):
+    assert murmur3(pa.array([key])).tolist() == [number]
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (34, 2017239379),
+        (17486, -653330422 % 2**32),  # the date 2017-11-16
+        (81_068_000_000, -662762989 % 2**32),  # the time 22:31:08
+        (1_510_871_468_000_000, -2047944441 % 2**32),  # the timestamp 2017-11-16T22:31:08
+    ],
+)
+def test_icebergs_vectors_of_integers_hold(value, number):
+    assert murmur3_of_longs(np.array([value])).tolist() == [number]
+    key = value.to_bytes(8, "big")
+    assert murmur3_of_integers(pa.array([key])).tolist() == [number] == [murmur3_of_integer(key)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from([1, 2, 4, 8]).flatmap(lambda n: st.binary(min_size=n, max_size=n))))
+def test_an_integer_of_any_width_hashes_as_the_long_of_its_value(keys):
+    longs = [int.from_bytes(key, "big", signed=True) for key in keys]
+    expected = [mmh3.hash(n.to_bytes(8, "little", signed=True), 0, signed=False) for n in longs]
+    assert murmur3_of_integers(pa.array(keys, pa.binary())).tolist() == expected
+    assert [murmur3_of_integer(key) for key in keys] == expected
+
+
+def test_the_number_without_a_positive_one_stays_as_it_is():
+    key = bytes.fromhex("618647f697")  # found by trying; librdkafka's -h is the same bits
+    assert fnv1a(pa.array([key])).tolist() == [1 << 31] == [fnv1a_of(key)]
+
+
+@pytest.mark.parametrize(
+    ("key", "number"),
+    [  # rdfnv1a.c
+        (b"kafka", 0xD33C4E1),
+        (b"giberish123456789", 0x77A58295),
+        (b"1234", 0x23BDD03),
+        (b"234", 0x2DEA3CD2),
+        (b"34", 0x740FA83E),
+        (b"4", 0x310CA263),
+        (b"PreAmbleWillBeRemoved,ThePrePartThatIs", 0x65CBD69C),
+        (b"reAmbleWillBeRemoved,ThePrePartThatIs", 0x6E49C79A),
+        (b"eAmbleWillBeRemoved,ThePrePartThatIs", 0x69EED356),
+        (b"AmbleWillBeRemoved,ThePrePartThatIs", 0x6ABCC023),
+        (b"", 0x7EE3623B),
+    ],
+)
+def test_the_vectors_of_librdkafka_hold(key, number):
+    assert fnv1a(pa.array([key])).tolist() == [number]
