@@ -20,6 +20,7 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.network.client_factory import new_network_client, with_bootstrap_addresses
 from spark_kafka_sink.network.client_request import ClientResponse
+from spark_kafka_sink.network.kafka_client import KafkaClient
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.protocol.cluster import Cluster, Node
 from spark_kafka_sink.protocol.messages import CreateTopicsRequest, MetadataRequest, NewTopic
@@ -27,6 +28,8 @@ from spark_kafka_sink.protocol.request import Request
 from spark_kafka_sink.protocol.responses import CreateTopicsResponse, MetadataResponse
 
 ResponseT = TypeVar("ResponseT")
+#: Makes the client that the questions go through: over real sockets, or a simulated network's.
+NewClient = Callable[[ProducerConfig, Metadata, Clock], KafkaClient]
 
 #: Topic errors that no waiting mends.
 _HOPELESS: Final = frozenset(
@@ -70,7 +73,7 @@ def create_topics(
         return admin.create_topics(topics, timeout_ms=timeout_ms, exist_ok=exist_ok)
 
 
-class _AdminMetadata(Metadata):
+class AdminMetadata(Metadata):
     """The producer's metadata, which also keeps what nobody waits for in ``await_topics``.
 
     No lock: there is one thread.
@@ -111,14 +114,20 @@ class AdminClient:
     bootstrap server can be resolved.
     """
 
-    def __init__(self, config: ProducerConfig, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        *,
+        clock: Clock | None = None,
+        new_client: NewClient = new_network_client,
+    ) -> None:
         config = with_bootstrap_addresses(config)
         self._clock = SystemClock() if clock is None else clock
         self._default_timeout_ms = config.max_block_ms
         self._request_timeout_ms = config.request_timeout_ms
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._metadata = _AdminMetadata(config, self._clock)
-        self._client = new_network_client(config, self._metadata, self._clock)
+        self._metadata = AdminMetadata(config, self._clock)
+        self._client = new_client(config, self._metadata, self._clock)
         self._metadata.attach(self._client.wakeup, self._client.connection_failures)
 
     def __enter__(self) -> Self:

@@ -1,0 +1,473 @@
+"""Many requests at once, on the caller's thread, until each has a clear answer.
+
+Owns: :class:`Call` (a request, where it goes, what its answer means) and :class:`BrokerCalls`,
+which carries calls over the connections of one network client, looks coordinators up, many ids in
+one request, and remembers them. Never: what is asked and what an answer is worth
+(``transaction_client.py``), a thread, a decision.
+
+It stands beside a record's way: the driver ends its tasks' transactions through here. A broker
+works on one request of a connection at a time, so calls to one broker gain by not waiting for each
+other's way there and back, not by being worked on together.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import count, islice
+from typing import Final, Generic, TypeVar, cast
+
+from spark_kafka_sink.admin import AdminClient, AdminMetadata, NewClient
+from spark_kafka_sink.backoff import ExponentialBackoff
+from spark_kafka_sink.clock import NEVER, Clock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import (
+    ApiError,
+    AuthorizationError,
+    ErrorCode,
+    KafkaError,
+    KafkaTimeoutError,
+)
+from spark_kafka_sink.network.client_factory import new_network_client
+from spark_kafka_sink.network.client_request import ClientResponse
+from spark_kafka_sink.network.kafka_client import KafkaClient
+from spark_kafka_sink.protocol.cluster import Node, TopicPartition
+from spark_kafka_sink.protocol.messages import FindCoordinatorRequest
+from spark_kafka_sink.protocol.request import ApiKey, Request
+from spark_kafka_sink.protocol.responses import FindCoordinatorResponse
+
+ResponseT = TypeVar("ResponseT")
+
+#: Requests on their way to one broker. More would only wait there.
+_IN_FLIGHT: Final = 100
+#: The first wait before a call is made again: what CONCURRENT_TRANSACTIONS waits for takes
+#: milliseconds. It doubles up to retry.backoff.max.ms.
+FIRST_BACKOFF_MS: Final = 2
+#: How long one poll lasts at most while a broker may become ready by itself.
+_POLL_MS: Final = 100
+#: Ids in one FindCoordinator: with ids of 300 bytes the request stays below 512 KiB.
+_MOST_IDS: Final = 1000
+#: FindCoordinator takes several ids from here on (KIP-699, brokers since 3.0).
+_MANY_IDS: Final = 4
+
+
+class Next(Enum):
+    """What follows from an answer."""
+
+    DONE = "it is clear"
+    AGAIN = "ask the same broker again, after a backoff"
+    ELSEWHERE = "find the coordinator, or the leader, then ask again, after a backoff"
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """The coordinator of this transactional id."""
+
+    transactional_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The leader of this partition."""
+
+    tp: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class AnyBroker:
+    """The least loaded one."""
+
+
+Target = Coordinator | Leader | AnyBroker | Node
+
+
+@dataclass(slots=True, eq=False)
+class Call(Generic[ResponseT]):
+    """One request until it is :attr:`done`.
+
+    ``take`` gets each answer and says what follows; what it raises ends all calls. ``request`` None
+    only finds out where ``to`` is. With ``once`` the call ends at the first lost connection, not
+    done: whoever made it knows better where to go then. ``told`` says why it isn't done.
+    """
+
+    request: Request[ResponseT] | None
+    to: Target
+    take: Callable[[ResponseT], Next] = lambda _: Next.DONE
+    once: bool = False
+    done: bool = False
+    over: bool = False
+    attempts: int = 0
+    told: str = "no answer"
+
+    def answered(self, code: ErrorCode) -> None:
+        """For messages: the last answer, when it was none that ends the call."""
+        self.told = f"the last answer was {code.name}"
+
+
+class BrokerCalls(AdminClient):
+    """An :class:`AdminClient` that asks many questions at once. One thread; a context manager.
+
+    After a KeyboardInterrupt in the middle the connections are thrown away: the next call begins
+    with new ones, and no answer to an old question reaches anybody.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        *,
+        clock: Clock | None = None,
+        new_client: NewClient = new_network_client,
+    ) -> None:
+        # Nothing here needs the order that more than five requests would break.
+        config = replace(config, max_in_flight_requests_per_connection=_IN_FLIGHT)
+        super().__init__(config, clock=clock, new_client=new_client)
+        self._metadata.allow_auto_topic_creation = False
+        self._config = config
+        self._new_client = new_client
+        self._coordinators: dict[str, Node] = {}
+        self._short_backoff = ExponentialBackoff(
+            min(FIRST_BACKOFF_MS, config.retry_backoff_ms), config.retry_backoff_max_ms
+        )
+        self._interrupted = False
+
+    def run(self, calls: Iterable[Call[ResponseT]], deadline_ms: int) -> bool:
+        """Until every call is done (or over), or ``deadline_ms`` of the clock is there.
+
+        True when all are done. Raises what a ``take`` raised, AuthenticationError,
+        UnsupportedVersionError, and AuthorizationError of who may not find a coordinator; other
+        calls may have been answered then, or be on their way.
+        """
+        if self._interrupted:
+            # A poll that was left halfway may have read an answer and not told of it.
+            self._client.close()
+            self._client = self._new_client(self._config, self._metadata, self._clock)
+            self._metadata.attach(self._client.wakeup, self._client.connection_failures)
+        self._interrupted = True
+        whole = _Run(
+            self._client,
+            self._metadata,
+            self._clock,
+            self._coordinators,
+            self._short_backoff,
+            self._request_timeout_ms,
+            deadline_ms,
+        )
+        try:
+            done = whole.until_done(cast("list[Call[object]]", list(calls)))
+        except Exception:
+            self._interrupted = False
+            raise
+        self._interrupted = False
+        return done
+
+    def coordinators(
+        self, transactional_ids: Collection[str], deadline_ms: int
+    ) -> Mapping[str, Node]:
+        """Where each id's coordinator is; KafkaTimeoutError when that is not found out in time."""
+        calls: list[Call[object]] = [Call(None, Coordinator(i)) for i in transactional_ids]
+        if not self.run(calls, deadline_ms):
+            raise self.timeout("FindCoordinator", calls)
+        return {i: self._coordinators[i] for i in transactional_ids}
+
+    def forget_coordinators(self, transactional_ids: Iterable[str]) -> None:
+        """Ask anew where they are."""
+        for transactional_id in transactional_ids:
+            self._coordinators.pop(transactional_id, None)
+
+    def timeout(self, what: str, calls: Iterable[Call[ResponseT]]) -> KafkaTimeoutError:
+        """For calls that are not done at their deadline."""
+        open_calls = [call for call in calls if not call.done]
+        told = open_calls[0].told if open_calls else "no answer"
+        hint = self._metadata.addresses_tried() if told == "no answer" else None
+        return KafkaTimeoutError(
+            f"{what} has no clear answer in time ({told})",
+            hint=hint,
+            code=ErrorCode.REQUEST_TIMED_OUT,
+        )
+
+    def pause(self, attempts: int, deadline_ms: int) -> None:
+        """A round of calls brought too little: wait as before a call that is made again."""
+        wait = self._short_backoff.backoff(attempts)
+        self._pause(max(0, min(wait, deadline_ms - self._clock.now_ms())))
+
+
+class _Run:
+    """The calls of one :meth:`BrokerCalls.run`: which waits where.
+
+    A call is in one place: ``_queues`` (its broker is known), ``_homeless`` (its coordinator is
+    looked up), ``_later`` (it waits for its backoff), or on its way, when its callback has it.
+    """
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        metadata: AdminMetadata,
+        clock: Clock,
+        coordinators: dict[str, Node],
+        backoff: ExponentialBackoff,
+        request_timeout_ms: int,
+        deadline_ms: int,
+    ) -> None:
+        self._client = client
+        self._metadata = metadata
+        self._clock = clock
+        self._coordinators = coordinators
+        self._backoff = backoff
+        self._request_timeout_ms = request_timeout_ms
+        self._deadline_ms = deadline_ms
+        self._open = 0
+        self._queues: dict[int, deque[Call[object]]] = {}
+        self._nodes: dict[int, Node] = {}
+        self._anywhere: deque[Call[object]] = deque()
+        self._homeless: dict[str, list[Call[object]]] = {}
+        self._to_look_up: dict[str, None] = {}
+        self._later: list[tuple[int, int, Call[object]]] = []
+        self._order = count()
+        self._failure: KafkaError | None = None
+        self._ended = False
+
+    def until_done(self, calls: list[Call[object]]) -> bool:
+        """Once. See :meth:`BrokerCalls.run`."""
+        self._open = len(calls)
+        now = self._clock.now_ms()
+        for call in calls:
+            self._route(call, now)
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            if self._metadata.failure is not None:
+                raise self._metadata.failure
+            now = self._clock.now_ms()
+            if self._open == 0 or now >= self._deadline_ms:
+                break
+            wait = self._send_what_can_go(now)
+            self._client.poll(max(0, min(wait, self._deadline_ms - now)), now)
+        self._ended = True
+        return all(call.done for call in calls)
+
+    # -- where to ---------------------------------------------------------------------------------
+
+    def _route(self, call: Call[object], now: int) -> None:
+        to = call.to
+        if isinstance(to, Coordinator):
+            node = self._coordinators.get(to.transactional_id)
+            if node is None:
+                waiting = self._homeless.get(to.transactional_id)
+                if waiting is None:
+                    self._homeless[to.transactional_id] = [call]
+                    self._to_look_up[to.transactional_id] = None
+                else:
+                    waiting.append(call)
+                return
+            if call.request is None:
+                self._end(call, done=True)
+                return
+        elif isinstance(to, Leader):
+            node = self._metadata.fetch().leader_for(to.tp)
+            if node is None:
+                self._metadata.add_topics((to.tp.topic,), now)
+                self._again(call, now, "its leader is not known")
+                return
+        elif isinstance(to, AnyBroker):
+            self._anywhere.append(call)
+            return
+        else:
+            node = to
+        self._nodes[node.id] = node
+        self._queues.setdefault(node.id, deque()).append(call)
+
+    def _elsewhere(self, call: Call[object], now: int, why: str) -> None:
+        """Its broker is gone, or not the right one."""
+        if isinstance(call.to, Coordinator):
+            self._coordinators.pop(call.to.transactional_id, None)
+        elif isinstance(call.to, Leader):
+            self._metadata.request_update()
+        self._again(call, now, why)
+
+    def _again(self, call: Call[object], now: int, why: str | None = None) -> None:
+        if why is not None:
+            call.told = why
+        wait = self._backoff.backoff(call.attempts)
+        call.attempts += 1
+        heapq.heappush(self._later, (now + wait, next(self._order), call))
+
+    def _end(self, call: Call[object], *, done: bool) -> None:
+        call.done, call.over = done, True
+        self._open -= 1
+
+    # -- sending ----------------------------------------------------------------------------------
+
+    def _send_what_can_go(self, now: int) -> int:
+        """At most one request to each broker (a connection takes the next one when it has left).
+
+        Returns how long the network may be polled (ms).
+        """
+        later = self._later
+        while later and later[0][0] <= now:
+            self._route(heapq.heappop(later)[2], now)
+        wait = later[0][0] - now if later else NEVER
+        if self._to_look_up:
+            wait = min(wait, self._look_up(now))
+        if self._anywhere:
+            wait = min(wait, self._send_anywhere(now))
+        for node_id, queue in self._queues.items():
+            if not queue:
+                continue
+            node = self._nodes[node_id]
+            if self._client.ready(node, now):
+                self._send(queue.popleft(), node, now)
+            else:
+                wait = min(wait, self._not_ready(node, queue, now))
+        return wait
+
+    def _not_ready(self, node: Node, queue: deque[Call[object]], now: int) -> int:
+        client = self._client
+        refused = client.authentication_error(node)
+        if refused is not None:
+            raise refused
+        if client.connection_failed(node):
+            calls = list(queue)
+            queue.clear()
+            for call in calls:
+                self._lost(call, now, f"broker {node} can't be reached")
+        return min(_POLL_MS, client.poll_delay_ms(node, now))
+
+    def _send_anywhere(self, now: int) -> int:
+        node = self._client.least_loaded_node(now)
+        if node is None:
+            self._metadata.request_update()
+            return _POLL_MS
+        if not self._client.ready(node, now):
+            refused = self._client.authentication_error(node)
+            if refused is not None:
+                raise refused
+            return min(_POLL_MS, self._client.poll_delay_ms(node, now))
+        self._send(self._anywhere.popleft(), node, now)
+        return NEVER
+
+    def _send(self, call: Call[object], node: Node, now: int) -> None:
+        assert call.request is not None
+
+        def answered(response: ClientResponse) -> None:
+            self._take(call, response)
+
+        self._ask(call.request, node, now, answered)
+
+    def _ask(
+        self,
+        request: Request[object],
+        node: Node,
+        now: int,
+        callback: Callable[[ClientResponse], None],
+    ) -> None:
+        limit = min(self._request_timeout_ms, self._deadline_ms - now)
+        self._client.send(
+            self._client.new_client_request(
+                node.id, request, now, request_timeout_ms=limit, callback=callback
+            ),
+            now,
+        )
+
+    # -- answers ----------------------------------------------------------------------------------
+
+    def _take(self, call: Call[object], response: ClientResponse) -> None:
+        if self._ended or self._failure is not None:
+            return  # nobody asks any more
+        now = response.received_ms
+        if isinstance(response.error, ApiError):
+            self._failure = response.error
+        elif response.body is None:
+            # Bytes that are no answer end the connection, too; what became of it is unknown.
+            said = response.error.message if response.error is not None else "no answer"
+            self._lost(call, now, said)
+        else:
+            try:
+                following = call.take(response.body)
+            except KafkaError as error:
+                self._failure = error
+                return
+            if following is Next.DONE:
+                self._end(call, done=True)
+            elif following is Next.AGAIN:
+                self._again(call, now)
+            else:
+                self._elsewhere(call, now, call.told)
+
+    def _lost(self, call: Call[object], now: int, why: str) -> None:
+        if call.once:
+            call.told = why
+            self._end(call, done=False)
+        else:
+            self._elsewhere(call, now, why)
+
+    # -- coordinators -----------------------------------------------------------------------------
+
+    def _look_up(self, now: int) -> int:
+        client = self._client
+        node = client.least_loaded_node(now)
+        if node is None:
+            self._metadata.request_update()
+            return _POLL_MS
+        if not client.ready(node, now):
+            refused = client.authentication_error(node)
+            if refused is not None:
+                raise refused
+            return min(_POLL_MS, client.poll_delay_ms(node, now))
+        known = client.api_versions(node.id)
+        offered = None if known is None else known.api_versions.get(ApiKey.FIND_COORDINATOR)
+        many = offered is not None and offered.max >= _MANY_IDS
+        ids = tuple(islice(self._to_look_up, _MOST_IDS if many else 1))
+        for transactional_id in ids:
+            del self._to_look_up[transactional_id]
+
+        def answered(response: ClientResponse) -> None:
+            self._found(ids, response)
+
+        self._ask(FindCoordinatorRequest(ids), node, now, answered)
+        return NEVER
+
+    def _found(self, ids: tuple[str, ...], response: ClientResponse) -> None:
+        if self._ended or self._failure is not None:
+            return
+        now = response.received_ms
+        if isinstance(response.error, ApiError):
+            self._failure = response.error
+            return
+        found = response.body
+        if not isinstance(found, FindCoordinatorResponse):
+            self._metadata.request_update()
+            for transactional_id in ids:
+                for call in self._homeless.pop(transactional_id):
+                    self._again(call, now, "no answer")
+            return
+        for transactional_id in ids:
+            coordinator = found.coordinators[transactional_id]
+            code, node = coordinator.error, coordinator.node
+            if node is not None:
+                self._coordinators[transactional_id] = node
+            elif not code.retriable and code is not ErrorCode.UNKNOWN_SERVER_ERROR:
+                self._failure = refusal(
+                    code,
+                    f"FindCoordinator of transactional id '{transactional_id}'",
+                    "DESCRIBE on the transactional id",
+                )
+                return
+            for call in self._homeless.pop(transactional_id):
+                if node is not None:
+                    self._route(call, now)
+                else:
+                    self._again(call, now, f"FindCoordinator was answered {code.name}")
+
+
+def refusal(code: ErrorCode, where: str, right: str) -> KafkaError:
+    """What to raise for ``code``; who lacks the ``right`` is told which one it is."""
+    if code.info.error_type is not AuthorizationError:
+        return code.error(where)
+    return AuthorizationError(
+        f"{where}: {code.name} ({code.value}): {code.info.meaning}",
+        hint=f"the principal needs {right}",
+        code=code,
+    )

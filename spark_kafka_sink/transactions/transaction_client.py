@@ -1,0 +1,415 @@
+"""The driver's questions to transaction coordinators, over real connections or simulated ones.
+
+Owns: :class:`TransactionClient`, which implements ``Coordinators``: which request, to whom, and
+which answers are worth asking again. Never: what an outcome means for a batch (``outcomes.py``),
+how calls travel (``broker_calls.py``).
+
+Asked again, until the deadline: CONCURRENT_TRANSACTIONS and COORDINATOR_LOAD_IN_PROGRESS, every
+other retriable code, UNKNOWN_SERVER_ERROR, lost connections and time-outs; all of these requests
+may be asked twice. COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR: FindCoordinator first. Missing
+rights and missing versions are raised. Everything else is an answer, and the caller's to judge.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from spark_kafka_sink.admin import NewClient
+from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import (
+    AuthorizationError,
+    ConfigError,
+    ErrorClass,
+    ErrorCode,
+    UnsupportedVersionError,
+)
+from spark_kafka_sink.network.client_factory import new_network_client
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction, ProducerIdAndEpoch
+from spark_kafka_sink.protocol.cluster import Node
+from spark_kafka_sink.protocol.config_messages import (
+    ConfigResource,
+    ConfigResourceType,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
+from spark_kafka_sink.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from spark_kafka_sink.protocol.request import Request
+from spark_kafka_sink.protocol.transaction_admin_messages import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+)
+from spark_kafka_sink.transactions.broker_calls import (
+    AnyBroker,
+    BrokerCalls,
+    Call,
+    Coordinator,
+    Next,
+    refusal,
+)
+from spark_kafka_sink.transactions.coordinators import EndAnswers
+from spark_kafka_sink.transactions.transactional_ids import SEPARATOR, parse
+
+#: Ids in one DescribeTransactions.
+_MOST_DESCRIBED: Final = 500
+#: Of an id that is only fenced: nothing is ever written under it again. Below every broker's limit.
+_FENCE_TIMEOUT_MS: Final = 60_000
+_WRITE: Final = "WRITE on the transactional id"
+_DESCRIBE: Final = "DESCRIBE on the transactional id"
+_RAISED: Final = frozenset(
+    {
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+_SOFTWARE: Final = ("spark-kafka-sink", "0")
+
+
+def following(code: ErrorCode) -> Next:
+    """What a coordinator's or a leader's answer is worth."""
+    error_class = code.info.error_class
+    if error_class in (ErrorClass.FIND_COORDINATOR, ErrorClass.REFRESH_METADATA):
+        return Next.ELSEWHERE
+    if error_class is ErrorClass.RETRIABLE or code is ErrorCode.UNKNOWN_SERVER_ERROR:
+        return Next.AGAIN
+    return Next.DONE
+
+
+class TransactionClient:
+    """Implements ``Coordinators``; a context manager. On the caller's thread, one call at a time.
+
+    Every call is bounded by its ``deadline_ms`` (of the clock). AuthenticationError,
+    AuthorizationError and UnsupportedVersionError come at once; ConfigError when no bootstrap
+    server can be resolved.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        *,
+        clock: Clock | None = None,
+        new_client: NewClient | None = None,
+    ) -> None:
+        self.clock = SystemClock() if clock is None else clock
+        #: For whoever asks brokers something else over the same connections.
+        self.calls = BrokerCalls(
+            config, clock=self.clock, new_client=new_client or new_network_client
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.calls.close()
+
+    # -- Coordinators -----------------------------------------------------------------------------
+
+    def end(
+        self, transactions: Sequence[PreparedTransaction], *, committed: bool, deadline_ms: int
+    ) -> EndAnswers:
+        """EndTxn for each; None for what has no clear answer at the deadline."""
+        answers: dict[str, ErrorCode | None] = {}
+        calls = []
+        for t in transactions:
+            answers[t.transactional_id] = None
+            request = EndTxnRequest(
+                t.transactional_id,
+                t.producer_id,
+                t.producer_epoch,
+                committed,
+                t.transaction_version,
+            )
+            calls.append(_answering(request, t.transactional_id, "EndTxn", answers))
+        self.calls.run(calls, deadline_ms)
+        return answers
+
+    def end_one(
+        self, transaction: PreparedTransaction, *, committed: bool, deadline_ms: int
+    ) -> EndTxnResponse | None:
+        """As :meth:`end`; version 2 answers with the identity of the next transaction, too."""
+        transactional_id = transaction.transactional_id
+        found: list[EndTxnResponse] = []
+
+        def take(response: EndTxnResponse) -> Next:
+            where = f"EndTxn of {_named(transactional_id)}"
+            repeat = _take(call, response.error, where, _WRITE)
+            if repeat is not None:
+                return repeat
+            found.append(response)
+            return Next.DONE
+
+        call = Call(
+            EndTxnRequest(
+                transactional_id,
+                transaction.producer_id,
+                transaction.producer_epoch,
+                committed,
+                transaction.transaction_version,
+            ),
+            Coordinator(transactional_id),
+            take,
+        )
+        self.calls.run([call], deadline_ms)
+        return found[0] if found else None
+
+    def fence(self, transactional_ids: Sequence[str], deadline_ms: int) -> EndAnswers:
+        """InitProducerId for each. NONE: what was open is aborted, markers written."""
+        answers: dict[str, ErrorCode | None] = dict.fromkeys(transactional_ids)
+        calls = [
+            _answering(InitProducerIdRequest(i, _FENCE_TIMEOUT_MS), i, "InitProducerId", answers)
+            for i in answers
+        ]
+        self.calls.run(calls, deadline_ms)
+        return answers
+
+    def describe(
+        self, transactional_ids: Sequence[str], deadline_ms: int
+    ) -> Mapping[str, TransactionDescription]:
+        """DescribeTransactions, many ids of one coordinator at a time."""
+        found: dict[str, TransactionDescription] = {}
+        waiting = dict.fromkeys(transactional_ids)
+        attempts = 0
+        while True:
+            by_node: dict[Node, list[str]] = defaultdict(list)
+            for i, node in self.calls.coordinators(waiting, deadline_ms).items():
+                by_node[node].append(i)
+            calls = [
+                self._describing(tuple(ids[first : first + _MOST_DESCRIBED]), node, found)
+                for node, ids in by_node.items()
+                for first in range(0, len(ids), _MOST_DESCRIBED)
+            ]
+            self.calls.run(calls, deadline_ms)
+            waiting = {i: None for i in waiting if i not in found}
+            if not waiting:
+                return found
+            if self.clock.now_ms() >= deadline_ms:
+                raise self.calls.timeout("DescribeTransactions", calls)
+            self.calls.forget_coordinators(waiting)
+            self.calls.pause(attempts, deadline_ms)
+            attempts += 1
+
+    @staticmethod
+    def _describing(
+        ids: tuple[str, ...], node: Node, found: dict[str, TransactionDescription]
+    ) -> Call[DescribeTransactionsResponse]:
+        def take(response: DescribeTransactionsResponse) -> Next:
+            for i, description in response.transactions.items():
+                code = description.error
+                if code in _RAISED:
+                    raise refusal(code, f"DescribeTransactions of {_named(i)}", _DESCRIBE)
+                if following(code) is Next.DONE:
+                    found[i] = description
+            return Next.DONE
+
+        return Call(DescribeTransactionsRequest(ids), node, take, once=True)
+
+    def open_transactions(self, prefix: str, deadline_ms: int) -> Iterable[TransactionListing]:
+        """ListTransactions of all brokers: data ids of exactly this prefix that are Ongoing.
+
+        KafkaTimeoutError when a broker does not answer in time. What the principal may not
+        describe is not in it: the broker leaves that out silently.
+        """
+        request = ListTransactionsRequest((TransactionState.ONGOING,), prefix=prefix + SEPARATOR)
+        return self._list(request, prefix, deadline_ms)
+
+    def older_than(self, prefix: str, age_ms: int, deadline_ms: int) -> frozenset[str] | None:
+        """The ids among them that are open for longer; None: brokers before 3.8 can't tell."""
+        request = ListTransactionsRequest(
+            (TransactionState.ONGOING,), min_duration_ms=age_ms, prefix=prefix + SEPARATOR
+        )
+        try:
+            listed = self._list(request, prefix, deadline_ms)
+        except UnsupportedVersionError:
+            return None
+        return frozenset(one.transactional_id for one in listed)
+
+    def _list(
+        self, request: ListTransactionsRequest, prefix: str, deadline_ms: int
+    ) -> tuple[TransactionListing, ...]:
+        """In rounds: when a broker is lost, others coordinate its ids, so all are asked anew."""
+        attempts = 0
+        while True:
+            found: dict[str, TransactionListing] = {}
+            nodes = self.calls.describe_topics((), timeout_ms=self._left(deadline_ms)).nodes
+            calls = [self._listing(request, node, found) for node in nodes.values()]
+            if self.calls.run(calls, deadline_ms):
+                ids = ((parse(i), one) for i, one in found.items())
+                return tuple(one for i, one in ids if i is not None and i.prefix == prefix)
+            if self.clock.now_ms() >= deadline_ms:
+                raise self.calls.timeout("ListTransactions", calls)
+            self.calls.pause(attempts, deadline_ms)
+            attempts += 1
+
+    @staticmethod
+    def _listing(
+        request: ListTransactionsRequest, node: Node, found: dict[str, TransactionListing]
+    ) -> Call[ListTransactionsResponse]:
+        def take(response: ListTransactionsResponse) -> Next:
+            where = f"ListTransactions of broker {node}"
+            repeat = _take(call, response.error, where, "DESCRIBE on the transactional ids")
+            if repeat is not None:
+                return repeat
+            if response.error is not ErrorCode.NONE:
+                raise response.error.error(where)
+            found.update({one.transactional_id: one for one in response.transactions})
+            return Next.DONE
+
+        call = Call(request, node, take, once=True)
+        return call
+
+    # -- what the log and the preflight ask -------------------------------------------------------
+
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, deadline_ms: int
+    ) -> ProducerIdAndEpoch:
+        """InitProducerId: every earlier writer of that id is fenced, what it left open is aborted.
+
+        ``timeout_ms`` is the next transaction's; ConfigError when it is above the broker's
+        transaction.max.timeout.ms. KafkaTimeoutError when there is no clear answer in time.
+        """
+        found: list[ProducerIdAndEpoch] = []
+        where = f"InitProducerId of {_named(transactional_id)}"
+
+        def take(response: InitProducerIdResponse) -> Next:
+            code = response.error
+            repeat = _take(call, code, where, _WRITE)
+            if repeat is not None:
+                return repeat
+            if code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+                raise ConfigError(
+                    f"kafka.transaction.timeout.ms is {timeout_ms}: above the broker's "
+                    "transaction.max.timeout.ms",
+                    hint="lower the option, or raise the broker's setting (900000 by default)",
+                )
+            if code is not ErrorCode.NONE:
+                raise code.error(where)
+            found.append(ProducerIdAndEpoch(response.producer_id, response.producer_epoch))
+            return Next.DONE
+
+        call = Call(
+            InitProducerIdRequest(transactional_id, timeout_ms), Coordinator(transactional_id), take
+        )
+        if not self.calls.run([call], deadline_ms):
+            raise self.calls.timeout(where, [call])
+        return found[0]
+
+    def transaction_version(self, deadline_ms: int) -> int:
+        """2 when the cluster writes transactions of version 2 (KIP-890), else 1."""
+
+        def take(response: ApiVersionsResponse) -> Next:
+            found.append(response.finalized_features.get("transaction.version", 0))
+            return Next.DONE
+
+        found: list[int] = []
+        call = Call(ApiVersionsRequest(*_SOFTWARE), AnyBroker(), take)
+        if not self.calls.run([call], deadline_ms):
+            raise self.calls.timeout("ApiVersions", [call])
+        return 2 if found[0] >= 2 else 1
+
+    def broker_config(self, name: str, deadline_ms: int) -> str | None:
+        """What a broker is set to; None when it is not set, or the principal may not see it."""
+        nodes = self.calls.describe_topics((), timeout_ms=self._left(deadline_ms)).nodes
+        node = next(iter(nodes.values()))
+        resource = ConfigResource(ConfigResourceType.BROKER, str(node.id))
+        return self._configs(resource, (name,), node, deadline_ms).get(name)
+
+    def topic_configs(
+        self, topic: str, names: Collection[str], deadline_ms: int
+    ) -> Mapping[str, str | None]:
+        """Settings of a topic; empty when the principal may not see them."""
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        return self._configs(resource, tuple(names), AnyBroker(), deadline_ms)
+
+    def _configs(
+        self,
+        resource: ConfigResource,
+        names: tuple[str, ...],
+        to: Node | AnyBroker,
+        deadline_ms: int,
+    ) -> Mapping[str, str | None]:
+        found: dict[str, str | None] = {}
+        where = f"DescribeConfigs of {resource.type.name.lower()} {resource.name}"
+
+        def take(response: DescribeConfigsResponse) -> Next:
+            configs = response.resources[resource]
+            repeat = following(configs.error)
+            if repeat is not Next.DONE:
+                call.answered(configs.error)
+                return repeat
+            if configs.error is not ErrorCode.NONE:
+                error = configs.error.error(where, configs.message)
+                if not isinstance(error, AuthorizationError):
+                    raise error
+            found.update(configs.values)
+            return Next.DONE
+
+        call = Call(DescribeConfigsRequest((resource,), names), to, take)
+        if not self.calls.run([call], deadline_ms):
+            raise self.calls.timeout(where, [call])
+        return found
+
+    def _left(self, deadline_ms: int) -> int:
+        return max(0, deadline_ms - self.clock.now_ms())
+
+
+def _answering(
+    request: Request[EndTxnResponse] | Request[InitProducerIdResponse],
+    transactional_id: str,
+    what: str,
+    answers: dict[str, ErrorCode | None],
+) -> Call[EndTxnResponse | InitProducerIdResponse]:
+    """A call whose clear answer goes into ``answers``."""
+
+    def take(response: EndTxnResponse | InitProducerIdResponse) -> Next:
+        code = response.error
+        if code is not ErrorCode.NONE:
+            repeat = _take(call, code, f"{what} of {_named(transactional_id)}", _WRITE)
+            if repeat is not None:
+                return repeat
+        answers[transactional_id] = code
+        return Next.DONE
+
+    call: Call[EndTxnResponse | InitProducerIdResponse] = Call(
+        request, Coordinator(transactional_id), take
+    )
+    return call
+
+
+def _take(call: Call[Any], code: ErrorCode, where: str, right: str) -> Next | None:
+    """How to ask again; None when ``code`` is clear. Raises what no asking mends."""
+    if code in _RAISED:
+        raise refusal(code, where, right)
+    repeat = following(code)
+    if repeat is Next.DONE:
+        return None
+    call.answered(code)
+    return repeat
+
+
+def _named(transactional_id: str) -> str:
+    return f"transactional id '{transactional_id}'"
