@@ -28,6 +28,7 @@ from spark_kafka_sink.foreign_options import (
 )
 from spark_kafka_sink.import_paths import is_import_path
 from spark_kafka_sink.option_table import (
+    COMMIT_LOG_TOPIC,
     NO_MEANING_PREFIXES,
     PRODUCER_OPTIONS,
     SINK_OPTIONS,
@@ -44,12 +45,19 @@ MISSING_BOOTSTRAP = (
 _MAX_IN_FLIGHT_FOR_IDEMPOTENCE = 5
 
 _SINK_BY_KEY = {name.lower(): option for name, option in SINK_OPTIONS.items()}
+#: transaction.timeout.ms of the sink: all tasks of a job, and a driver that restarts, must fit in.
+EXACTLY_ONCE_TIMEOUT_MS = 900_000
+
+#: Options that mean nothing without exactly-once.
+_OF_EXACTLY_ONCE = ("transactionalIdPrefix", "txnAppId", "txnVersion", "commitLogTopic")
+
 
 
 class DeliveryGuarantee(StrEnum):
     """What is promised of each row (option ``deliveryGuarantee``)."""
 
     AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
     NONE = "none"
 
 
@@ -166,6 +174,11 @@ class SinkConfig:
     preflight: Preflight | None
     report_path: str | None
     warnings: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    #: None: none was given. The rest of these count with exactly-once only.
+    transactional_id_prefix: str | None = None
+    txn_app_id: str | None = None
+    txn_version: int | None = None
+    commit_log_topic: str = COMMIT_LOG_TOPIC
 
     @classmethod
     def parse(cls, options: Mapping[str, object]) -> SinkConfig:
@@ -188,16 +201,13 @@ class SinkConfig:
             elif key not in SPARK_KEYS:
                 raise unknown_sink_option(key, spelled)
         asked = _text(own.get("deliveryGuarantee"))
-        if asked == "exactly-once":
-            raise ConfigError(
-                "deliveryGuarantee=exactly-once is not supported by this version yet",
-                hint="at-least-once is the strongest that it has; see docs/delivery-guarantees.md",
-            )
         if "bootstrap.servers" not in draft.given:
             raise ConfigError(MISSING_BOOTSTRAP, hint="set option kafka.bootstrap.servers")
         guarantee = _guarantee(draft, None if asked is None else DeliveryGuarantee(asked))
         preflight = _text(own.get("preflight"))
+        _check_exactly_once(own, guarantee)
         producer = draft.config()
+        version = own.get("txnVersion")
         return cls(
             producer=producer,
             topic=_text(own.get("topic")),
@@ -205,13 +215,23 @@ class SinkConfig:
             preflight=None if preflight is None else Preflight(preflight),
             report_path=_text(own.get("reportPath")),
             warnings=producer.warnings,
+            transactional_id_prefix=_text(own.get("transactionalIdPrefix")),
+            txn_app_id=_text(own.get("txnAppId")),
+            txn_version=version if isinstance(version, int) else None,
+            commit_log_topic=_text(own.get("commitLogTopic")) or COMMIT_LOG_TOPIC,
         )
 
     def preflight_for(self, *, streaming: bool) -> Preflight:
-        """The preflight asked for, or the mode's own: required for batch, warn for streaming."""
+    @property
+    def is_exactly_once(self) -> bool:
+        return self.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
+
+        """The preflight asked for, or the mode's own: warn for streaming that is not exactly-once,
+        else required.
+        """
         if self.preflight is not None:
             return self.preflight
-        return Preflight.WARN if streaming else Preflight.REQUIRED
+        return Preflight.WARN if streaming and not self.is_exactly_once else Preflight.REQUIRED
 
 
 def _guarantee(draft: _Draft, asked: DeliveryGuarantee | None) -> DeliveryGuarantee:
@@ -222,6 +242,7 @@ def _guarantee(draft: _Draft, asked: DeliveryGuarantee | None) -> DeliveryGuaran
         # six requests in flight.
         draft.given[idempotence] = "false"
     draft.read()
+    draft.exactly_once = asked is DeliveryGuarantee.EXACTLY_ONCE
     if asked is DeliveryGuarantee.NONE:
         if draft.values[idempotence]:
             raise ConfigError(
@@ -230,7 +251,7 @@ def _guarantee(draft: _Draft, asked: DeliveryGuarantee | None) -> DeliveryGuaran
             )
         return asked
     if draft.values[idempotence] and draft.idempotence_off is None:
-        return DeliveryGuarantee.AT_LEAST_ONCE
+        return asked or DeliveryGuarantee.AT_LEAST_ONCE
     reason = draft.idempotence_off or "kafka.enable.idempotence is set to false"
     if asked is not None:
         raise ConfigError(
@@ -245,10 +266,35 @@ def _guarantee(draft: _Draft, asked: DeliveryGuarantee | None) -> DeliveryGuaran
 
 
 class _Draft:
+def _check_exactly_once(own: Mapping[str, OptionValue], guarantee: DeliveryGuarantee) -> None:
+    """What the sink's own options say of transactions, together."""
+    given = [name for name in _OF_EXACTLY_ONCE if name in own]
+    if guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
+        if given:
+            raise ConfigError(
+                f"{given[0]} needs deliveryGuarantee=exactly-once, and deliveryGuarantee is"
+                f" {guarantee}",
+                hint="set deliveryGuarantee=exactly-once, or remove that option",
+            )
+        return
+    for one, other in (("txnAppId", "txnVersion"), ("txnVersion", "txnAppId")):
+        if one in own and other not in own:
+            raise ConfigError(
+                f"{one} is set and {other} is not: a write is known by both",
+                hint="txnAppId names who writes, txnVersion counts its writes",
+            )
+    log = own.get("commitLogTopic", COMMIT_LOG_TOPIC)
+    if own.get("topic") == log:
+        raise ConfigError(
+            f"topic and commitLogTopic are the same topic, '{log}'",
+            hint="the commit log holds the driver's decisions, and nobody else writes to it",
+        )
+
+
     """The producer's options on their way to a ProducerConfig.
 
     ``given`` holds what the user set, ``values`` what is effective; ``idempotence_off`` is why
-    idempotence, on by default, can't be, or None.
+    idempotence, on by default, can't be, or None. ``exactly_once`` is the sink's word.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -259,6 +305,7 @@ class _Draft:
         self.warnings: list[str] = []
         self.idempotence_off: str | None = None
 
+        self.exactly_once = False
     def spelled(self, name: str) -> str:
         """The option's name as the user has to write it."""
         return self.prefix + name
@@ -272,15 +319,16 @@ class _Draft:
                     self._no_effect(key, note)
                     return
             raise unknown_producer_option(key, spelled, self.prefix)
-        if option.status is Status.REFUSED and self.prefix:
-            raise ConfigError(option.note, hint=f"remove {self.spelled(key)}; cast the column")
         if key == "transactional.id" and self.prefix:
             raise ConfigError(
                 "Option 'kafka.transactional.id' is not supported by the sink: all tasks would"
                 " share one id and fence each other",
-                hint="leave it out; exactly-once, in a later version, makes an id for every task",
+                hint="set deliveryGuarantee=exactly-once, which makes an id for every task;"
+                " transactionalIdPrefix begins them",
             )
         self.given[key] = value
+        if option.status is Status.REFUSED and self.prefix:
+            raise ConfigError(option.note, hint=f"remove {self.spelled(key)}; cast the column")
 
     def read(self) -> None:
         """Give every option its value, then check what several mean together."""
@@ -433,6 +481,16 @@ class _Draft:
                 hint=self.idempotence_off or f"{self.spelled('enable.idempotence')} is false",
             )
         two_phase = self.values["transaction.two.phase.commit.enable"]
+        timeout = "transaction.timeout.ms"
+        if self.exactly_once:
+            if timeout not in self.given:
+                self.values[timeout] = EXACTLY_ONCE_TIMEOUT_MS
+            elif self._int(timeout) < 1:
+                raise PRODUCER_OPTIONS[timeout].error(
+                    self._int(timeout), "Value must be at least 1", self.spelled(timeout)
+                )
+        elif self.prefix and timeout in self.given:
+            self._no_effect(timeout, "only deliveryGuarantee=exactly-once writes transactions")
         if two_phase and "transaction.timeout.ms" in self.given:
             raise ConfigError(
                 "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set"

@@ -169,19 +169,21 @@ _METADATA = (
            java_default="true", why="that check is not made in this version"),
 )  # fmt: skip
 
-_NO_TRANSACTIONS = "transactions come in a later version"
-
 _TRANSACTIONS = (
     Option("transactional.id", _T.STRING, None, _LOW,
            "The name under which a producer writes transactions. Never an option of the sink: all"
            " tasks would share it and fence each other.",
-           NonEmpty(), Status.LATER_REFUSED, _NO_TRANSACTIONS, for_producer=True),
+           NonEmpty(), Status.REFUSED, "All tasks would share one id and fence each other.",
+           for_producer=True),
     Option("transaction.timeout.ms", _T.INT, 60_000, _LOW,
-           "How long a transaction may stay open before the broker aborts it.",
-           None, Status.LATER_IGNORED, _NO_TRANSACTIONS, for_producer=True),
+           "How long a transaction may stay open before the broker aborts it. With"
+           " deliveryGuarantee=exactly-once (without it: no effect) it is 900000 unless set: from"
+           " the first row of the first task to the commit after the last one, and while a driver"
+           " restarts. At most the broker's transaction.max.timeout.ms."),
     Option("transaction.two.phase.commit.enable", _T.BOOLEAN, _OFF, _LOW,
            "Transactions that never time out, ended by an outside coordinator (KIP-939).",
-           None, Status.LATER_REFUSED, _NO_TRANSACTIONS),
+           None, Status.LATER_REFUSED, "brokers don't offer it yet; the driver of"
+           " deliveryGuarantee=exactly-once does without"),
 )  # fmt: skip
 
 _METRICS = "there is no JMX here; the write report carries the numbers"
@@ -244,16 +246,16 @@ _REFUSED = (
            " ByteArraySerializer.", for_producer=True),
 )  # fmt: skip
 
-_EXACTLY_ONCE = "it belongs to deliveryGuarantee=exactly-once, which comes in a later version"
+COMMIT_LOG_TOPIC = "__kprod_commits"
 
 _SINK = (
     Option("topic", _T.STRING, None, _HIGH,
            "The topic of every row. It beats a `topic` column. Required when there is no such"
            " column.", TopicName()),
     Option("deliveryGuarantee", _T.STRING, "at-least-once", _HIGH,
-           "What is promised: `at-least-once` (idempotent producer, acks=all), or `none` (no"
-           " idempotence, acks as asked). See delivery-guarantees.md. `exactly-once` is not"
-           " supported by this version.",
+           "What is promised: `at-least-once` (idempotent producer, acks=all), `exactly-once` (each"
+           " task writes in a Kafka transaction, and the driver ends them all), or `none` (no"
+           " idempotence, acks as asked). See delivery-guarantees.md.",
            OneOfAnyCase(("at-least-once", "none", "exactly-once"))),
     Option("preflight", _T.STRING, None, _MEDIUM,
            "Whether the driver asks the cluster for the topic before any task starts: `required`"
@@ -263,13 +265,22 @@ _SINK = (
     Option("reportPath", _T.STRING, None, _LOW,
            "A file on the driver to which each commit appends its write report, one line of JSON."
            " When it can't be written, that is a warning: the rows are in Kafka.", NonEmpty()),
-    *(Option(name, _T.STRING, None, _LOW, doc, None, Status.LATER_REFUSED, _EXACTLY_ONCE)
-      for name, doc in (
-          ("transactionalIdPrefix", "First part of every task's transactional id."),
-          ("txnAppId", "Name of the application, to recognise a batch written before."),
-          ("txnVersion", "Number of the batch, to recognise a batch written before."),
-          ("commitLogTopic", "Topic that keeps the driver's decisions."),
-      )),
+    Option("transactionalIdPrefix", _T.STRING, None, _MEDIUM,
+           "With exactly-once: the beginning of every transactional id, by which brokers' ACLs and"
+           " operators know yours, and under which decisions are kept. Letters, digits, '.', '_'"
+           " and '-', at most 100 of them. A stream must have one of its own, and keep it over"
+           " restarts; unset, a batch write takes `kprod`.", NonEmpty()),
+    Option("txnAppId", _T.STRING, None, _LOW,
+           "With exactly-once, batch writes only, together with txnVersion: the name of whoever"
+           " writes, under which its versions are counted. Letters, digits, '.', '_' and '-', at"
+           " most 100 of them.", NonEmpty()),
+    Option("txnVersion", _T.LONG, None, _LOW,
+           "With txnAppId: the number of this write. One that is at most the last committed version"
+           " of that txnAppId (and transactionalIdPrefix) writes nothing, so a job can be run again"
+           " after any failure.", _ZERO),
+    Option("commitLogTopic", _T.STRING, COMMIT_LOG_TOPIC, _LOW,
+           "With exactly-once: the compacted topic in which drivers keep their decisions. It is"
+           " created when it is missing and the principal may create it.", TopicName()),
     Option("configFile", _T.STRING, None, _LOW, "A properties file with client settings.",
            None, Status.LATER_REFUSED, "put its lines into options, with the prefix kafka."),
 )  # fmt: skip

@@ -68,7 +68,20 @@ VALUES: list[Row] = [
     ({"kafka.compression.type": "brotli"}, ("compression.type", "brotli", "zstd")),
     ({"kafka.compression.gzip.level": "10"}, ("gzip.level", "10")),
     ({"deliveryGuarantee": "atleastonce"}, ("deliveryGuarantee", "at-least-once")),
-    ({"deliveryGuarantee": "exactly-once"}, ("exactly-once", "not supported by this version")),
+    ({"deliveryGuarantee": "exactlyonce"}, ("deliveryGuarantee", "exactly-once")),
+    (
+        {"kafka.transaction.timeout.ms": "0", "deliveryGuarantee": "exactly-once"},
+        ("kafka.transaction.timeout.ms", "at least 1"),
+    ),
+    (
+        {"deliveryGuarantee": "exactly-once", "txnAppId": "a", "txnVersion": "-1"},
+        ("txnVersion", "-1", "at least 0"),
+    ),
+    (
+        {"deliveryGuarantee": "exactly-once", "txnAppId": "a", "txnVersion": str(2**63)},
+        ("txnVersion", "Not a number of type LONG"),
+    ),
+    ({"deliveryGuarantee": "exactly-once", "commitLogTopic": "a b"}, ("commitLogTopic", "a b")),
     ({"preflight": "maybe"}, ("preflight", "maybe", "required, warn, off")),
     ({"kafka.partitioner.class": "Mine"}, ("partitioner.class", "Mine", "import path")),
     ({"kafka.security.protocol": "SASL_SSL"}, ("kafka.security.protocol=SASL_SSL", "SSL are")),
@@ -83,6 +96,23 @@ CONTRADICTIONS: list[Row] = [
     ),
     ({"kafka.max.in.flight.requests.per.connection": "6"}, ("at most 5", "6", "idempoten")),
     ({"deliveryGuarantee": "at-least-once", "kafka.acks": "1"}, ("at-least-once", "acks", "1")),
+    ({"deliveryGuarantee": "exactly-once", "kafka.acks": "1"}, ("exactly-once", "acks", "1")),
+    (
+        {"deliveryGuarantee": "exactly-once", "kafka.enable.idempotence": "false"},
+        ("exactly-once", "kafka.enable.idempotence"),
+    ),
+    (
+        {"deliveryGuarantee": "exactly-once", "kafka.max.in.flight.requests.per.connection": "6"},
+        ("at most 5", "6"),
+    ),
+    ({"txnAppId": "a", "txnVersion": "1"}, ("txnAppId", "deliveryGuarantee=exactly-once")),
+    ({"commitLogTopic": "log"}, ("commitLogTopic", "deliveryGuarantee=exactly-once")),
+    ({"deliveryGuarantee": "exactly-once", "txnVersion": "1"}, ("txnVersion", "txnAppId is not")),
+    ({"deliveryGuarantee": "exactly-once", "txnAppId": "a"}, ("txnAppId", "txnVersion is not")),
+    (
+        {"deliveryGuarantee": "exactly-once", "topic": "t", "commitLogTopic": "t"},
+        ("topic", "commitLogTopic", "the same topic"),
+    ),
     (
         {"kafka.enable.idempotence": "true", "kafka.acks": "0"},
         ("idempotent", "kafka.acks is 0"),

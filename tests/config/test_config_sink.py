@@ -159,7 +159,9 @@ def test_serializers_are_refused_in_sparks_words():
 
 
 def test_a_transactional_id_is_refused_with_the_reason():
-    assert "share one id" in refused({"kafka.transactional.id": "x"}).message
+    error = refused({"kafka.transactional.id": "x"})
+    assert "share one id" in error.message
+    assert "deliveryGuarantee=exactly-once" in error.hint
 
 
 @pytest.mark.parametrize(
@@ -202,9 +204,52 @@ def test_an_illegal_topic_is_refused_on_the_driver(topic):
 # --- guarantees --------------------------------------------------------------------------------
 
 
-def test_exactly_once_says_that_it_is_not_there_yet():
-    error = refused({"deliveryGuarantee": "Exactly-Once"})
-    assert error.message == ("deliveryGuarantee=exactly-once is not supported by this version yet")
+def exactly_once(**options):
+    return parse({"deliveryGuarantee": "Exactly-Once"} | options)
+
+
+def test_exactly_once_gives_transactions_a_quarter_of_an_hour_unless_told_otherwise():
+    config = exactly_once()
+    assert config.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
+    assert config.is_exactly_once
+    assert config.producer.transaction_timeout_ms == 900_000
+    assert config.warnings == ()
+    told = exactly_once(**{"kafka.transaction.timeout.ms": "60000"})
+    assert (told.producer.transaction_timeout_ms, told.warnings) == (60_000, ())
+
+
+def test_a_transactions_time_without_exactly_once_is_one_warning():
+    (warning,) = parse({"kafka.transaction.timeout.ms": "60000"}).warnings
+    assert "kafka.transaction.timeout.ms" in warning
+    assert "deliveryGuarantee=exactly-once" in warning
+
+
+def test_the_options_of_exactly_once_are_read():
+    config = exactly_once(
+        transactionalIdPrefix="shop.orders",
+        txnAppId="nightly",
+        txnVersion="9",
+        commitLogTopic="log",
+    )
+    assert config.transactional_id_prefix == "shop.orders"
+    assert (config.txn_app_id, config.txn_version, config.commit_log_topic) == ("nightly", 9, "log")
+    bare = exactly_once()
+    assert (bare.transactional_id_prefix, bare.txn_app_id, bare.txn_version) == (None, None, None)
+    assert bare.commit_log_topic == "__kprod_commits"
+    assert exactly_once(txnAppId="a", txnVersion="0").txn_version == 0
+
+
+@pytest.mark.parametrize("name", ["transactionalIdPrefix", "txnAppId", "commitLogTopic"])
+@pytest.mark.parametrize("guarantee", [{}, {"deliveryGuarantee": "none"}, {"kafka.acks": "1"}])
+def test_options_of_exactly_once_are_refused_with_another_guarantee(name, guarantee):
+    error = refused({name: "x"} | guarantee)
+    assert error.message.startswith(f"{name} needs deliveryGuarantee=exactly-once")
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_exactly_once_requires_the_preflight_unless_told_otherwise(streaming):
+    assert exactly_once().preflight_for(streaming=streaming) is Preflight.REQUIRED
+    assert exactly_once(preflight="off").preflight_for(streaming=streaming) is Preflight.OFF
 
 
 def test_an_unknown_guarantee_lists_the_known_ones():
