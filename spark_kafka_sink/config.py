@@ -44,20 +44,20 @@ MISSING_BOOTSTRAP = (
 #: the last five batches of each producer.
 _MAX_IN_FLIGHT_FOR_IDEMPOTENCE = 5
 
-_SINK_BY_KEY = {name.lower(): option for name, option in SINK_OPTIONS.items()}
 #: transaction.timeout.ms of the sink: all tasks of a job, and a driver that restarts, must fit in.
 EXACTLY_ONCE_TIMEOUT_MS = 900_000
 
 #: Options that mean nothing without exactly-once.
 _OF_EXACTLY_ONCE = ("transactionalIdPrefix", "txnAppId", "txnVersion", "commitLogTopic")
 
+_SINK_BY_KEY = {name.lower(): option for name, option in SINK_OPTIONS.items()}
 
 
 class DeliveryGuarantee(StrEnum):
     """What is promised of each row (option ``deliveryGuarantee``)."""
 
-    AT_LEAST_ONCE = "at-least-once"
     EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
     NONE = "none"
 
 
@@ -173,12 +173,12 @@ class SinkConfig:
     #: None: by mode, see :meth:`preflight_for`.
     preflight: Preflight | None
     report_path: str | None
-    warnings: tuple[str, ...] = field(default=(), compare=False, repr=False)
     #: None: none was given. The rest of these count with exactly-once only.
     transactional_id_prefix: str | None = None
     txn_app_id: str | None = None
     txn_version: int | None = None
     commit_log_topic: str = COMMIT_LOG_TOPIC
+    warnings: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     @classmethod
     def parse(cls, options: Mapping[str, object]) -> SinkConfig:
@@ -204,28 +204,28 @@ class SinkConfig:
         if "bootstrap.servers" not in draft.given:
             raise ConfigError(MISSING_BOOTSTRAP, hint="set option kafka.bootstrap.servers")
         guarantee = _guarantee(draft, None if asked is None else DeliveryGuarantee(asked))
-        preflight = _text(own.get("preflight"))
         _check_exactly_once(own, guarantee)
-        producer = draft.config()
+        preflight = _text(own.get("preflight"))
         version = own.get("txnVersion")
+        producer = draft.config()
         return cls(
             producer=producer,
             topic=_text(own.get("topic")),
             delivery_guarantee=guarantee,
             preflight=None if preflight is None else Preflight(preflight),
             report_path=_text(own.get("reportPath")),
-            warnings=producer.warnings,
             transactional_id_prefix=_text(own.get("transactionalIdPrefix")),
             txn_app_id=_text(own.get("txnAppId")),
             txn_version=version if isinstance(version, int) else None,
             commit_log_topic=_text(own.get("commitLogTopic")) or COMMIT_LOG_TOPIC,
+            warnings=producer.warnings,
         )
 
-    def preflight_for(self, *, streaming: bool) -> Preflight:
     @property
     def is_exactly_once(self) -> bool:
         return self.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
+    def preflight_for(self, *, streaming: bool) -> Preflight:
         """The preflight asked for, or the mode's own: warn for streaming that is not exactly-once,
         else required.
         """
@@ -241,8 +241,8 @@ def _guarantee(draft: _Draft, asked: DeliveryGuarantee | None) -> DeliveryGuaran
         # Said before the cross-checks, so that none allows what only idempotence forbids, such as
         # six requests in flight.
         draft.given[idempotence] = "false"
-    draft.read()
     draft.exactly_once = asked is DeliveryGuarantee.EXACTLY_ONCE
+    draft.read()
     if asked is DeliveryGuarantee.NONE:
         if draft.values[idempotence]:
             raise ConfigError(
@@ -265,7 +265,6 @@ def _guarantee(draft: _Draft, asked: DeliveryGuarantee | None) -> DeliveryGuaran
     return DeliveryGuarantee.NONE
 
 
-class _Draft:
 def _check_exactly_once(own: Mapping[str, OptionValue], guarantee: DeliveryGuarantee) -> None:
     """What the sink's own options say of transactions, together."""
     given = [name for name in _OF_EXACTLY_ONCE if name in own]
@@ -291,6 +290,7 @@ def _check_exactly_once(own: Mapping[str, OptionValue], guarantee: DeliveryGuara
         )
 
 
+class _Draft:
     """The producer's options on their way to a ProducerConfig.
 
     ``given`` holds what the user set, ``values`` what is effective; ``idempotence_off`` is why
@@ -304,8 +304,8 @@ def _check_exactly_once(own: Mapping[str, OptionValue], guarantee: DeliveryGuara
         self.servers: tuple[tuple[str, int], ...] = ()
         self.warnings: list[str] = []
         self.idempotence_off: str | None = None
-
         self.exactly_once = False
+
     def spelled(self, name: str) -> str:
         """The option's name as the user has to write it."""
         return self.prefix + name
@@ -326,9 +326,9 @@ def _check_exactly_once(own: Mapping[str, OptionValue], guarantee: DeliveryGuara
                 hint="set deliveryGuarantee=exactly-once, which makes an id for every task;"
                 " transactionalIdPrefix begins them",
             )
-        self.given[key] = value
         if option.status is Status.REFUSED and self.prefix:
             raise ConfigError(option.note, hint=f"remove {self.spelled(key)}; cast the column")
+        self.given[key] = value
 
     def read(self) -> None:
         """Give every option its value, then check what several mean together."""
@@ -480,7 +480,6 @@ def _check_exactly_once(own: Mapping[str, OptionValue], guarantee: DeliveryGuara
                 "Cannot set a transactional.id without also enabling idempotence.",
                 hint=self.idempotence_off or f"{self.spelled('enable.idempotence')} is false",
             )
-        two_phase = self.values["transaction.two.phase.commit.enable"]
         timeout = "transaction.timeout.ms"
         if self.exactly_once:
             if timeout not in self.given:
@@ -491,6 +490,7 @@ def _check_exactly_once(own: Mapping[str, OptionValue], guarantee: DeliveryGuara
                 )
         elif self.prefix and timeout in self.given:
             self._no_effect(timeout, "only deliveryGuarantee=exactly-once writes transactions")
+        two_phase = self.values["transaction.two.phase.commit.enable"]
         if two_phase and "transaction.timeout.ms" in self.given:
             raise ConfigError(
                 "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set"
