@@ -1,0 +1,164 @@
+"""The driver's side of exactly-once over one cluster's connections: plan, commit, abort.
+
+Owns: :class:`ExactlyOnce`, which puts client, log and committer together, what planning checks
+before a task starts, and the connections that one process keeps between two commits. Never: the
+protocol's steps (``committer.py``).
+
+Spark plans, commits and aborts in short-lived calls of pooled processes. A process that is asked
+again within a minute finds its connections warm (:func:`shared`); nothing else is kept: what the
+log says is read anew each time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Final, Self
+
+from spark_kafka_sink.admin import NewClient
+from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import AuthorizationError, UnsupportedVersionError
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.committer import Batch, Commit, Committer, Owner
+from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
+from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from spark_kafka_sink.transactions.transactional_ids import check_id, prefix_of_key
+
+#: So long a process believes that what it may do under a key, it still may.
+_CHECKED_MS: Final = 60_000
+#: Clusters (or configurations) of which one process keeps connections; a planner serves few.
+_KEPT: Final = 4
+
+
+class ExactlyOnce:
+    """A context manager over one :class:`TransactionClient`. One thread at a time.
+
+    ``config`` is the tasks' producer config; its transaction.timeout.ms is what the brokers must
+    allow. ``log_topic`` keeps the decisions.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        log_topic: str,
+        *,
+        clock: Clock | None = None,
+        new_client: NewClient | None = None,
+    ) -> None:
+        self._clock = SystemClock() if clock is None else clock
+        self._config = config
+        self._checked: dict[str, int] = {}
+        self._client = TransactionClient(config, clock=self._clock, new_client=new_client)
+        self._committer = Committer(
+            KafkaDecisionLog(self._client, log_topic),
+            self._client,
+            self._clock,
+            block_ms=config.max_block_ms,
+            end_ms=max(config.max_block_ms, config.delivery_timeout_ms),
+            transaction_timeout_ms=config.transaction_timeout_ms,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._client.close()
+
+    def plan(self, key: str) -> CommitState:
+        """What the log says of ``key``, after everything decided before is ended.
+
+        Meets, before any task starts: missing rights on the transactional ids and on the log's
+        topic, a transaction.timeout.ms above the broker's limit, brokers that are too old.
+        """
+        self._check(key)
+        return self._committer.roll_forward(key)
+
+    def commit(self, owner: Owner, batch: Batch) -> Commit:
+        """As :meth:`Committer.commit`."""
+        return self._committer.commit(owner, batch)
+
+    def abort(
+        self,
+        owner: Owner,
+        number: int,
+        transactions: Sequence[PreparedTransaction],
+        *,
+        tasks_may_live: bool,
+    ) -> tuple[str, ...]:
+        """As :meth:`Committer.abort`."""
+        return self._committer.abort(owner, number, transactions, tasks_may_live=tasks_may_live)
+
+    def _check(self, key: str) -> None:
+        prefix = prefix_of_key(key)
+        now = self._clock.now_ms()
+        if self._checked.get(prefix, 0) > now:
+            return
+        deadline = now + self._config.max_block_ms
+        transactional_id = check_id(prefix)
+        try:
+            self._client.init_producer_id(
+                transactional_id, self._config.transaction_timeout_ms, deadline
+            )
+            self._client.describe([transactional_id], deadline)
+        except AuthorizationError as error:
+            raise AuthorizationError(
+                f"deliveryGuarantee=exactly-once: {error.message}",
+                hint="the principal needs WRITE and DESCRIBE on transactional ids that begin with "
+                f"'{prefix}~' (an ACL with a prefixed pattern)",
+                code=error.code,
+            ) from error
+        except UnsupportedVersionError as error:
+            raise UnsupportedVersionError(
+                f"deliveryGuarantee=exactly-once needs Apache Kafka 3.0 or later: {error.message}",
+                hint="use deliveryGuarantee=at-least-once with these brokers",
+                code=error.code,
+            ) from error
+        self._checked[prefix] = now + _CHECKED_MS
+
+
+_shared: dict[tuple[ProducerConfig, str], ExactlyOnce] = {}
+_owner_pid = os.getpid()
+
+
+@contextmanager
+def shared(config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnce]:
+    """The instance that this process keeps for these options; gone after an error in it."""
+    global _owner_pid
+    if _owner_pid != os.getpid():
+        # A forked child must not talk over its parent's connections.
+        _owner_pid = os.getpid()
+        _shared.clear()
+    key = (config, log_topic)
+    kept = _shared.pop(key, None)
+    if kept is None:
+        kept = ExactlyOnce(config, log_topic)
+    try:
+        yield kept
+    except BaseException:
+        kept.close()
+        raise
+    _shared[key] = kept
+    while len(_shared) > _KEPT:
+        _shared.pop(next(iter(_shared))).close()
+
+
+def close_shared() -> None:
+    """Close what this process keeps (tests, and a process that ends in an orderly way)."""
+    while _shared:
+        _shared.popitem()[1].close()
+
+
+__all__ = ["Batch", "Commit", "ExactlyOnce", "Owner", "close_shared", "shared"]
