@@ -1,0 +1,36 @@
+"""Small Java programs (``tests/java``) beside Kafka's own jars: what only Java can tell."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from spark_kafka_sink.local_kafka.installation import prepare
+
+_SOURCES = Path(__file__).parent / "java"
+
+
+def run_java(name: str, arguments: Sequence[str], stdin: str = "", timeout: float = 120) -> str:
+    """What ``tests/java/<name>.java`` prints; the JDK compiles it as it starts."""
+    installation = prepare()
+    answer = subprocess.run(
+        [
+            str(installation.java.path),
+            "-Xmx1g",
+            "-XX:-UsePerfData",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            "-cp",
+            installation.distribution.class_path,
+            str(_SOURCES / f"{name}.java"),
+            *arguments,
+        ],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr[-3000:]
+    return answer.stdout
