@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.errors import ErrorCode
@@ -11,7 +12,7 @@ from tests.fakes.fake_cluster.transaction_coordinator import State
 if TYPE_CHECKING:
     from tests.fakes.fake_cluster.cluster import FakeCluster
 
-KEY, VERSIONS = 66, (0, 1)
+KEY, VERSIONS = 66, (0, 2)
 _ALL = {state.value for state in State} | {"PrepareEpochFence"}
 
 
@@ -19,6 +20,8 @@ def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
     answer, body = request.answer, request.body
     states, producers = set(body.state_filters), set(body.producer_id_filters)
     duration = getattr(body, "duration_filter", -1)
+    # (RE2 in a broker, which has less; it must match the whole id.)
+    pattern = getattr(body, "transactional_id_pattern", None)
     found = [
         t
         for t in cluster.transactions.transactions.values()
@@ -27,6 +30,7 @@ def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
         and (not states or t.state.value in states)
         and (not producers or t.producer_id in producers)
         and (duration < 0 or cluster.now - t.start_ms > duration)
+        and (not pattern or re.fullmatch(pattern, t.transactional_id))
     ]
     return answer.ListTransactionsResponse(
         throttle_time=cluster.throttle_ms(),

@@ -1,0 +1,319 @@
+"""What a real broker tells of transactions, of a log with all kinds of them, and of settings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pytest
+from blocking_connection import BlockingConnection
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.producer_record import ProducerRecord
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.config_messages import (
+    ConfigResource,
+    ConfigResourceType,
+    DescribeConfigsRequest,
+)
+from spark_kafka_sink.protocol.fetch_messages import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    IsolationLevel,
+    ListOffsetsRequest,
+    OffsetSpec,
+)
+from spark_kafka_sink.protocol.messages import MetadataRequest
+from spark_kafka_sink.protocol.transaction_admin_messages import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+    TransactionState,
+)
+from spark_kafka_sink.records.log_records import LogRecord, committed_records
+from tests.real_kafka import RealKafka, consume_topic
+
+COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
+LATEST, EARLIEST = OffsetSpec.LATEST, OffsetSpec.EARLIEST
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@pytest.fixture(scope="module")
+def connection(kafka: RealKafka) -> Iterator[BlockingConnection]:
+    with BlockingConnection(kafka.bootstrap) as opened:
+        yield opened
+
+
+@dataclass
+class World:
+    """Two partitions, and transactions by "{prefix}committed", "{prefix}aborted", "{prefix}open".
+
+    Partition 0 of the topic has ended transactions only, partition 1 an open one and behind it a
+    committed one of a stranger.
+    """
+
+    topic: str
+    prefix: str
+    open: KafkaProducer
+
+    @property
+    def partitions(self) -> tuple[TopicPartition, TopicPartition]:
+        return TopicPartition(self.topic, 0), TopicPartition(self.topic, 1)
+
+
+def producer(kafka: RealKafka, name: str, codec: str = "none") -> KafkaProducer:
+    made = KafkaProducer(
+        ProducerConfig.parse(
+            {
+                "bootstrap.servers": kafka.bootstrap,
+                "transactional.id": name,
+                "transaction.timeout.ms": "120000",
+                "compression.type": codec,
+            }
+        )
+    )
+    made.init_transactions()
+    return made
+
+
+def send(to: KafkaProducer, topic: str, partition: int, *values: str) -> None:
+    for value in values:
+        to.send(ProducerRecord(topic, value.encode(), b"key", partition))
+    to.flush()
+
+
+@pytest.fixture(scope="module")
+def world(kafka: RealKafka, connection: BlockingConnection) -> Iterator[World]:
+    topic = kafka.unique_topic("transactions", 2)
+    prefix = f"{topic}~x."
+    with (
+        producer(kafka, f"{prefix}open") as left_open,
+        producer(kafka, f"{prefix}aborted") as aborted,
+        # A name that the prefix would match if its dot were any character.
+        producer(kafka, f"{topic}~xyz") as stranger,
+    ):
+        for codec in CODECS:
+            with producer(kafka, f"{prefix}committed", codec) as committed:
+                for turn in range(2):
+                    committed.begin_transaction()
+                    send(committed, topic, 0, *(f"yes {codec} {turn} {i}" * 9 for i in range(20)))
+                    aborted.begin_transaction()
+                    send(aborted, topic, 0, "no", "no")
+                    send(committed, topic, 0, f"yes {codec} {turn} last")
+                    aborted.abort_transaction()
+                    committed.commit_transaction()
+        left_open.begin_transaction()
+        send(left_open, topic, 1, "maybe")
+        stranger.begin_transaction()
+        send(stranger, topic, 1, "behind")
+        stranger.commit_transaction()
+        wait_for_markers(connection, [f"{prefix}aborted", f"{prefix}committed", f"{topic}~xyz"])
+        yield World(topic, prefix, left_open)
+        left_open.abort_transaction()
+
+
+def wait_for_markers(connection: BlockingConnection, ids: Sequence[str]) -> None:
+    """EndTxn is answered when the end is decided; markers follow."""
+    complete = {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+    deadline = time.monotonic() + 20
+    request = DescribeTransactionsRequest(tuple(ids))
+    while {t.state for t in connection.call(request, 0).transactions.values()} - complete:
+        assert time.monotonic() < deadline
+
+
+def fetch(
+    connection: BlockingConnection,
+    *pieces: FetchPartition,
+    isolation: IsolationLevel = COMMITTED,
+    version: int = 12,
+) -> list[FetchedPartition]:
+    request = FetchRequest(pieces, isolation, max_wait_ms=0)
+    response = connection.call(request, version)
+    assert response.error is ErrorCode.NONE
+    return [response.partitions[piece.tp] for piece in pieces]
+
+
+def read_to_the_end(
+    connection: BlockingConnection, tp: TopicPartition, max_bytes: int, version: int = 12
+) -> tuple[list[LogRecord], int]:
+    """Everything committed, and the offset behind it: the last stable one."""
+    records: list[LogRecord] = []
+    offset = 0
+    while True:
+        (found,) = fetch(connection, FetchPartition(tp, offset, max_bytes), version=version)
+        more, after = committed_records(found)
+        records += more
+        if after == found.last_stable_offset:
+            return records, after
+        assert after > offset
+        offset = after
+
+
+def test_transactions_are_described_in_their_states(
+    connection: BlockingConnection, world: World
+) -> None:
+    ids = tuple(f"{world.prefix}{name}" for name in ("committed", "aborted", "open", "never"))
+    found = connection.call(DescribeTransactionsRequest(ids), 0).transactions
+    committed, aborted, open_, never = (found[name] for name in ids)
+    assert committed.state is TransactionState.COMPLETE_COMMIT
+    assert aborted.state is TransactionState.COMPLETE_ABORT
+    assert never.error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert open_.state is TransactionState.ONGOING
+    assert (open_.producer_id, open_.producer_epoch) == world.open.producer_id_and_epoch
+    assert open_.partitions == {world.topic: (1,)}
+    assert open_.timeout_ms == 120_000
+    assert abs(open_.start_ms - time.time() * 1000) < 120_000
+
+
+def test_a_transactional_id_that_never_wrote_has_no_start(
+    connection: BlockingConnection, kafka: RealKafka, world: World
+) -> None:
+    name = f"{world.topic}~idle"
+    with producer(kafka, name):
+        found = connection.call(DescribeTransactionsRequest((name,)), 0).transactions[name]
+    assert (found.error, found.state) == (ErrorCode.NONE, TransactionState.EMPTY)
+    assert (found.start_ms, found.partitions) == (-1, {})
+    assert found.producer_id >= 0
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_transactions_of_a_prefix_are_listed_in_every_version(
+    connection: BlockingConnection, world: World, version: int
+) -> None:
+    def listed(*states: TransactionState) -> dict[str, TransactionState]:
+        response = connection.call(ListTransactionsRequest(states, prefix=world.prefix), version)
+        assert (response.error, response.unknown_states) == (ErrorCode.NONE, ())
+        return {
+            t.transactional_id.removeprefix(world.prefix): t.state for t in response.transactions
+        }
+
+    everything = {
+        "committed": TransactionState.COMPLETE_COMMIT,
+        "aborted": TransactionState.COMPLETE_ABORT,
+        "open": TransactionState.ONGOING,
+    }
+    assert listed() == everything
+    assert listed(TransactionState.ONGOING) == {"open": TransactionState.ONGOING}
+    assert listed(TransactionState.EMPTY, TransactionState.DEAD) == {}
+
+
+def test_the_broker_itself_filters_by_the_quoted_prefix(
+    connection: BlockingConnection, world: World
+) -> None:
+    class Unfiltered(ListTransactionsRequest):
+        def decode(self, version: int, body: memoryview) -> object:  # type: ignore[override]
+            return ListTransactionsRequest().decode(version, body)
+
+    found = connection.call(Unfiltered(prefix=world.prefix), 2).transactions
+    assert {t.transactional_id.removeprefix(world.prefix) for t in found} == {
+        "committed",
+        "aborted",
+        "open",
+    }
+
+
+def test_only_transactions_open_for_longer_are_listed(
+    connection: BlockingConnection, world: World
+) -> None:
+    states = (TransactionState.ONGOING,)
+    for duration, expected in ((0, 1), (3_600_000, 0)):
+        request = ListTransactionsRequest(states, (), duration, world.prefix)
+        assert len(connection.call(request, 2).transactions) == expected
+
+
+def test_the_producer_that_holds_a_partition_back_is_described(
+    connection: BlockingConnection, world: World
+) -> None:
+    _, held = world.partitions
+    missing = TopicPartition(world.topic, 9)
+    found = connection.call(DescribeProducersRequest((held, missing)), 0).partitions
+    assert found[missing].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    open_ = [p for p in found[held].producers if p.transaction_start_offset >= 0]
+    assert [(p.producer_id, p.producer_epoch) for p in open_] == [world.open.producer_id_and_epoch]
+    assert [p.transaction_start_offset for p in open_] == [0]
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+def test_an_open_transaction_holds_the_last_stable_offset_back(
+    connection: BlockingConnection, world: World, version: int
+) -> None:
+    def offsets(spec: OffsetSpec, isolation: IsolationLevel) -> list[int]:
+        request = ListOffsetsRequest(world.partitions, spec, isolation)
+        found = connection.call(request, version).partitions
+        assert {o.error for o in found.values()} == {ErrorCode.NONE}
+        return [found[tp].offset for tp in world.partitions]
+
+    free, _ = offsets(LATEST, COMMITTED)
+    assert offsets(LATEST, COMMITTED) == [free, 0]
+    assert offsets(LATEST, UNCOMMITTED) == [free, 3]  # maybe, behind, a marker
+    assert offsets(EARLIEST, COMMITTED) == [0, 0]
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+def test_a_fetch_brings_what_is_stable(
+    connection: BlockingConnection, world: World, version: int
+) -> None:
+    pieces = [FetchPartition(tp, 0) for tp in world.partitions]
+    free, held = fetch(connection, *pieces, isolation=COMMITTED, version=version)
+    assert free.error is held.error is ErrorCode.NONE
+    assert free.last_stable_offset == free.high_watermark > 200
+    assert (held.last_stable_offset, held.high_watermark) == (0, 3)
+    assert free.log_start_offset == (0 if version >= 5 else -1)
+    assert len(free.records) > 0
+    assert len(held.records) == 0
+    assert len(free.aborted) == 10
+
+    free, held = fetch(connection, *pieces, isolation=UNCOMMITTED, version=version)
+    assert free.aborted == ()
+    assert len(held.records) > 0
+
+
+def test_a_fetch_beyond_the_end_says_so(connection: BlockingConnection, world: World) -> None:
+    (found,) = fetch(connection, FetchPartition(world.partitions[0], 10**6))
+    assert found.error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.fixture(scope="module")
+def expected(kafka: RealKafka, world: World) -> list[LogRecord]:
+    """What confluent-kafka reads: all of it is in partition 0, before the open transaction ends."""
+    found = consume_topic(kafka.bootstrap, world.topic, isolation="read_committed")
+    assert set(found.partitions) == {0}
+    rows = zip(found.offsets, found.timestamps, found.keys, found.values, strict=True)
+    return [LogRecord(*row) for row in rows]
+
+
+@pytest.mark.parametrize("max_bytes", [1, 700, 10**6])
+def test_what_is_committed_is_what_an_independent_reader_sees(
+    connection: BlockingConnection, world: World, expected: list[LogRecord], max_bytes: int
+) -> None:
+    assert len(expected) == len(CODECS) * 2 * 21
+    records, end = read_to_the_end(connection, world.partitions[0], max_bytes)
+    assert records == expected
+    assert all((r.value or b"").startswith(b"yes") for r in records)
+    (found,) = fetch(connection, FetchPartition(world.partitions[0], end))
+    assert end == found.high_watermark
+    assert read_to_the_end(connection, world.partitions[1], max_bytes) == ([], 0)
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_limits_and_settings_are_described(
+    connection: BlockingConnection, kafka: RealKafka, world: World, version: int
+) -> None:
+    name = world.topic
+    (node,) = connection.call(MetadataRequest(()), 12).brokers
+    broker = ConfigResource(ConfigResourceType.BROKER, str(node.id))
+    topic = ConfigResource(ConfigResourceType.TOPIC, name)
+    missing = ConfigResource(ConfigResourceType.TOPIC, "no-such-topic")
+    asked = ("transaction.max.timeout.ms", "cleanup.policy", "segment.bytes", "no.such.setting")
+    request = DescribeConfigsRequest((broker, topic, missing), asked)
+    found = connection.call(request, version).resources
+    assert found[broker].values == {"transaction.max.timeout.ms": "900000"}
+    assert found[topic].values == {"cleanup.policy": "delete", "segment.bytes": "268435456"}
+    assert found[missing].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    whole = connection.call(DescribeConfigsRequest((broker,)), version).resources[broker].values
+    assert whole["transaction.max.timeout.ms"] == "900000"
+    assert len(whole) > 100
