@@ -34,7 +34,9 @@ from spark_kafka_sink.option_table import (
     SINK_OPTIONS,
 )
 from spark_kafka_sink.options import INT_MAX, LONG_MAX, Option, OptionValue, Status
-from spark_kafka_sink.security_options import COUNTING, SASL_NOTE, SPOKEN, is_security_option
+from spark_kafka_sink.secret_references import check_references, is_one_reference
+from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.security_options import COUNTING, NOT_HIDDEN_BY_SPARK, SASL_NOTE, SPOKEN, is_security_option
 
 MISSING_BOOTSTRAP = (
     "Kafka option bootstrap.servers is not set. Please make sure it is set and retry."
@@ -185,7 +187,8 @@ class SinkConfig:
         """Read the option map that Spark hands to a data source.
 
         Names are folded (Spark lower-cases them). ``kafka.`` options go to the producer, ours are
-        read, Spark's own are passed over, and every other name is an error. Raises ConfigError;
+        read, Spark's own are passed over, and every other name is an error. ``configFile`` was
+        read before (``config_file.with_config_file``): parsing opens no file. Raises ConfigError;
         nothing else.
         """
         draft = _Draft(PREFIX)
@@ -197,6 +200,8 @@ class SinkConfig:
                 option = _SINK_BY_KEY[key]
                 if option.status is Status.LATER_REFUSED:
                     raise _not_yet(option, option.name)
+                if option.name == "configFile":
+                    raise ConfigError("configFile was not read before the options were")
                 own[option.name] = option.read(value, option.name)
             elif key not in SPARK_KEYS:
                 raise unknown_sink_option(key, spelled)
@@ -340,6 +345,7 @@ class _Draft:
                 self._no_effect(name, f"{option.doc[:-1]}; {option.note}")
                 continue
             self.values[name] = option.read(self.given[name], self.spelled(name))
+            check_references(option, self.values[name], self.spelled(name))
             if is_security_option(name) and option.status is not Status.NO_MEANING:
                 continue
             if self._is_for_producer_only(option):
@@ -504,6 +510,7 @@ class _Draft:
             )
 
     def _check_security(self) -> None:
+        self._refuse_what_spark_shows()
         protocol = self._str("security.protocol")
         if protocol not in SPOKEN:
             raise ConfigError(
@@ -527,6 +534,20 @@ class _Draft:
                 f"{self.spelled('ssl.endpoint.identification.algorithm')} is empty: brokers are"
                 " not asked whether their certificate is for their name"
             )
+
+    def _refuse_what_spark_shows(self) -> None:
+        """A secret of the sink's options that Spark's redaction does not know: never inline."""
+        for name in NOT_HIDDEN_BY_SPARK if self.prefix else ():
+            value = self.values.get(name)
+            if isinstance(value, Password) and value.value and not is_one_reference(value.value):
+                raise ConfigError(
+                    f"{self.spelled(name)} is given inline, and Spark would show it: in plans, in"
+                    " its UI and in event logs",
+                    hint=f"give a reference, {self.spelled(name)}=${{file:/path/to/it}} or"
+                    " ${env:NAME}, or put key and chain into a file for"
+                    f" {self.spelled('ssl.keystore.location')}; and if this one was real, replace"
+                    " it: Spark may have logged it",
+                )
 
     def _counts(self, name: str) -> bool:
         """Not an option of TLS or SASL, or one that the protocol makes count."""

@@ -207,7 +207,8 @@ _WITHOUT_EFFECT = (
     Option("enable.metrics.push", _T.BOOLEAN, _ON, _LOW, "Push client metrics (KIP-714).",
            None, Status.NO_MEANING, "client metrics are not pushed to brokers"),
     Option("config.providers", _T.LIST, (), _LOW, "Where `${...}` in values is looked up.",
-           None, Status.NO_MEANING, "values are taken as they are written"),
+           None, Status.NO_MEANING,
+           "${env:NAME}, ${file:/path} and ${file:/path:key} are looked up without it"),
     Option("bootstrap.resolve.timeout.ms", _T.LONG, 0, _LOW,
            "Time limit of looking up bootstrap names (Kafka 4.4).",
            None, Status.NO_MEANING, "names are looked up when a connection is opened"),
@@ -281,8 +282,10 @@ _SINK = (
     Option("commitLogTopic", _T.STRING, COMMIT_LOG_TOPIC, _LOW,
            "With exactly-once: the compacted topic in which drivers keep their decisions. It is"
            " created when it is missing and the principal may create it.", TopicName()),
-    Option("configFile", _T.STRING, None, _LOW, "A properties file with client settings.",
-           None, Status.LATER_REFUSED, "put its lines into options, with the prefix kafka."),
+    Option("configFile", _T.STRING, None, _LOW,
+           "A properties file with a Kafka client's settings, with or without the prefix `kafka.`;"
+           " options that are given win. The driver reads it. Secrets in it never become options:"
+           " they are read from the same path on each executor. See security.md.", NonEmpty()),
 )  # fmt: skip
 
 
@@ -303,5 +306,5 @@ SINK_OPTIONS: dict[str, Option] = _table(_SINK)
 #: Families of names that Java knows by their beginning.
 NO_MEANING_PREFIXES: dict[str, str] = {
     "metrics.context.": _METRICS,
-    "config.providers.": "values are taken as they are written",
+    "config.providers.": "references need no provider here",
 }

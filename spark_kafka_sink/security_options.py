@@ -27,6 +27,13 @@ COUNTING = {
 #: The protocols that this version speaks.
 SPOKEN = ("PLAINTEXT", "SSL")
 
+#: Secrets that Spark's default ``spark.sql.redaction.options.regex`` (secret, password, token,
+#: access key, in a name or a value) does not hide.
+NOT_HIDDEN_BY_SPARK = (
+    "ssl.keystore.key",
+    "sasl.oauthbearer.assertion.private.key.passphrase",
+)
+
 
 def _later(type_: OptionType, names: str) -> Iterable[Option]:
     for name in names.split():
@@ -54,7 +61,9 @@ SECURITY_OPTIONS = (
            "PEM or PKCS12; without it the content tells.", _STORE),
     Option("ssl.keystore.password", _T.PASSWORD, None, _HIGH,
            "The password of a PKCS12 keystore."),
-    Option("ssl.keystore.key", _T.PASSWORD, None, _HIGH, "Our private key, as PEM text (PKCS#8)."),
+    Option("ssl.keystore.key", _T.PASSWORD, None, _HIGH,
+           "Our private key, as PEM text (PKCS#8). In the sink only by reference,"
+           " `${file:/path}` or `${env:NAME}`: Spark would show it."),
     Option("ssl.keystore.certificate.chain", _T.PASSWORD, None, _HIGH,
            "Our certificate, and those between it and the CA, as PEM text."),
     Option("ssl.key.password", _T.PASSWORD, None, _HIGH,

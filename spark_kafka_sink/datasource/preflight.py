@@ -28,6 +28,7 @@ from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import Preflight, ProducerConfig, SinkConfig
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.secret_references import UnresolvedReferenceError
 
 _log = logging.getLogger(__name__)
 
@@ -134,6 +135,9 @@ def _describe(config: ProducerConfig, topics: tuple[str, ...], timeout_ms: int) 
     # The network is loaded only when it is asked: commit and abort plan too, without it.
     from spark_kafka_sink.admin import describe_topics
 
-    return describe_topics(
-        config, topics, timeout_ms=timeout_ms, believe_missing_ms=BELIEVE_MISSING_MS
-    )
+    try:
+        return describe_topics(
+            config, topics, timeout_ms=timeout_ms, believe_missing_ms=BELIEVE_MISSING_MS
+        )
+    except UnresolvedReferenceError as error:
+        raise error.seen_by("the driver") from None

@@ -98,13 +98,24 @@ class KprodDataSource(DataSource):
         self._refuse_reading()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_travelled, (type(self), dict(self.options)))
+        return (_travelled, (type(self), self._options_that_travel()))
+
+    def _options_that_travel(self) -> dict[str, str]:
+        """With the lines of ``configFile``, so that no commit depends on a file that is gone."""
+        from spark_kafka_sink.config_file import with_config_file
+
+        options = dict(self.options)
+        try:
+            return with_config_file(options).options
+        except ConfigError:
+            return options  # planning says it better
 
     def _has_arrow_stream_writer(self) -> bool:
         return hasattr(spark_datasource, "DataSourceStreamArrowWriter")
 
     def _plan(self, schema: StructType, *, overwrite: bool, streaming: bool) -> WritePlan:
         from spark_kafka_sink.config import SinkConfig
+        from spark_kafka_sink.config_file import with_config_file
         from spark_kafka_sink.datasource.preflight import process_preflight
         from spark_kafka_sink.datasource.schema import near_names, plan_columns
         from spark_kafka_sink.datasource.write_plan import WritePlan
@@ -120,7 +131,8 @@ class KprodDataSource(DataSource):
             )
         if overwrite:
             raise _overwrite_refused(streaming=streaming)
-        config = SinkConfig.parse(self.options)
+        given = with_config_file(self.options)
+        config = SinkConfig.parse(given.options)
         if self._travelled:
             return WritePlan(config, plan_columns(schema, config.topic), None)
         show_on_driver()
@@ -135,7 +147,7 @@ class KprodDataSource(DataSource):
             from spark_kafka_sink.records.own_partitioner import check
 
             check(own)
-        _warn_once([*config.warnings, *near_names(schema)])
+        _warn_once([*given.warnings, *config.warnings, *near_names(schema)])
         cluster = process_preflight().check(config, streaming=streaming)
         return WritePlan(config, columns, cluster)
 

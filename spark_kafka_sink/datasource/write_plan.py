@@ -27,6 +27,7 @@ from spark_kafka_sink.datasource.write_report import WriteReport, publish, show_
 from spark_kafka_sink.errors import CommitError, IllegalStateError
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.secret_references import UnresolvedReferenceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +67,10 @@ class WritePlan:
             producer_cache.effective_config(self.config.producer, identity.app_id),
             self.cluster,
         )
-        return WriteTask(columns or self.columns, producers, identity).run(batches)
+        try:
+            return WriteTask(columns or self.columns, producers, identity).run(batches)
+        except UnresolvedReferenceError as error:
+            raise error.seen_by("an executor") from None
 
     def commit(
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None

@@ -18,6 +18,7 @@ from spark_kafka_sink.network.kafka_client import MetadataStore
 from spark_kafka_sink.network.network_client import NetworkClient, NetworkClientConfig
 from spark_kafka_sink.network.selectable import Selectable, SelectorMetrics
 from spark_kafka_sink.network.selector import Selector
+from spark_kafka_sink.secret_references import resolve
 
 
 def new_network_client(
@@ -30,11 +31,12 @@ def new_network_client(
 ) -> NetworkClient:
     """A client over real sockets, unless a ``selector`` is given (a simulated network's).
 
-    ConfigError when the security protocol is not supported yet.
+    Secrets given by reference are looked up here, in the process that connects. ConfigError when
+    one is not there, or when the security protocol is not supported yet.
     """
     if selector is None:
         selector = Selector(
-            channel_builder(config.security_protocol, dict(config.security)),
+            channel_builder(config.security_protocol, resolve(dict(config.security))),
             clock,
             connections_max_idle_ms=config.connections_max_idle_ms,
             metrics=metrics,

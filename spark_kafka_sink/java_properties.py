@@ -1,0 +1,82 @@
+"""Java's ``.properties`` format, as Kafka's own tools read a client's file.
+
+Owns: the reading (``java.util.Properties.load``): comments, separators, lines that go on, escapes.
+Never: what a name means (``config_file``), where a value is looked up (``secret_references``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+#: More than any client's settings, a keystore in PEM included; less than what harms a worker.
+MAX_BYTES = 1 << 20
+
+_BLANKS = " \t\f"
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_SIMPLE = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ODD_BACKSLASHES = re.compile(r"(?<!\\)(?:\\\\)*\\$")
+
+
+def read_bounded(path: Path) -> str:
+    """The text of a small file; UTF-8, else what Java takes it for, ISO 8859-1.
+
+    Raises OSError; ValueError for more than :data:`MAX_BYTES`.
+    """
+    with path.open("rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        message = f"it is larger than {MAX_BYTES} bytes"
+        raise ValueError(message)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return content.decode("iso-8859-1")
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Name to value; the later of two lines with one name counts, as in Java."""
+    return dict(_pair(line) for line in _logical_lines(text))
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines without comments, those that end in a backslash joined with what follows."""
+    begun = ""
+    # Not splitlines(), which knows more ends of a line than Java.
+    for natural in re.split(r"\r\n|\r|\n", text):
+        line = natural.lstrip(_BLANKS)
+        if not begun and (not line or line[0] in "#!"):
+            continue
+        if _ODD_BACKSLASHES.search(line):
+            begun += line[:-1]
+            continue
+        yield begun + line
+        begun = ""
+    if begun:
+        yield begun
+
+
+def _pair(line: str) -> tuple[str, str]:
+    end = _end_of_name(line)
+    name, rest = line[:end], line[end:].lstrip(_BLANKS)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_BLANKS)
+    return _unescape(name), _unescape(rest)
+
+
+def _end_of_name(line: str) -> int:
+    at = 0
+    while at < len(line) and line[at] not in f"=:{_BLANKS}":
+        at += 2 if line[at] == "\\" else 1
+    return min(at, len(line))
+
+
+def _unescape(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        escape = match.group(1)
+        if len(escape) == 5:
+            return chr(int(escape[1:], 16))
+        return _SIMPLE.get(escape, escape)
+
+    return _ESCAPE.sub(one, text)

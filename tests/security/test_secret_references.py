@@ -1,0 +1,203 @@
+"""Secrets by reference: looked up where the producer is, and told apart from plain text."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.config import ProducerConfig, SinkConfig
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.option_table import PRODUCER_OPTIONS
+from spark_kafka_sink.secret_references import (
+    UnresolvedReferenceError,
+    file_reference,
+    has_references,
+    is_one_reference,
+    resolve,
+    takes_references,
+)
+from spark_kafka_sink.secrets import Password
+
+SERVERS = {"bootstrap.servers": "b:9092"}
+JAAS = "sasl.jaas.config"
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+
+
+def resolved(name, text):
+    value = resolve({name: Password(text)})[name]
+    assert isinstance(value, Password), "a secret stays hidden when it is looked up"
+    return value.value
+
+
+@pytest.fixture
+def secret_file(tmp_path):
+    path = tmp_path / "secret"
+    path.write_text("s3cret\n")
+    return path
+
+
+def test_a_variable_and_a_file_are_looked_up(monkeypatch, secret_file):
+    monkeypatch.setenv("PW", "from the environment")
+    assert resolved("ssl.key.password", "${env:PW}") == "from the environment"
+    assert resolved("ssl.key.password", f"${{file:{secret_file}}}") == "s3cret"
+    assert resolved("ssl.key.password", "a ${env:PW} b") == "a from the environment b"
+
+
+def test_a_path_that_is_no_secret_is_looked_up_and_stays_text(monkeypatch):
+    monkeypatch.setenv("CERTS", "/etc/certs")
+    options = {"ssl.truststore.location": "${env:CERTS}/ca.pem", "ssl.cipher.suites": ("A",)}
+    assert resolve(options) == {
+        "ssl.truststore.location": "/etc/certs/ca.pem",
+        "ssl.cipher.suites": ("A",),
+    }
+
+
+def test_only_the_newline_at_the_end_of_a_file_is_not_part_of_the_secret(tmp_path):
+    path = tmp_path / "key"
+    path.write_bytes(b" -----BEGIN\r\nlines \r\n\n")
+    assert resolved("ssl.keystore.key", f"${{file:{path}}}") == " -----BEGIN\r\nlines "
+
+
+def test_a_line_of_a_properties_file_is_looked_up_with_its_own_references(monkeypatch, tmp_path):
+    path = tmp_path / "client.properties"
+    path.write_text(f'sasl.jaas.config={MODULE} \\\n  username="u" password="${{env:PW}}";\nb=2\n')
+    monkeypatch.setenv("PW", 'with "quotes" and \\')
+    text = resolved(JAAS, file_reference(str(path), JAAS))
+    assert text == f'{MODULE} username="u" password="with \\"quotes\\" and \\\\";'
+    assert resolved("ssl.key.password", f"${{file:{path}:b}}") == "2"
+
+
+def test_what_comes_into_quotes_of_a_login_module_ends_none_of_them(monkeypatch):
+    monkeypatch.setenv("PW", 'x" required evil="')
+    jaas = f'{MODULE} username="u\\"v" password="${{env:PW}}";'
+    assert 'password="x\\" required evil=\\"";' in resolved(JAAS, jaas)
+    monkeypatch.setenv("ALL", f'{MODULE} username="u" password="p";')
+    assert resolved(JAAS, "${env:ALL}") == f'{MODULE} username="u" password="p";'
+
+
+def test_what_was_looked_up_is_not_looked_up_again(monkeypatch, tmp_path):
+    monkeypatch.setenv("PW", "${env:OTHER}")
+    monkeypatch.setenv("OTHER", "no")
+    assert resolved("ssl.key.password", "${env:PW}") == "${env:OTHER}"
+    path = tmp_path / "self"
+    path.write_text(f"a=${{file:{path}:a}}\n")
+    assert resolved("ssl.key.password", f"${{file:{path}:a}}") == f"${{file:{path}:a}}"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_text_without_a_reference_stays_as_it_is(text):
+    if not has_references(text):
+        assert resolved("ssl.key.password", text) == text
+
+
+@pytest.mark.parametrize(
+    ("reference", "problem"),
+    [
+        ("${env:KPROD_NOT_SET}", "environment variable that is not set"),
+        ("${file:/nowhere/pw}", "No such file or directory"),
+        ("${file:/}", "Is a directory"),
+        ("${file:/dev/null:key}", "a key that the file does not have"),
+        ("${file:/dev/zero}", "larger than"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_names_option_reference_and_host(reference, problem):
+    with pytest.raises(UnresolvedReferenceError) as raised:
+        resolve({"ssl.key.password": Password(reference)})
+    text = str(raised.value.seen_by("an executor"))
+    for part in ("ssl.key.password", reference, problem, "on host", "(an executor)", "hint:"):
+        assert part in text
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+def test_an_error_shows_nothing_of_a_file(tmp_path):
+    path = tmp_path / "client.properties"
+    path.write_text("sasl.password=c4nary\nother=c4nary")
+    with pytest.raises(UnresolvedReferenceError) as raised:
+        resolve({"ssl.key.password": Password(f"${{file:{path}:missing}}")})
+    assert "c4nary" not in str(raised.value)
+    assert raised.value.__cause__ is None
+    assert raised.value.__suppress_context__ or raised.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("ssl.key.password", "${env:}", "names no environment variable"),
+        ("ssl.key.password", "${env:A B}", "names no environment variable"),
+        ("ssl.key.password", "${file:}", "names no file"),
+        ("ssl.key.password", "${vault:secret/x:y}", "the provider 'vault'"),
+        ("ssl.key.password", "${dir:/x:y}", "the provider 'dir'"),
+        ("client.id", "${env:NAME}", "is not looked up in this option"),
+    ],
+)
+def test_a_reference_that_nobody_understands_is_told_on_the_driver(name, text, problem):
+    with pytest.raises(ConfigError, match="kafka." + name) as raised:
+        SinkConfig.parse({"kafka.bootstrap.servers": "b:9092", "topic": "t", f"kafka.{name}": text})
+    assert problem in str(raised.value)
+
+
+def test_a_password_that_only_looks_a_little_like_a_reference_is_a_password():
+    for text in ("a${b}c", "${}", "${env", "$(env:X)", "x${vault:a:b}", "{file:/x}"):
+        options = SERVERS | {"security.protocol": "SSL", "ssl.key.password": text}
+        config = ProducerConfig.parse(options)
+        assert resolve(dict(config.security))["ssl.key.password"] == Password(text)
+
+
+def test_a_choice_among_words_takes_no_reference_and_every_secret_does():
+    assert not takes_references(PRODUCER_OPTIONS["ssl.truststore.type"])
+    assert not takes_references(PRODUCER_OPTIONS["bootstrap.servers"])
+    assert takes_references(PRODUCER_OPTIONS["ssl.keystore.location"])
+    secrets = [o for o in PRODUCER_OPTIONS.values() if o.secret]
+    assert len(secrets) > 8
+    assert all(map(takes_references, secrets))
+
+
+def test_a_path_with_a_colon_has_no_reference_to_its_lines():
+    with pytest.raises(ConfigError, match="can't be referred to"):
+        file_reference("/etc/a:b", "key")
+
+
+# --- what Spark shows -----------------------------------------------------------------------------
+
+KEY = "-----BEGIN PRIVATE KEY-----\nMIIBcanary\n-----END PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize("name", ["ssl.keystore.key"])
+def test_a_secret_that_spark_does_not_hide_is_refused_inline_and_taken_by_reference(name):
+    options = {"kafka.bootstrap.servers": "b:9092", "topic": "t", "kafka.security.protocol": "SSL"}
+    with pytest.raises(ConfigError, match="Spark would show it") as raised:
+        SinkConfig.parse(options | {f"kafka.{name}": KEY})
+    assert f"kafka.{name}=${{file:" in str(raised.value)
+    assert "canary" not in str(raised.value)
+    for reference in ("${file:/etc/key.pem}", "${env:KEY}"):
+        config = SinkConfig.parse(options | {f"kafka.{name}": reference})
+        assert (name, Password(reference)) in config.producer.security
+    # A producer of one's own has no Spark that could show anything.
+    ProducerConfig.parse(SERVERS | {"security.protocol": "SSL", name: KEY})
+
+
+def test_every_secret_is_hidden_by_spark_or_refused_inline(spark):
+    """Spark itself redacts an option of each name."""
+    from spark_kafka_sink.security_options import NOT_HIDDEN_BY_SPARK
+
+    #: Not secret in themselves: certificates and a user's name; a login module names its password.
+    public = {
+        "ssl.truststore.certificates",
+        "ssl.keystore.certificate.chain",
+        "sasl.username",
+        "sasl.jaas.config",
+    }
+    secrets = {o.name for o in PRODUCER_OPTIONS.values() if o.secret} - public
+    options = spark._jvm.PythonUtils.toScalaMap({f"kafka.{name}": "c4nary" for name in secrets})
+    seen = spark._jsparkSession.sessionState().conf().redactOptions(options)
+    shown = {name for name in secrets if seen.apply(f"kafka.{name}") == "c4nary"}
+    assert shown == set(NOT_HIDDEN_BY_SPARK)
+
+
+def test_an_inline_password_still_prints_as_hidden_everywhere(secret_file):
+    config = ProducerConfig.parse(SERVERS | {"security.protocol": "SSL", "ssl.key.password": "pw9"})
+    assert "pw9" not in repr(config)
+    assert is_one_reference(f" ${{file:{secret_file}}} ")
