@@ -12,6 +12,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import pairwise
 from typing import Any, Final
 
 from spark_kafka_sink.errors import ErrorCode, UnsupportedVersionError
@@ -146,9 +147,10 @@ def _transaction(reader: WireReader) -> TransactionDescription:
     for _ in range(reader.count(3)):
         topic, partitions = reader.string(), reader.int32_array()
         reader.skip_tagged_fields()
-        if topic in topics or len(set(partitions)) != len(partitions):
+        ordered = sorted(partitions)  # a set would take four times the memory
+        if topic in topics or any(a == b for a, b in pairwise(ordered)):
             raise MalformedError("a topic or a partition comes twice")
-        if partitions and min(partitions) < 0:
+        if ordered and ordered[0] < 0:
             raise MalformedError("a partition is negative")
         topics[topic] = partitions
     reader.skip_tagged_fields()

@@ -357,3 +357,22 @@ def test_a_claimed_count_allocates_nothing(request_: Any, version: int) -> None:
     head = b"\0\0\0\0" + (b"\0\0\x01" if isinstance(request_, ListTransactionsRequest) else b"")
     body = head + b"\xff\xff\xff\xff\x0f" + b"\0" * 64
     assert allocated(lambda: decode(request_, version, body)) < 64 * 1024
+
+
+@pytest.mark.parametrize("what", ["partitions", "topics", "transactions", "producers"])
+def test_an_answer_takes_memory_in_proportion_to_its_bytes(what: str) -> None:
+    """Values of our own weigh more than their bytes; this measures how much more at the worst."""
+    request: Any = DESCRIBE
+    if what == "partitions":
+        data = describe_transactions(topics=(("a", tuple(range(10_000, 20_000))),))
+    elif what == "topics":
+        data = describe_transactions(topics=tuple((f"{i:x}", ()) for i in range(5000)))
+    elif what == "transactions":
+        request = LIST
+        data = list_transactions(2, tuple((f"q~{i:x}", 2**40 + i, "") for i in range(5000)))
+    else:
+        tps = tuple(TopicPartition("a", i) for i in range(3000))
+        request = DescribeProducersRequest(tps)
+        data = describe_producers([("a", list(range(3000)))])
+    assert not refused(lambda: decode(request, 0, data))
+    assert allocated(lambda: decode(request, 0, data)) <= 24 * len(data) + 64 * 1024
