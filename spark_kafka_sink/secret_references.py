@@ -13,7 +13,7 @@ talks to brokers, from the making of a network client on.
 =====================  ===========================================================================
 
 The first and the third are those of Kafka's EnvVarConfigProvider and FileConfigProvider, which need
-no ``config.providers`` here. A reference may be a part of a value. Within the double quotes of
+no ``config.providers`` here. A reference may be a part of a value. Within the quotes of
 ``sasl.jaas.config`` what comes in is escaped, so that a password with a quote ends no string.
 Anything else in ``${}`` is text, because passwords may hold anything; but a whole value that looks
 like another provider's reference is an error.
@@ -36,8 +36,9 @@ _REFERENCE = re.compile(r"\$\{(?P<provider>env|file):(?P<what>[^}]*)\}")
 #: ${provider:...} as the whole value: meant as a reference, and of a provider that is not here.
 _OTHER_PROVIDER = re.compile(r"\$\{(?P<provider>[A-Za-z][A-Za-z0-9_-]*):[^}]*\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: Values whose quotes mean something.
+#: Values whose quotes mean something, and what Java's tokenizer reads in them as another thing.
 _QUOTED = frozenset({"sasl.jaas.config"})
+_ESCAPED = {ord("\\"): "\\\\", ord("\n"): "\\n", ord("\r"): "\\r"}
 
 _FORMS = "${env:NAME}, ${file:/path} and ${file:/path:key} are understood"
 
@@ -152,15 +153,19 @@ def _expand(name: str, text: str) -> str:
 def _replace(text: str, look_up: Callable[[str, str, str], str], *, escapes: bool) -> str:
     def one(match: re.Match[str]) -> str:
         found = look_up(match.group(), match["provider"], match["what"])
-        if escapes and _within_quotes(text[: match.start()]):
-            return found.replace("\\", "\\\\").replace('"', '\\"')
-        return found
+        quote = _open_quote(text[: match.start()]) if escapes else ""
+        return found.translate(_ESCAPED | {ord(quote): f"\\{quote}"}) if quote else found
 
     return _REFERENCE.sub(one, text)
 
 
-def _within_quotes(before: str) -> bool:
-    return len(re.sub(r"\\.", "", before).split('"')) % 2 == 0
+def _open_quote(before: str) -> str:
+    """The quote that ``before`` leaves open, or nothing."""
+    quote = ""
+    for character in re.sub(r"\\.", "", before, flags=re.DOTALL):
+        if character in "'\"":
+            quote = quote or character if character != quote else ""
+    return quote
 
 
 def _look_up(name: str, reference: str, provider: str, what: str) -> str:

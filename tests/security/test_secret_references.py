@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.config import ProducerConfig, SinkConfig
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.jaas_config import parse_jaas_config
 from spark_kafka_sink.option_table import PRODUCER_OPTIONS
 from spark_kafka_sink.secret_references import (
     UnresolvedReferenceError,
@@ -76,6 +78,25 @@ def test_what_comes_into_quotes_of_a_login_module_ends_none_of_them(monkeypatch)
     assert 'password="x\\" required evil=\\"";' in resolved(JAAS, jaas)
     monkeypatch.setenv("ALL", f'{MODULE} username="u" password="p";')
     assert resolved(JAAS, "${env:ALL}") == f'{MODULE} username="u" password="p";'
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=30).filter(lambda t: "\0" not in t),
+    st.sampled_from("'\""),
+)
+def test_any_password_comes_whole_out_of_a_quoted_login_module(password, quote):
+    with mock_environment(PW=password):
+        jaas = f"{MODULE} username='\"' password={quote}${{env:PW}}{quote} last=1;"
+        entry = parse_jaas_config(resolved(JAAS, jaas))
+    assert entry.options == {"username": '"', "password": password, "last": "1"}
+
+
+@contextmanager
+def mock_environment(**variables):
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        yield
 
 
 def test_what_was_looked_up_is_not_looked_up_again(monkeypatch, tmp_path):
