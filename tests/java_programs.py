@@ -21,6 +21,8 @@ def run_java(name: str, arguments: Sequence[str], stdin: str = "", timeout: floa
             "-XX:-UsePerfData",
             "-XX:TieredStopAtLevel=1",
             "-XX:+UseSerialGC",
+            "-Dfile.encoding=UTF-8",
+            "-Dsun.stdout.encoding=UTF-8",
             "-cp",
             installation.distribution.class_path,
             str(_SOURCES / f"{name}.java"),
@@ -28,7 +30,7 @@ def run_java(name: str, arguments: Sequence[str], stdin: str = "", timeout: floa
         ],
         input=stdin,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=timeout,
         check=False,
     )

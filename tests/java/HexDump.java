@@ -12,7 +12,9 @@ public class HexDump implements Decoder<String> {
         return HexFormat.of().formatHex(bytes);
     }
 
-    public static void main(String[] files) {
+    public static void main(String[] files) throws Exception {
+        // The tool looks for its decoders there, and Java keeps what it compiled at its start elsewhere.
+        Thread.currentThread().setContextClassLoader(HexDump.class.getClassLoader());
         String decoder = HexDump.class.getName();
         List<String> arguments = new ArrayList<>(List.of(
             "--deep-iteration", "--print-data-log",

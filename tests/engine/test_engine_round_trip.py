@@ -1,0 +1,257 @@
+"""Any rows, by any codec, in one batch or many: what three readers that share no code find.
+
+Hypothesis makes up the examples; all of them are written before anybody reads, because a reader
+costs more to start than an example to write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.producer_record import ProducerRecord
+from tests.engine.rows import Headers, Row, attempt, config, in_pieces, now_ms, plan, stored
+from tests.java_programs import run_java
+
+EXAMPLES = 150
+#: Each codec has a partition of its own.
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+#: Its snappy needs a package that nothing else here does.
+NOT_IN_KAFKA_PYTHON = "snappy"
+
+
+class Way(Enum):
+    COLUMNS = "send_columns"
+    RECORDS = "send"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    codec: str
+    batch_size: int
+    way: Way
+    #: Rows of one Arrow batch.
+    piece: int
+    rows: tuple[Row, ...]
+
+
+def content() -> st.SearchStrategy[bytes | None]:
+    """Null, empty, short, and long enough for lengths of two and three bytes."""
+    repeated = st.builds(lambda data, n: data * n, st.binary(min_size=1, max_size=40),
+                         st.sampled_from([3, 50, 900]))  # fmt: skip
+    return st.one_of(st.none(), st.just(b""), st.binary(max_size=70), repeated)
+
+
+def headers() -> st.SearchStrategy[Headers | None]:
+    # The log tool prints names as they are: nothing in them may end its line.
+    name = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=8)
+    value = st.one_of(st.none(), st.binary(max_size=20))
+    return st.one_of(st.none(), st.lists(st.tuples(name, value), max_size=4))
+
+
+def example() -> st.SearchStrategy[Example]:
+    row = st.builds(
+        Row, content(), content(), headers(), st.one_of(st.none(), st.integers(0, now_ms()))
+    )
+    return st.builds(
+        Example,
+        st.sampled_from(CODECS),
+        st.sampled_from([1, 400, 262_144]),
+        st.sampled_from(Way),
+        st.integers(1, 12),
+        st.lists(row, min_size=1, max_size=25).map(tuple),
+    )
+
+
+def examples() -> list[Example]:
+    found: list[Example] = []
+
+    @settings(
+        max_examples=EXAMPLES,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(example())
+    def gather(one: Example) -> None:
+        found.append(one)
+
+    gather()
+    return found
+
+
+@dataclass(slots=True)
+class Written:
+    """A topic, and the rows of each of its partitions with the time span of their sending."""
+
+    topic: str
+    rows: dict[int, list[tuple[Row, int, int]]]
+
+
+@pytest.fixture(scope="module")
+def written(kafka) -> Written:
+    # Any time since 1970 is older than what a topic keeps.
+    topic = kafka.unique_topic("round-trip", len(CODECS), {"retention.ms": "-1"})
+    result = Written(topic, {partition: [] for partition in range(len(CODECS))})
+    producers: dict[tuple[object, ...], KafkaProducer] = {}
+    with ExitStack() as stack:
+        for one in examples():
+            settings_ = (one.codec, one.batch_size, one.way)
+            if settings_ not in producers:
+                options = {"compression.type": one.codec, "batch.size": one.batch_size}
+                made = producers[settings_] = KafkaProducer(config(kafka.bootstrap, options))
+                stack.callback(partial(made.close, 10_000))
+            begun = now_ms()
+            partition = CODECS.index(one.codec)
+            rows = [replace(row, partition=partition) for row in one.rows]
+            _send(producers[settings_], topic, one, rows)
+            ended = now_ms()
+            result.rows[partition] += [(row, begun, ended) for row in rows]
+    assert sum(map(len, result.rows.values())) > EXAMPLES
+    return result
+
+
+def _send(producer: KafkaProducer, topic: str, one: Example, rows: list[Row]) -> None:
+    if one.way is Way.COLUMNS:
+        assert attempt(producer, plan(topic), in_pieces(rows, one.piece)).rows == len(rows)
+        return
+    futures = [
+        producer.send(
+            ProducerRecord(topic, row.value, row.key, row.partition, row.time, row.headers or ())
+        )
+        for row in rows
+    ]
+    producer.flush()
+    assert {future.result(0).partition for future in futures} == {CODECS.index(one.codec)}
+
+
+def check(wanted: list[tuple[Row, int, int]], found: list[Row]) -> None:
+    assert len(found) == len(wanted)
+    for (row, begun, ended), other in zip(wanted, found, strict=True):
+        assert other.time is not None
+        if row.time is None:
+            assert begun <= other.time <= ended
+        else:
+            assert other.time == row.time
+        assert replace(other, time=row.time) == replace(row, headers=row.headers or [])
+
+
+def test_librdkafka_reads_whatever_was_written(consume, written):
+    found = consume(written.topic)
+    for partition, wanted in written.rows.items():
+        check(wanted, stored(found, partition))
+
+
+def test_kafka_python_reads_whatever_was_written(kafka, written):
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap, auto_offset_reset="earliest")
+    try:
+        for partition, wanted in written.rows.items():
+            if CODECS[partition] == NOT_IN_KAFKA_PYTHON:
+                continue
+            consumer.assign([TopicPartition(written.topic, partition)])
+            found: list[Row] = []
+            deadline = now_ms() + 20_000
+            while len(found) < len(wanted) and now_ms() < deadline:
+                for records in consumer.poll(timeout_ms=1000).values():
+                    found += [
+                        Row(r.value, r.key, list(r.headers), r.timestamp, partition)
+                        for r in records
+                    ]
+            check(wanted, found)
+    finally:
+        consumer.close()
+
+
+# ---- Kafka's own log tool ------------------------------------------------------------------------
+
+_BATCH = re.compile(
+    r"^baseOffset: (?P<base>\d+) lastOffset: (?P<last>\d+) count: (?P<count>\d+) .*"
+    r" magic: 2 compresscodec: (?P<codec>\w+) crc: \d+ isvalid: (?P<valid>\w+)$"
+)
+_TIME = re.compile(r"^\| offset: \d+ CreateTime: (\d+) ")
+
+
+@dataclass(slots=True)
+class Dumped:
+    """One batch: how it is described, and its records' lines."""
+
+    base: int
+    count: int
+    codec: str
+    valid: bool
+    records: list[str]
+
+
+def dump(kafka, topic: str) -> dict[int, list[Dumped]]:
+    (node,) = kafka.cluster.nodes
+    files = sorted((node.directory / "data").glob(f"{topic}-*/*.log"))
+    printed = run_java("HexDump", [str(path) for path in files])
+    found: dict[int, list[Dumped]] = {}
+    current: list[Dumped] = []
+    # Not splitlines(): a header's name may hold what only Python takes for the end of a line.
+    for line in printed.split("\n"):
+        if line.startswith("Dumping "):
+            partition = int(line.rsplit("/", 2)[1].rsplit("-", 1)[1])
+            current = found.setdefault(partition, [])
+        elif match := _BATCH.match(line):
+            base, last, count = (int(match[name]) for name in ("base", "last", "count"))
+            assert last - base + 1 == count
+            valid = match["valid"] == "true"
+            current.append(Dumped(base, count, match["codec"].lower(), valid, []))
+        elif line.startswith("| offset: "):
+            current[-1].records.append(line)
+    return found
+
+
+def as_dumped(row: Row, offset: int, sequence: int, time: int) -> str:
+    """The line that the log tool prints of a record, keys and values in hexadecimal digits."""
+    sizes = [-1 if data is None else len(data) for data in (row.key, row.value)]
+    names = ",".join(name for name, _ in row.headers or ())
+    key = "" if row.key is None else f" key: {row.key.hex()}"
+    value = "" if row.value is None else f" payload: {row.value.hex()}"
+    return (
+        f"| offset: {offset} CreateTime: {time} keySize: {sizes[0]} valueSize: {sizes[1]}"
+        f" sequence: {sequence} headerKeys: [{names}]{key}{value}"
+    )
+
+
+def flat(batches: list[Dumped]) -> Iterator[tuple[int, str]]:
+    """Every record with the offset that its batch gives it."""
+    for batch in batches:
+        assert len(batch.records) == batch.count
+        yield from enumerate(batch.records, batch.base)
+
+
+def test_kafkas_log_tool_finds_whatever_was_written(kafka, written):
+    if kafka.cluster is None:
+        pytest.skip("the log tool needs the broker's files")
+    found = dump(kafka, written.topic)
+    assert set(found) == set(written.rows)
+    for partition, wanted in written.rows.items():
+        batches = found[partition]
+        assert all(batch.valid for batch in batches)
+        # A batch that compression would not make smaller goes as it is.
+        assert {batch.codec for batch in batches} <= {CODECS[partition], "none"}
+        assert any(batch.codec == CODECS[partition] for batch in batches)
+        assert any(batch.count > 1 for batch in batches)
+        records = list(flat(batches))
+        assert [offset for offset, _ in records] == list(range(len(wanted)))
+        for (row, begun, ended), (offset, line) in zip(wanted, records, strict=True):
+            time, sequence = _TIME.match(line), re.search(r" sequence: (\d+) ", line)
+            assert time is not None
+            assert sequence is not None
+            millis = int(time[1])
+            assert millis == row.time or (row.time is None and begun <= millis <= ended)
+            assert line.rstrip(" ") == as_dumped(row, offset, int(sequence[1]), millis).rstrip(" ")
