@@ -115,11 +115,9 @@ def log_batches(data: Buffer) -> Iterator[LogBatch]:
     while len(view) - at >= _OFFSET_AND_LENGTH.size:
         _, length = _OFFSET_AND_LENGTH.unpack_from(view, at)
         size = _OFFSET_AND_LENGTH.size + length
-        if size < HEADER_SIZE:
-            raise _corrupt(f"a batch of {size} bytes is shorter than its header")
         if size > len(view) - at:
             return
-        header = parse_header(view[at : at + size])
+        header = parse_header(view[at : at + size])  # (which refuses a size below the header's)
         batch = LogBatch(header, view[at + HEADER_SIZE : at + size])
         if header.base_offset < expected or header.last_offset_delta < 0:
             raise _corrupt("a batch's offsets overlap those before it")

@@ -169,8 +169,8 @@ def test_aborted_transactions_are_left_out_and_the_next_of_the_producer_is_not()
 
 
 def test_an_idempotent_batch_of_a_producer_that_aborts_counts() -> None:
-    log = batch(0, [(0, None, b"before")], producer=1) + data(1, b"in", producer=1)
-    assert values(committed_records(fetched(log, aborted=[(1, 1)]))) == ([b"before"], 2)
+    log = data(0, b"in", producer=1) + batch(1, [(0, None, b"beside")], producer=1)
+    assert values(committed_records(fetched(log, aborted=[(1, 0)]))) == ([b"beside"], 2)
 
 
 def test_a_transaction_aborted_twice_is_left_out_twice() -> None:
@@ -263,6 +263,7 @@ def test_an_aborted_batch_is_not_even_unpacked() -> None:
         data(0, b"a")[:-1] + b"\xff",
         struct.pack(">qi", 0, 3) + bytes(100),
         struct.pack(">qi", 0, -5) + bytes(100),
+        struct.pack(">qi", 0, -12 - 60) + bytes(140),
         data(0, b"a")[:-1],
         b"\0",
     ],
@@ -275,6 +276,7 @@ def test_an_aborted_batch_is_not_even_unpacked() -> None:
         "checksum",
         "short",
         "negative length",
+        "negative size",
         "only a cut one",
         "one byte",
     ],
