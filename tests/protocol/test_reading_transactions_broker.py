@@ -27,7 +27,6 @@ from spark_kafka_sink.protocol.fetch_messages import (
     ListOffsetsRequest,
     OffsetSpec,
 )
-from spark_kafka_sink.protocol.messages import MetadataRequest
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
@@ -301,12 +300,10 @@ def test_what_is_committed_is_what_an_independent_reader_sees(
 
 @pytest.mark.parametrize("version", range(1, 5))
 def test_limits_and_settings_are_described(
-    connection: BlockingConnection, kafka: RealKafka, world: World, version: int
+    connection: BlockingConnection, world: World, version: int
 ) -> None:
-    name = world.topic
-    (node,) = connection.call(MetadataRequest(()), 12).brokers
-    broker = ConfigResource(ConfigResourceType.BROKER, str(node.id))
-    topic = ConfigResource(ConfigResourceType.TOPIC, name)
+    broker = ConfigResource(ConfigResourceType.BROKER, "1")  # as every first node is called here
+    topic = ConfigResource(ConfigResourceType.TOPIC, world.topic)
     missing = ConfigResource(ConfigResourceType.TOPIC, "no-such-topic")
     asked = ("transaction.max.timeout.ms", "cleanup.policy", "segment.bytes", "no.such.setting")
     request = DescribeConfigsRequest((broker, topic, missing), asked)
