@@ -34,9 +34,10 @@ from spark_kafka_sink.option_table import (
     SINK_OPTIONS,
 )
 from spark_kafka_sink.options import INT_MAX, LONG_MAX, Option, OptionValue, Status
+from spark_kafka_sink.sasl_settings import can_not_be_read_yet, sasl_settings
 from spark_kafka_sink.secret_references import check_references, is_one_reference
 from spark_kafka_sink.secrets import Password
-from spark_kafka_sink.security_options import COUNTING, NOT_HIDDEN_BY_SPARK, SASL_NOTE, SPOKEN, is_security_option
+from spark_kafka_sink.security_options import COUNTING, NOT_HIDDEN_BY_SPARK, is_security_option
 
 MISSING_BOOTSTRAP = (
     "Kafka option bootstrap.servers is not set. Please make sure it is set and retry."
@@ -512,11 +513,6 @@ class _Draft:
     def _check_security(self) -> None:
         self._refuse_what_spark_shows()
         protocol = self._str("security.protocol")
-        if protocol not in SPOKEN:
-            raise ConfigError(
-                f"{self.spelled('security.protocol')}={protocol} is not supported by this version",
-                hint=f"{SASL_NOTE}; {' and '.join(SPOKEN)} are spoken",
-            )
         counting = COUNTING[protocol]
         idle = [
             self.spelled(name)
@@ -529,10 +525,24 @@ class _Draft:
                 f"{', '.join(idle)}: no effect, because {self.spelled('security.protocol')} is"
                 f" {protocol}{nothing}"
             )
+        if "sasl." in counting:
+            self._check_sasl(protocol)
         if "ssl." in counting and self.values["ssl.endpoint.identification.algorithm"] == "":
             self.warnings.append(
                 f"{self.spelled('ssl.endpoint.identification.algorithm')} is empty: brokers are"
                 " not asked whether their certificate is for their name"
+            )
+
+    def _check_sasl(self, protocol: str) -> None:
+        """Find mistakes now; each producer reads the settings again, with its secrets' values."""
+        given = {name: self.values[name] for name in self.given if name.startswith("sasl.")}
+        if can_not_be_read_yet(given):
+            return
+        settings = sasl_settings(given)
+        if settings.mechanism == "PLAIN" and protocol == "SASL_PLAINTEXT":
+            self.warnings.append(
+                f"{self.spelled('security.protocol')} is SASL_PLAINTEXT and sasl.mechanism is"
+                " PLAIN: the password goes over the network as it is"
             )
 
     def _refuse_what_spark_shows(self) -> None:

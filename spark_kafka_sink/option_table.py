@@ -63,8 +63,8 @@ _CONNECTION = (
     Option("reconnect.backoff.max.ms", _T.LONG, 1_000, _LOW,
            "The longest pause before connecting again.", _ZERO),
     Option("security.protocol", _T.STRING, "PLAINTEXT", _MEDIUM,
-           "How to talk to brokers: PLAINTEXT, or SSL (which is TLS). This version refuses SASL: it"
-           " never falls back to a connection that proves less.",
+           "How to talk to brokers: PLAINTEXT, SSL (which is TLS), and with authentication by SASL"
+           " SASL_PLAINTEXT and SASL_SSL.",
            OneOfAnyCase(("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT"))),
 )  # fmt: skip
 

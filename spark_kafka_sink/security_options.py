@@ -24,8 +24,6 @@ COUNTING = {
     "SASL_PLAINTEXT": ("sasl.",),
     "SASL_SSL": ("ssl.", "sasl."),
 }
-#: The protocols that this version speaks.
-SPOKEN = ("PLAINTEXT", "SSL")
 
 #: Secrets that Spark's default ``spark.sql.redaction.options.regex`` (secret, password, token,
 #: access key, in a name or a value) does not hide.
@@ -84,9 +82,22 @@ SECURITY_OPTIONS = (
                    "ssl.trustmanager.algorithm", "ssl.secure.random.implementation")),
     Option("ssl.engine.factory.class", _T.CLASS, None, _LOW, "A Java class that makes TLS engines.",
            None, Status.LATER_REFUSED, "give the ssl. options that the class stands for"),
+    Option("sasl.mechanism", _T.STRING, None, _MEDIUM,
+           "How to prove who we are, with SASL_PLAINTEXT and SASL_SSL: PLAIN, SCRAM-SHA-256 or"
+           " SCRAM-SHA-512."),
+    Option("sasl.jaas.config", _T.PASSWORD, None, _MEDIUM,
+           "Who we are, as Kafka's Java client has it: a login module, `required`, and its options."
+           " PlainLoginModule and ScramLoginModule are understood, with and without the"
+           " `kafkashaded.` of Databricks."),
+    Option("sasl.username", _T.PASSWORD, None, _MEDIUM,
+           "The name for PLAIN and SCRAM, instead of `sasl.jaas.config`. Not an option of Java's"
+           " client."),
+    Option("sasl.password", _T.PASSWORD, None, _MEDIUM,
+           "The password for PLAIN and SCRAM, instead of `sasl.jaas.config`. Not an option of"
+           " Java's client."),
     *_later(_T.PASSWORD, """
-        sasl.jaas.config sasl.oauthbearer.assertion.private.key.passphrase
-        sasl.oauthbearer.client.credentials.client.secret sasl.password sasl.username"""),
+        sasl.oauthbearer.assertion.private.key.passphrase
+        sasl.oauthbearer.client.credentials.client.secret"""),
     *_later(_T.CLASS, """
         sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class
         sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class"""),
@@ -108,7 +119,7 @@ SECURITY_OPTIONS = (
         sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
         sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"""),
     *_later(_T.STRING, """
-        sasl.kerberos.kinit.cmd sasl.kerberos.service.name sasl.mechanism
+        sasl.kerberos.kinit.cmd sasl.kerberos.service.name
         sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
         sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.sub
         sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file

@@ -140,16 +140,6 @@ def _later_options() -> Iterator[str]:
             "give you something else than you asked for.",
         ),
     )
-    yield _row(
-        "`deliveryGuarantee=exactly-once`",
-        "Each task writes in a Kafka transaction.",
-        "it comes in a later version",
-    )
-    yield _row(
-        "`kafka.security.protocol` SASL_SSL and SASL_PLAINTEXT",
-        "Authentication by name and password, token or ticket.",
-        SASL_NOTE,
-    )
     own = [o for o in SINK_OPTIONS.values() if o.status is Status.LATER_REFUSED]
     for option in (*_prefixed(Status.LATER_REFUSED), *own):
         yield _row(f"`{option.name}`", option.doc, option.note)

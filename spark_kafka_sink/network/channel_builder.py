@@ -1,23 +1,26 @@
 """Which transport layer and authenticator a connection gets (Java's ``ChannelBuilders``).
 
-Owns: the choice by ``security.protocol``. Never: an open connection. TLS and SASL get builders of
-their own here; nothing above this file knows which one is in use.
+Owns: the choice by ``security.protocol``, and what a mechanism's settings make of a connection.
+Never: an open connection. Nothing above this file knows which builder is in use.
 """
 
 from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.network.authenticator import PlaintextAuthenticator
+from spark_kafka_sink.network.authenticator import PlaintextAuthenticator, SaslAuthenticator
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.kafka_channel import KafkaChannel
+from spark_kafka_sink.network.login import Login
+from spark_kafka_sink.network.logins import new_login
+from spark_kafka_sink.network.sasl_authenticator import SaslClientAuthenticator
 from spark_kafka_sink.network.ssl_context import ssl_context
 from spark_kafka_sink.network.ssl_transport_layer import SslTransportLayer
-from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
+from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer, TransportLayer
+from spark_kafka_sink.sasl_settings import sasl_settings
 
 
 class ChannelBuilder(Protocol):
@@ -27,6 +30,10 @@ class ChannelBuilder(Protocol):
         self, node_id: int, host: str, remote: str, sock: socket.socket
     ) -> KafkaChannel:
         """``host`` is the advertised name, which a certificate must carry; ``sock`` connects."""
+        ...
+
+    def attach(self, wakeup: Callable[[], None]) -> None:
+        """Who is to be woken (from any thread) when a channel need not wait any more."""
         ...
 
     def close(self) -> None: ...
@@ -44,6 +51,9 @@ class PlaintextChannelBuilder:
         return KafkaChannel(
             node_id, remote, PlaintextTransportLayer(sock), PlaintextAuthenticator(), FrameReader()
         )
+
+    def attach(self, wakeup: Callable[[], None]) -> None:
+        """Nobody ever waits."""
 
     def close(self) -> None:
         """Nothing is shared."""
@@ -63,21 +73,53 @@ class SslChannelBuilder:
         transport = SslTransportLayer(sock, self._context, host, remote)
         return KafkaChannel(node_id, remote, transport, PlaintextAuthenticator(), FrameReader())
 
+    def attach(self, wakeup: Callable[[], None]) -> None:
+        """Nobody ever waits."""
+
     def close(self) -> None:
         """Nothing is shared that has an end."""
 
 
-def channel_builder(security_protocol: str, options: Mapping[str, object]) -> ChannelBuilder:
+class SaslChannelBuilder:
+    """SASL over TLS, or over nothing when there is no ``context``."""
+
+    __slots__ = ("_client_id", "_context", "_login")
+
+    def __init__(self, login: Login, context: ssl.SSLContext | None, client_id: str | None) -> None:
+        self._login = login
+        self._context = context
+        self._client_id = client_id
+
+    def build_channel(
+        self, node_id: int, host: str, remote: str, sock: socket.socket
+    ) -> KafkaChannel:
+        transport: TransportLayer = (
+            PlaintextTransportLayer(sock)
+            if self._context is None
+            else SslTransportLayer(sock, self._context, host, remote)
+        )
+        machine = SaslClientAuthenticator(
+            remote, self._client_id, encrypted=self._context is not None
+        )
+        authenticator = SaslAuthenticator(machine, self._login, host, transport)
+        return KafkaChannel(node_id, remote, transport, authenticator, FrameReader())
+
+    def attach(self, wakeup: Callable[[], None]) -> None:
+        self._login.attach(wakeup)
+
+    def close(self) -> None:
+        self._login.close()
+
+
+def channel_builder(
+    security_protocol: str, options: Mapping[str, object], client_id: str | None = None
+) -> ChannelBuilder:
     """The builder for ``security.protocol``; ``options`` are the ``ssl.`` and ``sasl.`` ones set.
 
-    ConfigError for a protocol that is not supported yet, or options that make no sense.
+    ConfigError for options that make no sense, or need a package that is not installed.
     """
     protocol = security_protocol.upper()
-    if protocol == "PLAINTEXT":
-        return PlaintextChannelBuilder()
-    if protocol == "SSL":
-        return SslChannelBuilder(ssl_context(options))
-    raise ConfigError(
-        f"security.protocol={security_protocol} is not supported yet",
-        hint="PLAINTEXT and SSL are; use a listener of the brokers that offers one of them",
-    )
+    context = ssl_context(options) if protocol.endswith("SSL") else None
+    if protocol.startswith("SASL_"):
+        return SaslChannelBuilder(new_login(sasl_settings(options)), context, client_id)
+    return PlaintextChannelBuilder() if context is None else SslChannelBuilder(context)

@@ -36,7 +36,9 @@ def new_network_client(
     """
     if selector is None:
         selector = Selector(
-            channel_builder(config.security_protocol, resolve(dict(config.security))),
+            channel_builder(
+                config.security_protocol, resolve(dict(config.security)), config.client_id
+            ),
             clock,
             connections_max_idle_ms=config.connections_max_idle_ms,
             metrics=metrics,

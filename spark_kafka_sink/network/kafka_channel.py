@@ -17,6 +17,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.authenticator import Authenticator
 from spark_kafka_sink.network.frame_reader import FrameReader
+from spark_kafka_sink.network.sasl_authenticator import MIN_RESERVED_CORRELATION_ID
 from spark_kafka_sink.network.selectable import (
     ChannelState,
     ChannelStateKind,
@@ -24,6 +25,7 @@ from spark_kafka_sink.network.selectable import (
     NetworkSend,
 )
 from spark_kafka_sink.network.transport_layer import IOV_MAX, TransportLayer
+from spark_kafka_sink.protocol.frames import peek_correlation_id
 from spark_kafka_sink.protocol.request import Buffer
 
 
@@ -44,6 +46,7 @@ class KafkaChannel:
         "kind",
         "muted",
         "node_id",
+        "reauthenticating",
         "remote",
         "watched",
     )
@@ -63,6 +66,9 @@ class KafkaChannel:
         self.detail: str | None = None
         self.error: AuthenticationError | RemoteProtocolError | None = None
         self.muted = False
+        #: The session was about to end, and a new one is being asked for. A send waits for it;
+        #: answers to the requests before it still arrive.
+        self.reauthenticating = False
         #: The events that the selector watches for now. Its own note, kept here.
         self.watched = 0
         self._transport = transport
@@ -94,10 +100,17 @@ class KafkaChannel:
     @property
     def wants_write(self) -> bool:
         """Something waits for the socket to take bytes (or for the connection to stand)."""
+        if self.reauthenticating:
+            return self._authenticator.wants_write
         if self._send is not None or not self._connected:
             return True
         transport = self._transport
         return transport.wants_write or (transport.ready and self._authenticator.wants_write)
+
+    @property
+    def waiting(self) -> bool:
+        """For a credential: neither reading nor writing helps, a wakeup does."""
+        return self._authenticator.waiting
 
     @property
     def has_bytes_buffered(self) -> bool:
@@ -114,12 +127,12 @@ class KafkaChannel:
         self.kind = ChannelStateKind.READY if self.ready else ChannelStateKind.AUTHENTICATE
         return True
 
-    def prepare(self) -> None:
+    def prepare(self, now: int) -> None:
         """Go on with handshake and authentication. Raises AuthenticationError, OSError."""
         if not self._transport.ready:
             self._transport.handshake()
         if self._transport.ready and not self._authenticator.complete:
-            self._authenticator.authenticate()
+            self._authenticator.authenticate(now)
         if self.ready:
             self.kind = ChannelStateKind.READY
 
@@ -134,10 +147,21 @@ class KafkaChannel:
         self._index = 0
         self._remaining = send.size
 
-    def write(self) -> NetworkSend | None:
-        """Write what the socket takes; the send when all of it is written, else None."""
+    def write(self, now: int) -> NetworkSend | None:
+        """Write what the socket takes; the send when all of it is written, else None.
+
+        When the session is about to end, a new one is asked for first (KIP-368): between two
+        frames, and without waiting for answers, because a broker takes up one request after the
+        other and so has answered all of them when it reads the first of ours.
+        """
         send = self._send
-        if send is None:
+        if send is None or self.reauthenticating:
+            return None
+        due = self._authenticator.reauthenticate_at
+        if due is not None and now >= due and self._remaining == send.size:
+            self.reauthenticating = True
+            self._authenticator.begin_again()
+            self._authenticator.authenticate(now)
             return None
         if self._remaining > 0:
             self._write_buffers()
@@ -185,10 +209,18 @@ class KafkaChannel:
                 f"a frame to {self.remote} is {-self._remaining} bytes longer than its size"
             )
 
-    def read(self) -> NetworkReceive | None:
-        """The next whole frame, or None. Raises RemoteProtocolError, ConnectionError, OSError."""
+    def read(self, now: int) -> NetworkReceive | None:
+        """The next whole frame, or None. Raises RemoteProtocolError, ConnectionError, OSError,
+        and AuthenticationError while :attr:`reauthenticating`.
+        """
         payload = self._reader.read_from(self._transport)
-        return None if payload is None else NetworkReceive(self.node_id, payload)
+        if payload is None:
+            return None
+        if self.reauthenticating and peek_correlation_id(payload) >= MIN_RESERVED_CORRELATION_ID:
+            self._authenticator.receive(payload, now)
+            self.reauthenticating = not self._authenticator.complete
+            return None
+        return NetworkReceive(self.node_id, payload)
 
     def close(self) -> None:
         self._send = None

@@ -38,6 +38,7 @@ from spark_kafka_sink.network.host_resolver import HostResolver, resolve_host
 from spark_kafka_sink.network.in_flight_requests import InFlightRequest, InFlightRequests
 from spark_kafka_sink.network.kafka_client import MetadataStore
 from spark_kafka_sink.network.metadata_updater import LeastLoadedNode, MetadataUpdater
+from spark_kafka_sink.network.sasl_authenticator import MIN_RESERVED_CORRELATION_ID
 from spark_kafka_sink.network.selectable import (
     ChannelState,
     ChannelStateKind,
@@ -57,10 +58,6 @@ from spark_kafka_sink.protocol.messages import (
 from spark_kafka_sink.protocol.request import ApiKey, Request
 
 _log = logging.getLogger(__name__)
-
-#: Correlation ids from here on belong to SASL (SaslClientAuthenticator), so that an answer to the
-#: authentication is never taken for one of ours.
-MIN_RESERVED_CORRELATION_ID: Final = 2**31 - 8
 
 #: A broker may ask for silence of at most so long. Real quotas ask for some seconds
 #: (quota.window.num x quota.window.size.seconds, 11 s by default).

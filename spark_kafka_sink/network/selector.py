@@ -75,6 +75,8 @@ class Selector:
         self._unsent: list[KafkaChannel] = []
         # Channels whose transport holds bytes that no event tells of (TLS).
         self._buffered_reads: dict[int, KafkaChannel] = {}
+        # Channels that wait for a credential, which a wakeup tells of.
+        self._waiting: list[KafkaChannel] = []
         self._failed_sends: set[int] = set()
         # Least recently used first: node id -> milliseconds.
         self._last_used: OrderedDict[int, int] = OrderedDict()
@@ -91,6 +93,7 @@ class Selector:
         self._wakeup_read.settimeout(0)
         self._wakeup_write.settimeout(0)
         self._selector.register(self._wakeup_read, _READ, None)
+        channel_builder.attach(self.wakeup)
 
     # ---- Selectable ----
 
@@ -311,12 +314,18 @@ class Selector:
                 self._consume_wakeup()
             elif ready.watched:  # not closed by an event before this one
                 self._poll_channel(ready, mask, now)
+        if woken and self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._poll_open(waiting, 0, now)
         if self._immediately_connected:
             connected, self._immediately_connected = self._immediately_connected, []
-            for channel in connected:
-                if self._channels.get(channel.node_id) is channel:
-                    self._poll_channel(channel, _WRITE, now)
+            self._poll_open(connected, _WRITE, now)
         return woken, now
+
+    def _poll_open(self, channels: list[KafkaChannel], events: int, now: int) -> None:
+        for channel in channels:
+            if self._channels.get(channel.node_id) is channel:
+                self._poll_channel(channel, events, now)
 
     def _consume_wakeup(self) -> None:
         with self._wakeup_lock:
@@ -334,30 +343,46 @@ class Selector:
                 if not channel.finish_connect():
                     return
                 self._connected.append(node_id)
-            was_ready = channel.ready
-            if not was_ready:
-                channel.prepare()
             if channel.ready:
-                if not was_ready:
-                    self._turned_ready = True
                 if events & _READ or channel.has_bytes_buffered:
-                    self._read(channel)
+                    self._read(channel, now)
                 if events & _WRITE and channel.sending:
-                    send = channel.write()
-                    if send is not None:
-                        self._completed_sends.append(send)
+                    self._write(channel, now)
+            else:
+                self._prepare(channel, events, now)
         except (AuthenticationError, RemoteProtocolError, OSError) as error:
             self._fail(channel, error)
         else:
             self._watch(channel)
 
-    def _read(self, channel: KafkaChannel) -> None:
+    def _prepare(self, channel: KafkaChannel, events: int, now: int) -> None:
+        """Go on with handshake and authentication, and then with what waited for it."""
+        channel.prepare(now)
+        if (channel.ready or channel.reauthenticating) and (
+            events & _READ or channel.has_bytes_buffered
+        ):
+            self._read(channel, now)
+        if channel.ready:
+            self._turned_ready = True
+            if channel.sending:
+                self._write(channel, now)
+        elif channel.waiting and channel not in self._waiting:
+            self._waiting.append(channel)
+
+    def _write(self, channel: KafkaChannel, now: int) -> None:
+        send = channel.write(now)
+        if send is not None:
+            self._completed_sends.append(send)
+        elif channel.waiting:
+            self._waiting.append(channel)
+
+    def _read(self, channel: KafkaChannel, now: int) -> None:
         """At most one frame of a channel in one poll, so that none starves the others."""
         node_id = channel.node_id
         if channel.muted:
             return
         if node_id not in self._completed_receives:
-            receive = channel.read()
+            receive = channel.read(now)
             if receive is not None:
                 self._completed_receives[node_id] = receive
         if channel.has_bytes_buffered:
@@ -435,8 +460,8 @@ class Selector:
         if channel.muted or channel.node_id in self._completed_receives:
             return True
         try:
-            receive = channel.read()
-        except (RemoteProtocolError, OSError) as error:
+            receive = channel.read(self._clock.now_ms())
+        except (AuthenticationError, RemoteProtocolError, OSError) as error:
             if isinstance(error, RemoteProtocolError):
                 channel.kind, channel.error = ChannelStateKind.PROTOCOL_ERROR, error
             return False

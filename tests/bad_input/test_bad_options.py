@@ -84,7 +84,7 @@ VALUES: list[Row] = [
     ({"deliveryGuarantee": "exactly-once", "commitLogTopic": "a b"}, ("commitLogTopic", "a b")),
     ({"preflight": "maybe"}, ("preflight", "maybe", "required, warn, off")),
     ({"kafka.partitioner.class": "Mine"}, ("partitioner.class", "Mine", "import path")),
-    ({"kafka.security.protocol": "SASL_SSL"}, ("kafka.security.protocol=SASL_SSL", "SSL are")),
+    ({"kafka.security.protocol": "SASL_SSL"}, ("sasl.mechanism is not set", "PLAIN")),
     ({"kafka.security.protocol": "TLS"}, ("security.protocol", "TLS", "SASL_SSL")),
 ]
 

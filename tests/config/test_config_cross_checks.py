@@ -140,14 +140,6 @@ def test_two_phase_commit_forbids_a_timeout():
     )
 
 
-@pytest.mark.parametrize("protocol", ["sasl_ssl", "SASL_PLAINTEXT"])
-def test_another_protocol_is_an_error_and_never_plaintext(protocol):
-    error = refused({"security.protocol": protocol})
-    assert error.message == (
-        f"security.protocol={protocol.upper()} is not supported by this version"
-    )
-
-
 def test_sasl_without_a_mechanism_is_javas_error():
     """Behaviour 17."""
     error = refused({"security.protocol": "sasl_plaintext", "sasl.mechanism": ""})

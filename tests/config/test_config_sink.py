@@ -188,11 +188,6 @@ def test_what_comes_later_is_an_error_and_not_left_out(name):
     assert refused({name: "x"}).message == f"{name} is not supported by this version"
 
 
-def test_a_protocol_that_comes_later_is_named_as_it_is_written():
-    error = refused({"kafka.security.protocol": "SASL_SSL"})
-    assert error.message == "kafka.security.protocol=SASL_SSL is not supported by this version"
-
-
 @pytest.mark.parametrize(
     "topic", ["", " ", ".", "..", "a b", "a/b", "\u00e4", "x" * 250, "__consumer_offsets"]
 )

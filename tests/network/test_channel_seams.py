@@ -11,6 +11,7 @@ from spark_kafka_sink.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.network.authenticator import Authenticator, PlaintextAuthenticator
 from spark_kafka_sink.network.channel_builder import (
     PlaintextChannelBuilder,
+    SaslChannelBuilder,
     SslChannelBuilder,
     channel_builder,
 )
@@ -43,6 +44,9 @@ class Builder:
         return KafkaChannel(
             node_id, remote, transport, self.authenticator(transport), FrameReader()
         )
+
+    def attach(self, wakeup: Callable[[], None]) -> None:
+        self.wakeup = wakeup
 
     def close(self) -> None:
         self.closed = True
@@ -115,11 +119,13 @@ class Password:
 
     complete = False
     wants_write = True
+    waiting = False
+    reauthenticate_at = None
 
     def __init__(self, transport: TransportLayer) -> None:
         self.transport = transport
 
-    def authenticate(self) -> None:
+    def authenticate(self, now: int) -> None:
         if self.wants_write:
             self.wants_write = self.transport.write([b"p"]) == 0
         answer = bytearray(1)
@@ -127,6 +133,10 @@ class Password:
             if answer != b"y":
                 raise AuthenticationError("the broker does not know us")
             self.complete = True
+
+    def begin_again(self) -> None: ...
+
+    def receive(self, payload: memoryview, now: int) -> None: ...
 
     def close(self) -> None: ...
 
@@ -212,6 +222,8 @@ def test_a_send_is_complete_only_when_nothing_is_pending_below() -> None:
 def test_a_protocol_gets_its_builder_and_never_another_ones() -> None:
     assert isinstance(channel_builder("PLAINTEXT", {}), PlaintextChannelBuilder)
     assert isinstance(channel_builder("SSL", {}), SslChannelBuilder)
+    sasl = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
     for protocol in ("SASL_SSL", "SASL_PLAINTEXT"):
-        with pytest.raises(ConfigError, match=f"security.protocol={protocol} is not supported yet"):
+        assert isinstance(channel_builder(protocol, sasl), SaslChannelBuilder)
+        with pytest.raises(ConfigError, match=r"sasl\.mechanism"):
             channel_builder(protocol, {})

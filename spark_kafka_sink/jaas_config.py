@@ -1,0 +1,129 @@
+"""``sasl.jaas.config``: one login module and its options, as Java's ``JaasConfig`` reads them.
+
+Owns: the grammar ``Module flag name=value ... ;`` with Java's quotes, escapes and comments. Never:
+what a module means (``sasl_settings.py``). No message shows a part of the text: any of it may be a
+secret.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_kafka_sink.errors import ConfigError
+
+#: Databricks ships Kafka's classes under this name, and its users' options have it.
+_SHADED: Final = "kafkashaded."
+_FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
+_BLANK: Final = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)+", re.DOTALL)
+#: What stands without quotes: anything but blanks, and what has a meaning.
+_WORD: Final = re.compile(r"""[^\s"'=;]+""")
+#: Java's StreamTokenizer.
+_ESCAPES: Final = {
+    "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
+}  # fmt: skip
+_OCTAL: Final = re.compile(r"[0-3][0-7]{0,2}|[4-7][0-7]?")
+
+_HINT: Final = 'it looks like: org.example.SomeLoginModule required username="..." password="...";'
+
+
+@dataclass(frozen=True, slots=True)
+class JaasEntry:
+    """A login module's class, without ``kafkashaded.``, and its options, which may be secrets."""
+
+    module: str
+    options: dict[str, str] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The class without its package."""
+        return self.module.rpartition(".")[2]
+
+
+def parse_jaas_config(text: str) -> JaasEntry:
+    """The one module of ``text``. ConfigError when it can't be read, or when there are two."""
+    reader = _Reader(text)
+    module = reader.word("the login module's class")
+    flag = reader.word("the control flag (required)")
+    if flag.lower() not in _FLAGS:
+        raise _error("the word behind the login module must be required", reader)
+    options: dict[str, str] = {}
+    while not reader.take(";"):
+        name = reader.value("an option's name, or the ; at the end")
+        if not reader.take("="):
+            raise _error("an option has no =value", reader)
+        value = reader.value("an option's value")
+        if name in options:
+            raise _error("an option comes twice", reader)
+        options[name] = value
+    if not reader.at_end:
+        raise _error("there is more than one login module, or text, behind the first ;", reader)
+    return JaasEntry(module.removeprefix(_SHADED), options)
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.position = 0
+        self._skip()
+
+    @property
+    def at_end(self) -> bool:
+        return self.position == len(self._text)
+
+    def take(self, symbol: str) -> bool:
+        if not self._text.startswith(symbol, self.position):
+            return False
+        self.position += 1
+        self._skip()
+        return True
+
+    def word(self, what: str) -> str:
+        found = _WORD.match(self._text, self.position)
+        if found is None:
+            raise _error(f"{what} is missing", self)
+        self.position = found.end()
+        self._skip()
+        return found.group()
+
+    def value(self, what: str) -> str:
+        """A word, or anything in quotes."""
+        quote = self._text[self.position : self.position + 1]
+        if quote not in ('"', "'"):
+            return self.word(what)
+        out: list[str] = []
+        position = self.position + 1
+        while True:
+            character = self._text[position : position + 1]
+            if character in ("", "\n", "\r"):
+                raise _error("a quote is not closed", self)
+            position += 1
+            if character == quote:
+                break
+            if character == "\\":
+                character, position = self._escaped(position)
+            out.append(character)
+        self.position = position
+        self._skip()
+        return "".join(out)
+
+    def _escaped(self, position: int) -> tuple[str, int]:
+        octal = _OCTAL.match(self._text, position)
+        if octal is not None:
+            return chr(int(octal.group(), 8)), octal.end()
+        character = self._text[position : position + 1]
+        if not character:
+            raise _error("a quote is not closed", self)
+        return _ESCAPES.get(character, character), position + 1
+
+    def _skip(self) -> None:
+        blank = _BLANK.match(self._text, self.position)
+        if blank is not None:
+            self.position = blank.end()
+
+
+def _error(what: str, reader: _Reader) -> ConfigError:
+    return ConfigError(
+        f"sasl.jaas.config can't be read: {what} (at character {reader.position + 1})", hint=_HINT
+    )

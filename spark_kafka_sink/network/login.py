@@ -1,0 +1,200 @@
+"""Where a connection's credential comes from (Java's ``LoginManager``).
+
+Owns: the :class:`Login` protocol, the login of what needs no fetching, and the one that fetches on
+a thread of its own and keeps what it got. Never: a frame, nor how a credential is fetched.
+
+There is no timer: whoever authenticates asks, and a credential that is near its end is fetched
+anew before it is used. A connection waits for that, the network thread does not.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
+
+from spark_kafka_sink.backoff import ExponentialBackoff
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.errors import AuthenticationError, ErrorCode, KafkaError
+from spark_kafka_sink.network.sasl_mechanism import SaslMechanism
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Whatever was fetched serves those who waited for it, however short its life is.
+_SHORTEST_USE_MS: Final = 1_000
+#: Hosts whose credentials are kept; more than any cluster's brokers would be a mistake somewhere.
+_MOST_KEPT: Final = 1_024
+
+
+class Login(Protocol):
+    """What all connections of a producer share."""
+
+    def mechanism(self, host: str, now: int) -> SaslMechanism | None:
+        """A new exchange with the broker ``host``; None when the credential is still on its way.
+
+        Then whoever was given to ``attach`` is woken once it is worth asking again. Raises
+        AuthenticationError when there is no credential to be had, ConnectionError when there is
+        none now.
+        """
+        ...
+
+    def attach(self, wakeup: Callable[[], None]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class StaticLogin:
+    """For mechanisms whose credential stands in the options."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[], SaslMechanism]) -> None:
+        self._make = make
+
+    def mechanism(self, host: str, now: int) -> SaslMechanism:
+        del host, now
+        return self._make()
+
+    def attach(self, wakeup: Callable[[], None]) -> None:
+        """Nobody ever waits."""
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched(Generic[T]):
+    """A credential and its life, in milliseconds from when it was fetched.
+
+    ``refresh_after_ms``: another one is fetched before it is used again. ``expires_after_ms``: it
+    is of no use; None: nobody knows.
+    """
+
+    value: T
+    refresh_after_ms: int
+    expires_after_ms: int | None = None
+
+
+@dataclass(slots=True)
+class _Kept(Generic[T]):
+    """What is known for one key. Times are the clock's milliseconds."""
+
+    fetching: bool = False
+    value: T | None = None
+    refresh_at: int = 0
+    expires_at: int | None = None
+    error: AuthenticationError | ConnectionError | None = None
+    error_until: int = 0
+    failures: int = 0
+
+
+class FetchingLogin(Generic[T]):
+    """Fetches with ``fetch(host)``, on a daemon thread, and makes exchanges with ``make``.
+
+    ``fetch`` may block; it raises KafkaError when trying again is of no use, OSError when it may
+    be. With ``per_host`` every broker has its own credential. ``_lock`` guards what is kept.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        fetch: Callable[[str], Fetched[T]],
+        make: Callable[[T, str], SaslMechanism],
+        clock: Clock,
+        *,
+        backoff: ExponentialBackoff,
+        per_host: bool = False,
+    ) -> None:
+        self._name = name
+        self._fetch = fetch
+        self._make = make
+        self._clock = clock
+        self._backoff = backoff
+        self._per_host = per_host
+        self._lock = threading.Lock()
+        self._kept: dict[str, _Kept[T]] = {}
+        self._wakeup: Callable[[], None] | None = None
+
+    def attach(self, wakeup: Callable[[], None]) -> None:
+        self._wakeup = wakeup
+
+    def close(self) -> None:
+        """A fetch under way ends by itself and wakes nobody."""
+        self._wakeup = None
+
+    def mechanism(self, host: str, now: int) -> SaslMechanism | None:
+        with self._lock:
+            key = host if self._per_host else ""
+            kept = self._kept.get(key)
+            if kept is None:
+                if len(self._kept) >= _MOST_KEPT:
+                    del self._kept[next(iter(self._kept))]
+                kept = self._kept[key] = _Kept()
+            value, start = self._look(kept, now)
+        if value is not None:
+            return self._make(value, host)
+        if start:
+            threading.Thread(
+                target=self._run, args=(kept, host), name=f"kafka-login | {self._name}", daemon=True
+            ).start()
+        return None
+
+    def _look(self, kept: _Kept[T], now: int) -> tuple[T | None, bool]:
+        """What is kept, if it is of use, and whether a fetch must begin. Under the lock."""
+        if kept.fetching:
+            return None, False
+        if kept.value is not None and now < kept.refresh_at:
+            return kept.value, False
+        if kept.error is not None and now < kept.error_until:
+            usable = kept.expires_at is None or now < kept.expires_at
+            if kept.value is not None and usable:
+                return kept.value, False
+            raise kept.error
+        kept.fetching = True
+        return None, True
+
+    def _run(self, kept: _Kept[T], host: str) -> None:
+        """The fetching thread: whatever happens, those who wait hear of it."""
+        fetched: Fetched[T] | None = None
+        error: AuthenticationError | ConnectionError | None = None
+        try:
+            fetched = self._fetch(host)
+        except AuthenticationError as failure:
+            error = failure
+        except KafkaError as failure:
+            error = AuthenticationError(
+                failure.message, hint=failure.hint, code=ErrorCode.SASL_AUTHENTICATION_FAILED
+            )
+        except OSError as failure:
+            error = ConnectionError(f"SASL {self._name}: {failure.strerror or failure}")
+        except Exception as failure:  # noqa: BLE001 - somebody else's code; its text may hold anything
+            error = AuthenticationError(
+                f"SASL {self._name}: fetching the credential failed: {type(failure).__name__}",
+                hint="it comes from code named in sasl.login.callback.handler.class, or from a"
+                " library for the mechanism",
+                code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+            )
+        now = self._clock.now_ms()
+        with self._lock:
+            kept.fetching = False
+            kept.error = error
+            if fetched is not None:
+                kept.failures = 0
+                kept.value = fetched.value
+                kept.refresh_at = now + max(_SHORTEST_USE_MS, fetched.refresh_after_ms)
+                life = fetched.expires_after_ms
+                kept.expires_at = None if life is None else now + life
+            else:
+                # At least so long that all who wait get this answer, and not each its own fetch.
+                pause = max(_SHORTEST_USE_MS, self._backoff.backoff(kept.failures))
+                kept.error_until = now + pause
+                kept.failures += 1
+        if error is not None:
+            _log.warning("no new credential: %s", error)
+        wakeup = self._wakeup
+        if wakeup is not None:
+            wakeup()

@@ -1,0 +1,54 @@
+"""What all SASL mechanisms have in common (RFC 4422): messages in, messages out.
+
+Owns: the :class:`SaslMechanism` protocol, and the one error by which a mechanism says that the
+broker is not who it should be. Never: bytes around a message, sockets, time.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+#: What is likely wrong where a name and a password are refused.
+CHECK_THE_USER: Final = (
+    "are name and password right (sasl.jaas.config, or sasl.username and sasl.password), and does "
+    "the broker know this user for this mechanism?"
+)
+
+
+class SaslMechanism(Protocol):
+    """One exchange, used once: a re-authentication gets a new one.
+
+    A message that breaks the mechanism's rules raises :class:`SaslError`, and nothing else.
+    """
+
+    @property
+    def name(self) -> str:
+        """The mechanism's registered name, as the broker has it in sasl.enabled.mechanisms."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Nothing is missing on our side: what the mechanism proves of the broker is proved."""
+        ...
+
+    @property
+    def hint(self) -> str:
+        """What a person should look at when the broker refuses us."""
+        ...
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be shown even if the broker sends it back."""
+        ...
+
+    def first(self) -> bytes:
+        """The first message."""
+        ...
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """The answer to a message of the broker; None when there is nothing more to say."""
+        ...
+
+
+class SaslError(Exception):
+    """What is wrong with the broker's message, in words that hold no part of it."""

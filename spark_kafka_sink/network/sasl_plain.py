@@ -1,0 +1,35 @@
+"""PLAIN (RFC 4616): name and password, as they are. Owns: its one message.
+
+Never: whether it is wise (``config.py`` warns where nothing encrypts the connection).
+"""
+
+from __future__ import annotations
+
+from spark_kafka_sink.network.sasl_mechanism import CHECK_THE_USER, SaslError
+from spark_kafka_sink.secrets import Password
+
+
+class PlainMechanism:
+    """One message, and the broker's yes or no comes with the frame around its empty answer."""
+
+    __slots__ = ("_password", "_username", "complete")
+
+    name = "PLAIN"
+    hint = CHECK_THE_USER
+
+    def __init__(self, username: str, password: Password) -> None:
+        self._username = username
+        self._password = password
+        self.complete = False
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return (self._password.value,)
+
+    def first(self) -> bytes:
+        self.complete = True
+        return f"\0{self._username}\0{self._password.value}".encode()
+
+    def answer(self, challenge: bytes) -> None:
+        if challenge:
+            raise SaslError("it answers to PLAIN with a question, which PLAIN does not have")

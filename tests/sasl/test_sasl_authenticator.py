@@ -1,0 +1,290 @@
+"""The exchange frame by frame: order, versions, correlation ids, sessions, and every refusal."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.errors import (
+    AuthenticationError,
+    ErrorCode,
+    IllegalStateError,
+    RemoteProtocolError,
+)
+from spark_kafka_sink.network.sasl_authenticator import (
+    MIN_RESERVED_CORRELATION_ID,
+    SaslClientAuthenticator,
+    SaslState,
+)
+from spark_kafka_sink.network.sasl_plain import PlainMechanism
+from spark_kafka_sink.network.sasl_scram import ScramMechanism
+from spark_kafka_sink.secrets import Password
+from tests.sasl.scripted_broker import (
+    API_VERSIONS,
+    AUTHENTICATE,
+    HANDSHAKE,
+    ScriptedBroker,
+    api_versions,
+    authenticate,
+    handshake,
+    hear,
+    token_of,
+)
+
+REMOTE = "broker.example:9093"
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+def mechanism(name="PLAIN", password="correct horse"):
+    if name == "PLAIN":
+        return PlainMechanism("alice", Password(password))
+    return ScramMechanism(name, "alice", Password(password))
+
+
+def machine(*, share=0.0, encrypted=False):
+    return SaslClientAuthenticator(REMOTE, "me", encrypted=encrypted, random=lambda: share)
+
+
+def run(sasl, broker, name="PLAIN", *, password="correct horse", now=1000):
+    frame = sasl.start(mechanism(name, password))
+    while frame is not None:
+        frame = sasl.receive(memoryview(broker.answer(frame)), now)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_mechanism_gets_in_in_every_version(name, version):
+    sasl, broker = machine(), ScriptedBroker(name, authenticate_version=version)
+    run(sasl, broker, name)
+    assert sasl.complete
+    keys = [heard.api_key for heard in broker.heard]
+    assert keys[:2] == [API_VERSIONS, HANDSHAKE]
+    assert set(keys[2:]) == {AUTHENTICATE}
+    assert len(keys) == (3 if name == "PLAIN" else 4)
+    assert [h.version for h in broker.heard[:2]] == [0, 1]
+    assert {h.version for h in broker.heard[2:]} == {version}
+    assert {h.client_id for h in broker.heard} == {"me"}
+    assert sasl.reauthenticate_at is None
+
+
+def test_correlation_ids_stay_in_the_reserved_range_over_many_sessions():
+    sasl, broker = machine(), ScriptedBroker("PLAIN", lifetime=60_000)
+    for _ in range(10):
+        run(sasl, broker)
+    ids = [heard.correlation_id for heard in broker.heard]
+    assert all(MIN_RESERVED_CORRELATION_ID <= i < 2**31 for i in ids)
+    assert len(set(ids)) == 8
+    assert [h.api_key for h in broker.heard].count(API_VERSIONS) == 1, "asked once a connection"
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, 850_000), (0.5, 900_000), (0.999, 949_900)])
+def test_a_session_is_renewed_between_85_and_95_percent_of_its_lifetime(share, expected):
+    sasl, broker = machine(share=share), ScriptedBroker("PLAIN", lifetime=1_000_000)
+    run(sasl, broker, now=5_000)
+    assert sasl.reauthenticate_at == 5_000 + expected
+
+
+def test_a_session_is_never_renewed_within_a_second_because_brokers_refuse_that():
+    sasl, broker = machine(), ScriptedBroker("PLAIN", lifetime=1_100)
+    run(sasl, broker, now=0)
+    assert sasl.reauthenticate_at == 1_001
+
+
+def test_a_wrong_password_names_mechanism_and_broker_and_no_password():
+    for name in MECHANISMS:
+        sasl, broker = machine(), ScriptedBroker(name)
+        with pytest.raises(AuthenticationError) as raised:
+            run(sasl, broker, name, password="tr0mb0ne")
+        error = raised.value
+        assert name in error.message
+        assert REMOTE in error.message
+        assert "Authentication failed" in error.message
+        assert error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert "sasl.jaas.config" in (error.hint or "")
+        assert "tr0mb0ne" not in str(error)
+        assert sasl.state is SaslState.FAILED
+
+
+def test_a_broker_that_repeats_the_password_does_not_get_it_into_a_message():
+    sasl = machine()
+    hello = hear(sasl.start(mechanism(password="tr0mb0ne")))
+    second = hear(sasl.receive(memoryview(api_versions(hello)), 0))
+    third = hear(sasl.receive(memoryview(handshake(second, "PLAIN")), 0))
+    refusal = authenticate(third, error=58, message="no: tr0mb0ne\x1b[31m is wrong\n")
+    with pytest.raises(AuthenticationError) as raised:
+        sasl.receive(memoryview(refusal), 0)
+    assert "tr0mb0ne" not in str(raised.value)
+    assert "no: [hidden]\\x1b[31m is wrong\\n" in raised.value.message
+
+
+def test_an_unknown_mechanism_is_told_with_those_that_the_broker_has():
+    sasl = machine()
+    hello = hear(sasl.start(mechanism()))
+    second = hear(sasl.receive(memoryview(api_versions(hello)), 0))
+    answer = handshake(second, "SCRAM-SHA-512", "GSSAPI", error=33)
+    with pytest.raises(AuthenticationError, match="it offers SCRAM-SHA-512, GSSAPI") as raised:
+        sasl.receive(memoryview(answer), 0)
+    assert "sasl.mechanism" in raised.value.hint
+
+
+@pytest.mark.parametrize(("encrypted", "protocol"), [(False, "PLAINTEXT"), (True, "SSL")])
+def test_a_port_without_sasl_is_told_with_the_protocol_that_fits(encrypted, protocol):
+    sasl = machine(encrypted=encrypted)
+    hello = hear(sasl.start(mechanism()))
+    second = hear(sasl.receive(memoryview(api_versions(hello)), 0))
+    with pytest.raises(AuthenticationError, match="does not want SASL") as raised:
+        sasl.receive(memoryview(handshake(second, error=34)), 0)
+    assert f"type {protocol}?" in raised.value.hint
+
+
+def test_a_broker_without_sasl_requests_is_too_old():
+    for answer in ({"authenticate": None}, {"handshake": 0}):
+        sasl = machine()
+        hello = hear(sasl.start(mechanism()))
+        with pytest.raises(AuthenticationError, match="does not offer SaslHandshake v1"):
+            sasl.receive(memoryview(api_versions(hello, **answer)), 0)
+
+
+def test_a_broker_that_can_not_say_now_is_asked_again_later():
+    sasl = machine()
+    hello = hear(sasl.start(mechanism()))
+    second = hear(sasl.receive(memoryview(api_versions(hello)), 0))
+    third = hear(sasl.receive(memoryview(handshake(second, "PLAIN")), 0))
+    with pytest.raises(ConnectionError, match="REQUEST_TIMED_OUT 7"):
+        sasl.receive(memoryview(authenticate(third, error=7)), 0)
+
+
+def test_a_broker_that_does_not_prove_itself_is_an_error_although_it_says_yes():
+    sasl = machine()
+    frame = sasl.start(mechanism("SCRAM-SHA-256"))
+    broker = ScriptedBroker("SCRAM-SHA-256")
+    for _ in range(3):
+        frame = sasl.receive(memoryview(broker.answer(frame)), 0)
+    liar = authenticate(hear(frame), b"v=" + b"A" * 43 + b"=")
+    with pytest.raises(AuthenticationError, match="signature is wrong"):
+        sasl.receive(memoryview(liar), 0)
+    assert not sasl.complete
+
+
+def test_a_yes_before_the_exchange_is_over_is_no_yes():
+    sasl = machine()
+    hello = hear(sasl.start(mechanism("SCRAM-SHA-256")))
+    second = hear(sasl.receive(memoryview(api_versions(hello)), 0))
+    third = hear(sasl.receive(memoryview(handshake(second, "SCRAM-SHA-256")), 0))
+    with pytest.raises(AuthenticationError, match="can't be believed"):
+        sasl.receive(memoryview(authenticate(third, b"")), 0)
+
+
+def test_a_question_to_plain_and_questions_without_end_are_refused():
+    sasl = machine()
+    broker = ScriptedBroker("PLAIN")
+    frame = sasl.start(mechanism())
+    for _ in range(2):
+        frame = sasl.receive(memoryview(broker.answer(frame)), 0)
+    with pytest.raises(AuthenticationError, match="which PLAIN does not have"):
+        sasl.receive(memoryview(authenticate(hear(frame), b"who?")), 0)
+
+    class Chatty:
+        name, complete, secrets, hint = "CHATTY", False, (), ""
+
+        def first(self):
+            return b""
+
+        def answer(self, challenge):
+            return b"go on"
+
+    sasl = machine()
+    frame = sasl.start(Chatty())
+    frame = sasl.receive(memoryview(api_versions(hear(frame))), 0)
+    frame = sasl.receive(memoryview(handshake(hear(frame), "CHATTY")), 0)
+    for _ in range(15):
+        frame = sasl.receive(memoryview(authenticate(hear(frame), b"?")), 0)
+    with pytest.raises(AuthenticationError, match="have no end"):
+        sasl.receive(memoryview(authenticate(hear(frame), b"?")), 0)
+
+
+def test_an_answer_to_nothing_and_a_foreign_correlation_id_break_the_protocol():
+    sasl, broker = machine(), ScriptedBroker("PLAIN")
+    frame = sasl.start(mechanism())
+    stranger = struct.pack(">i", 7) + broker.answer(frame)[4:]
+    with pytest.raises(RemoteProtocolError, match="correlation id 7"):
+        sasl.receive(memoryview(stranger), 0)
+    sasl = machine()
+    run(sasl, ScriptedBroker("PLAIN"))
+    with pytest.raises(RemoteProtocolError, match="without having been asked"):
+        sasl.receive(memoryview(stranger), 0)
+
+
+def test_a_second_start_before_the_end_is_a_bug_of_the_caller():
+    sasl = machine()
+    sasl.start(mechanism())
+    with pytest.raises(IllegalStateError, match="the answer to ApiVersions"):
+        sasl.start(mechanism())
+
+
+def test_the_second_authentication_begins_with_the_handshake_and_may_be_refused():
+    sasl, broker = machine(), ScriptedBroker("PLAIN", lifetime=10_000)
+    run(sasl, broker)
+    hello = hear(sasl.start(mechanism()))
+    assert hello.api_key == HANDSHAKE
+    assert not sasl.complete
+    with pytest.raises(AuthenticationError, match="refuses to authenticate again"):
+        sasl.receive(memoryview(handshake(hello, error=34)), 0)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("version", [0, 2])
+def test_every_message_of_the_broker_cut_at_every_byte_is_an_error(name, version):
+    steps = 3 if name == "PLAIN" else 4
+    for step in range(steps):
+        broker = ScriptedBroker(name, authenticate_version=version, lifetime=1000)
+        sasl = machine()
+        frame = sasl.start(mechanism(name))
+        for _ in range(step):
+            frame = sasl.receive(memoryview(broker.answer(frame)), 0)
+        whole = broker.answer(frame)
+        for cut in range(len(whole)):
+            again = machine()
+            again.__dict__.update(sasl.__dict__)
+            with pytest.raises((RemoteProtocolError, AuthenticationError)):
+                again.receive(memoryview(whole[:cut]), 0)
+            assert again.state is SaslState.FAILED
+        with pytest.raises(RemoteProtocolError):
+            sasl.receive(memoryview(whole + b"\x00"), 0)
+
+
+@given(
+    step=st.integers(0, 3),
+    name=st.sampled_from(MECHANISMS),
+    data=st.data(),
+)
+def test_bytes_changed_at_will_are_refused_or_lead_on_and_nothing_else(step, name, data):
+    broker, sasl = ScriptedBroker(name, lifetime=1000), machine()
+    frame = sasl.start(mechanism(name))
+    for _ in range(min(step, 2 if name == "PLAIN" else 3)):
+        frame = sasl.receive(memoryview(broker.answer(frame)), 0)
+    payload = bytearray(broker.answer(frame))
+    for _ in range(data.draw(st.integers(1, 4))):
+        where = data.draw(st.integers(0, len(payload) - 1))
+        payload[where] = data.draw(st.integers(0, 255))
+    try:
+        following = sasl.receive(memoryview(payload), 0)
+    except (RemoteProtocolError, AuthenticationError, ConnectionError) as error:
+        assert sasl.state is SaslState.FAILED
+        shown = str(error)
+    else:
+        shown = ""
+        assert sasl.complete == (following is None)
+    assert "correct horse" not in shown
+
+
+def test_the_password_is_in_no_repr():
+    sasl, broker = machine(), ScriptedBroker("PLAIN")
+    frame = sasl.start(mechanism())
+    for _ in range(2):
+        frame = sasl.receive(memoryview(broker.answer(frame)), 0)
+    assert b"correct horse" in token_of(hear(frame))
+    assert "correct horse" not in repr(vars(sasl))

@@ -1,0 +1,151 @@
+"""SCRAM against the RFCs' own examples, against scramp's server, and against brokers that lie."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scramp import ScramMechanism as ScrampMechanism
+
+from spark_kafka_sink.network.sasl_mechanism import SaslError
+from spark_kafka_sink.network.sasl_scram import MAX_ITERATIONS, ScramMechanism
+from spark_kafka_sink.secrets import Password
+
+BOTH = pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+
+
+def client(name="SCRAM-SHA-256", user="user", password="pencil", nonce="rOprNGfwEbeRWgbNEkqO"):
+    return ScramMechanism(name, user, Password(password), nonce=lambda: nonce)
+
+
+def test_the_example_of_rfc_7677_comes_out_byte_for_byte():
+    scram = client()
+    assert scram.first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    nonce = b"rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    assert scram.answer(b"r=" + nonce + b",s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096") == (
+        b"c=biws,r=" + nonce + b",p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    )
+    assert not scram.complete
+    assert scram.answer(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=") is None
+    assert scram.complete
+
+
+def test_the_example_of_rfc_5802_comes_out_with_its_sha_1():
+    scram = client(nonce="fyko+d2lbbFgONRv9qkxdawL")
+    scram._hash = "sha1"  # Kafka has no SCRAM-SHA-1; the arithmetic is the same
+    nonce = b"fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j"
+    assert scram.answer(b"r=" + nonce + b",s=QSXCR+Q6sek8bf92,i=4096") == (
+        b"c=biws,r=" + nonce + b",p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts="
+    )
+    assert scram.answer(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=") is None
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("user", "password"),
+    [("alice", "secret"), ("a=b,c", "p,=\u00e4\u20ac"), ("\u00fc", "x" * 300), ("u", " ")],
+)
+def test_scramps_server_lets_us_in_and_is_believed(name, user, password):
+    scramp = ScrampMechanism(name)
+    info = scramp.make_auth_info(password, iteration_count=4096)
+    seen = []
+    server = scramp.make_server(lambda who: seen.append(who) or info)
+    scram = ScramMechanism(name, user, Password(password))
+    server.set_client_first(scram.first().decode())
+    final = scram.answer(server.get_server_first().encode())
+    server.set_client_final(final.decode())
+    assert scram.answer(server.get_server_final().encode()) is None
+    assert scram.complete
+    assert seen == [user]
+
+
+@BOTH
+def test_a_wrong_password_is_refused_by_scramps_server(name):
+    scramp = ScrampMechanism(name)
+    info = scramp.make_auth_info("right", iteration_count=4096)
+    server = scramp.make_server(lambda who: info)
+    scram = client(name, password="wrong")
+    server.set_client_first(scram.first().decode())
+    final = scram.answer(server.get_server_first().encode())
+    with pytest.raises(Exception, match="proof"):
+        server.set_client_final(final.decode())
+
+
+def test_no_two_exchanges_share_a_nonce():
+    nonces = {ScramMechanism("SCRAM-SHA-256", "u", Password("p")).first() for _ in range(100)}
+    assert len(nonces) == 100
+
+
+FIRST = "r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (FIRST.replace("r=rOpr", "r=XOpr"), "nonce"),
+        (FIRST.replace("qOx", "qO"), "nonce"),
+        (FIRST.replace("i=4096", "i=4095"), "4095 iterations"),
+        (FIRST.replace("i=4096", f"i={MAX_ITERATIONS + 1}"), "iterations"),
+        (FIRST.replace("i=4096", "i=2147483647"), "iteration"),
+        (FIRST.replace("i=4096", "i=" + "9" * 100_000), "longer than any"),
+        (FIRST.replace("i=4096", "i=-4096"), "iteration"),
+        (FIRST.replace("i=4096", "i=4_096"), "iteration"),
+        (FIRST.replace("i=4096", "i=\u0664\u0660\u0669\u0666"), "iteration"),
+        (FIRST.replace("s=W22", "s=W2 2"), "not base64"),
+        (FIRST.replace("s=W22ZaJ0SNY7soEsUEjb6gQ==", "s="), "salt is empty"),
+        ("m=must," + FIRST, "extension"),
+        ("", "not one of SCRAM's"),
+        ("e=other-error", "not one of SCRAM's"),
+        (",".join(reversed(FIRST.split(","))), "not one of SCRAM's"),
+    ],
+)
+def test_a_first_answer_that_breaks_a_rule_ends_the_exchange(message, words):
+    scram = client()
+    with pytest.raises(SaslError, match=words) as raised:
+        scram.answer(message.encode())
+    assert "pencil" not in str(raised.value)
+    assert not scram.complete
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (b"v=" + base64.b64encode(bytes(32)), "signature is wrong"),
+        (b"v=", "signature is wrong"),
+        (b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G", "not base64"),
+        (b"e=invalid-proof", r"refuses the proof \(invalid-proof\)"),
+        (b"e=p4ssw0rd here", r"refuses the proof \(other-error\)"),
+        (b"\xff", "not UTF-8"),
+        (b"", "not one of SCRAM's"),
+    ],
+)
+def test_a_broker_that_does_not_prove_itself_is_not_believed(message, words):
+    scram = client()
+    assert scram.answer(FIRST.encode()) is not None
+    with pytest.raises(SaslError, match=words):
+        scram.answer(message)
+    assert not scram.complete
+
+
+def test_nothing_may_come_after_the_end():
+    scram = client()
+    scram.answer(b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+                 b",s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096")  # fmt: skip
+    scram.answer(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+    with pytest.raises(SaslError, match="after the exchange is over"):
+        scram.answer(b"")
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(lambda t: t.encode(errors="ignore")))
+def test_any_answer_is_taken_or_refused_and_never_believed(message):
+    scram = client()
+    with pytest.raises(SaslError):
+        scram.answer(message)
+    assert not scram.complete
+    scram = client()
+    scram.answer(FIRST.encode())
+    with pytest.raises(SaslError):
+        scram.answer(message)
+    assert not scram.complete
