@@ -27,6 +27,7 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
     ApiError,
     AuthorizationError,
+    ErrorClass,
     ErrorCode,
     KafkaError,
     KafkaTimeoutError,
@@ -52,14 +53,27 @@ _POLL_MS: Final = 100
 _MOST_IDS: Final = 1000
 #: FindCoordinator takes several ids from here on (KIP-699, brokers since 3.0).
 _MANY_IDS: Final = 4
+_SILENCE: Final = "no answer"
 
 
 class Next(Enum):
-    """What follows from an answer."""
+    """What an error code in an answer is worth."""
 
-    DONE = "it is clear"
+    CLEAR = "it is an answer"
     AGAIN = "ask the same broker again, after a backoff"
     ELSEWHERE = "find the coordinator, or the leader, then ask again, after a backoff"
+
+
+def following(code: ErrorCode) -> Next:
+    """COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR and what stale metadata causes: elsewhere. Other
+    retriable codes (CONCURRENT_TRANSACTIONS, ...) and UNKNOWN_SERVER_ERROR: again.
+    """
+    error_class = code.info.error_class
+    if error_class in (ErrorClass.FIND_COORDINATOR, ErrorClass.REFRESH_METADATA):
+        return Next.ELSEWHERE
+    if error_class is ErrorClass.RETRIABLE or code is ErrorCode.UNKNOWN_SERVER_ERROR:
+        return Next.AGAIN
+    return Next.CLEAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,23 +102,22 @@ Target = Coordinator | Leader | AnyBroker | Node
 class Call(Generic[ResponseT]):
     """One request until it is :attr:`done`.
 
-    ``take`` gets each answer and says what follows; what it raises ends all calls. ``request`` None
+    ``take`` gets each answer and gives the code for which it is to be asked for again (see
+    :func:`following`), or None when it is clear; what it raises ends all calls. ``request`` None
     only finds out where ``to`` is. With ``once`` the call ends at the first lost connection, not
-    done: whoever made it knows better where to go then. ``told`` says why it isn't done.
+    done: whoever made it knows better where to go then. ``told`` says why it isn't done,
+    ``lost`` how often no answer came.
     """
 
     request: Request[ResponseT] | None
     to: Target
-    take: Callable[[ResponseT], Next] = lambda _: Next.DONE
+    take: Callable[[ResponseT], ErrorCode | None] = lambda _: None
     once: bool = False
     done: bool = False
     over: bool = False
     attempts: int = 0
-    told: str = "no answer"
-
-    def answered(self, code: ErrorCode) -> None:
-        """For messages: the last answer, when it was none that ends the call."""
-        self.told = f"the last answer was {code.name}"
+    lost: int = 0
+    told: str = _SILENCE
 
 
 class BrokerCalls(AdminClient):
@@ -125,7 +138,7 @@ class BrokerCalls(AdminClient):
         config = replace(config, max_in_flight_requests_per_connection=_IN_FLIGHT)
         super().__init__(config, clock=clock, new_client=new_client)
         self._metadata.allow_auto_topic_creation = False
-        self._config = config
+        self.config = config
         self._new_client = new_client
         self._coordinators: dict[str, Node] = {}
         self._short_backoff = ExponentialBackoff(
@@ -143,7 +156,7 @@ class BrokerCalls(AdminClient):
         if self._interrupted:
             # A poll that was left halfway may have read an answer and not told of it.
             self._client.close()
-            self._client = self._new_client(self._config, self._metadata, self._clock)
+            self._client = self._new_client(self.config, self._metadata, self._clock)
             self._metadata.attach(self._client.wakeup, self._client.connection_failures)
         self._interrupted = True
         whole = _Run(
@@ -172,6 +185,16 @@ class BrokerCalls(AdminClient):
             raise self.timeout("FindCoordinator", calls)
         return {i: self._coordinators[i] for i in transactional_ids}
 
+    def brokers(self, deadline_ms: int, *, fresh: bool) -> tuple[Node, ...]:
+        """All brokers; ``fresh``: as a broker says from now on, not as one of them said before.
+
+        Metadata is not asked for twice within retry.backoff.ms, so fresh ones may take so long.
+        """
+        if self._metadata.answers == 0 or fresh:
+            left = max(0, deadline_ms - self._clock.now_ms())
+            self.describe_topics((), timeout_ms=left, allow_auto_topic_creation=False)
+        return tuple(self._metadata.fetch().nodes.values())
+
     def forget_coordinators(self, transactional_ids: Iterable[str]) -> None:
         """Ask anew where they are."""
         for transactional_id in transactional_ids:
@@ -180,8 +203,8 @@ class BrokerCalls(AdminClient):
     def timeout(self, what: str, calls: Iterable[Call[ResponseT]]) -> KafkaTimeoutError:
         """For calls that are not done at their deadline."""
         open_calls = [call for call in calls if not call.done]
-        told = open_calls[0].told if open_calls else "no answer"
-        hint = self._metadata.addresses_tried() if told == "no answer" else None
+        told = open_calls[0].told if open_calls else _SILENCE
+        hint = self._metadata.addresses_tried() if told == _SILENCE else None
         return KafkaTimeoutError(
             f"{what} has no clear answer in time ({told})",
             hint=hint,
@@ -287,9 +310,8 @@ class _Run:
             self._metadata.request_update()
         self._again(call, now, why)
 
-    def _again(self, call: Call[object], now: int, why: str | None = None) -> None:
-        if why is not None:
-            call.told = why
+    def _again(self, call: Call[object], now: int, why: str) -> None:
+        call.told = why
         wait = self._backoff.backoff(call.attempts)
         call.attempts += 1
         heapq.heappush(self._later, (now + wait, next(self._order), call))
@@ -381,20 +403,23 @@ class _Run:
             self._failure = response.error
         elif response.body is None:
             # Bytes that are no answer end the connection, too; what became of it is unknown.
-            said = response.error.message if response.error is not None else "no answer"
+            said = response.error.message if response.error is not None else _SILENCE
+            call.lost += 1
             self._lost(call, now, said)
         else:
             try:
-                following = call.take(response.body)
+                code = call.take(response.body)
             except KafkaError as error:
                 self._failure = error
                 return
-            if following is Next.DONE:
+            if code is None:
                 self._end(call, done=True)
-            elif following is Next.AGAIN:
-                self._again(call, now)
+                return
+            told = f"the last answer was {code.name}"
+            if following(code) is Next.ELSEWHERE:
+                self._elsewhere(call, now, told)
             else:
-                self._elsewhere(call, now, call.told)
+                self._again(call, now, told)
 
     def _lost(self, call: Call[object], now: int, why: str) -> None:
         if call.once:
@@ -441,14 +466,14 @@ class _Run:
             self._metadata.request_update()
             for transactional_id in ids:
                 for call in self._homeless.pop(transactional_id):
-                    self._again(call, now, "no answer")
+                    self._again(call, now, _SILENCE)
             return
         for transactional_id in ids:
             coordinator = found.coordinators[transactional_id]
             code, node = coordinator.error, coordinator.node
             if node is not None:
                 self._coordinators[transactional_id] = node
-            elif not code.retriable and code is not ErrorCode.UNKNOWN_SERVER_ERROR:
+            elif following(code) is Next.CLEAR:
                 self._failure = refusal(
                     code,
                     f"FindCoordinator of transactional id '{transactional_id}'",

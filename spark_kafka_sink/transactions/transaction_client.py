@@ -13,9 +13,9 @@ rights and missing versions are raised. Everything else is an answer, and the ca
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from spark_kafka_sink.admin import NewClient
 from spark_kafka_sink.clock import Clock, SystemClock
@@ -23,7 +23,6 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
     AuthorizationError,
     ConfigError,
-    ErrorClass,
     ErrorCode,
     UnsupportedVersionError,
 )
@@ -44,7 +43,6 @@ from spark_kafka_sink.protocol.messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from spark_kafka_sink.protocol.request import Request
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -60,6 +58,7 @@ from spark_kafka_sink.transactions.broker_calls import (
     Call,
     Coordinator,
     Next,
+    following,
     refusal,
 )
 from spark_kafka_sink.transactions.coordinators import EndAnswers
@@ -78,17 +77,11 @@ _RAISED: Final = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
+#: Answers to EndTxn that are asked again, and tell that nothing was done.
+_NOTHING_HAPPENED: Final = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
+)
 _SOFTWARE: Final = ("spark-kafka-sink", "0")
-
-
-def following(code: ErrorCode) -> Next:
-    """What a coordinator's or a leader's answer is worth."""
-    error_class = code.info.error_class
-    if error_class in (ErrorClass.FIND_COORDINATOR, ErrorClass.REFRESH_METADATA):
-        return Next.ELSEWHERE
-    if error_class is ErrorClass.RETRIABLE or code is ErrorCode.UNKNOWN_SERVER_ERROR:
-        return Next.AGAIN
-    return Next.DONE
 
 
 class TransactionClient:
@@ -137,51 +130,43 @@ class TransactionClient:
         calls = []
         for t in transactions:
             answers[t.transactional_id] = None
-            request = EndTxnRequest(
-                t.transactional_id,
-                t.producer_id,
-                t.producer_epoch,
-                committed,
-                t.transaction_version,
-            )
-            calls.append(_answering(request, t.transactional_id, "EndTxn", answers))
+            take = _answer(t.transactional_id, "EndTxn", answers)
+            calls.append(_ending(t, take, committed=committed))
         self.calls.run(calls, deadline_ms)
         return answers
 
     def end_one(
         self, transaction: PreparedTransaction, *, committed: bool, deadline_ms: int
-    ) -> EndTxnResponse | None:
-        """As :meth:`end`; version 2 answers with the identity of the next transaction, too."""
-        transactional_id = transaction.transactional_id
+    ) -> tuple[EndTxnResponse | None, bool]:
+        """As :meth:`end`, with the whole answer: version 2 gives the next transaction's identity.
+
+        True: an attempt before that answer may have ended the transaction.
+        """
+        where = f"EndTxn of {_named(transaction.transactional_id)}"
         found: list[EndTxnResponse] = []
+        unclear: list[ErrorCode] = []
 
-        def take(response: EndTxnResponse) -> Next:
-            where = f"EndTxn of {_named(transactional_id)}"
-            repeat = _take(call, response.error, where, _WRITE)
-            if repeat is not None:
-                return repeat
-            found.append(response)
-            return Next.DONE
+        def take(response: EndTxnResponse) -> ErrorCode | None:
+            again = _again(response.error, where, _WRITE)
+            if again is None:
+                found.append(response)
+            elif again not in _NOTHING_HAPPENED:
+                unclear.append(again)
+            return again
 
-        call = Call(
-            EndTxnRequest(
-                transactional_id,
-                transaction.producer_id,
-                transaction.producer_epoch,
-                committed,
-                transaction.transaction_version,
-            ),
-            Coordinator(transactional_id),
-            take,
-        )
+        call = _ending(transaction, take, committed=committed)
         self.calls.run([call], deadline_ms)
-        return found[0] if found else None
+        return found[0] if found else None, bool(unclear) or call.lost > 0 or not found
 
     def fence(self, transactional_ids: Sequence[str], deadline_ms: int) -> EndAnswers:
         """InitProducerId for each. NONE: what was open is aborted, markers written."""
         answers: dict[str, ErrorCode | None] = dict.fromkeys(transactional_ids)
         calls = [
-            _answering(InitProducerIdRequest(i, _FENCE_TIMEOUT_MS), i, "InitProducerId", answers)
+            Call(
+                InitProducerIdRequest(i, _FENCE_TIMEOUT_MS),
+                Coordinator(i),
+                _answer(i, "InitProducerId", answers),
+            )
             for i in answers
         ]
         self.calls.run(calls, deadline_ms)
@@ -217,14 +202,13 @@ class TransactionClient:
     def _describing(
         ids: tuple[str, ...], node: Node, found: dict[str, TransactionDescription]
     ) -> Call[DescribeTransactionsResponse]:
-        def take(response: DescribeTransactionsResponse) -> Next:
+        def take(response: DescribeTransactionsResponse) -> None:
             for i, description in response.transactions.items():
                 code = description.error
                 if code in _RAISED:
                     raise refusal(code, f"DescribeTransactions of {_named(i)}", _DESCRIBE)
-                if following(code) is Next.DONE:
+                if following(code) is Next.CLEAR:
                     found[i] = description
-            return Next.DONE
 
         return Call(DescribeTransactionsRequest(ids), node, take, once=True)
 
@@ -255,8 +239,8 @@ class TransactionClient:
         attempts = 0
         while True:
             found: dict[str, TransactionListing] = {}
-            nodes = self.calls.describe_topics((), timeout_ms=self._left(deadline_ms)).nodes
-            calls = [self._listing(request, node, found) for node in nodes.values()]
+            nodes = self.calls.brokers(deadline_ms, fresh=attempts > 0)
+            calls = [self._listing(request, node, found) for node in nodes]
             if self.calls.run(calls, deadline_ms):
                 ids = ((parse(i), one) for i, one in found.items())
                 return tuple(one for i, one in ids if i is not None and i.prefix == prefix)
@@ -269,18 +253,17 @@ class TransactionClient:
     def _listing(
         request: ListTransactionsRequest, node: Node, found: dict[str, TransactionListing]
     ) -> Call[ListTransactionsResponse]:
-        def take(response: ListTransactionsResponse) -> Next:
-            where = f"ListTransactions of broker {node}"
-            repeat = _take(call, response.error, where, "DESCRIBE on the transactional ids")
-            if repeat is not None:
-                return repeat
-            if response.error is not ErrorCode.NONE:
-                raise response.error.error(where)
+        def take(response: ListTransactionsResponse) -> ErrorCode | None:
+            again = _again(
+                response.error,
+                f"ListTransactions of broker {node}",
+                "DESCRIBE on the transactional ids",
+                success_only=True,
+            )
             found.update({one.transactional_id: one for one in response.transactions})
-            return Next.DONE
+            return again
 
-        call = Call(request, node, take, once=True)
-        return call
+        return Call(request, node, take, once=True)
 
     # -- what the log and the preflight ask -------------------------------------------------------
 
@@ -295,37 +278,31 @@ class TransactionClient:
         found: list[ProducerIdAndEpoch] = []
         where = f"InitProducerId of {_named(transactional_id)}"
 
-        def take(response: InitProducerIdResponse) -> Next:
-            code = response.error
-            repeat = _take(call, code, where, _WRITE)
-            if repeat is not None:
-                return repeat
-            if code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+        def take(response: InitProducerIdResponse) -> ErrorCode | None:
+            if response.error is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
                 raise ConfigError(
                     f"kafka.transaction.timeout.ms is {timeout_ms}: above the broker's "
                     "transaction.max.timeout.ms",
                     hint="lower the option, or raise the broker's setting (900000 by default)",
                 )
-            if code is not ErrorCode.NONE:
-                raise code.error(where)
+            again = _again(response.error, where, _WRITE, success_only=True)
             found.append(ProducerIdAndEpoch(response.producer_id, response.producer_epoch))
-            return Next.DONE
+            return again
 
         call = Call(
             InitProducerIdRequest(transactional_id, timeout_ms), Coordinator(transactional_id), take
         )
         if not self.calls.run([call], deadline_ms):
             raise self.calls.timeout(where, [call])
-        return found[0]
+        return found[-1]
 
     def transaction_version(self, deadline_ms: int) -> int:
         """2 when the cluster writes transactions of version 2 (KIP-890), else 1."""
-
-        def take(response: ApiVersionsResponse) -> Next:
-            found.append(response.finalized_features.get("transaction.version", 0))
-            return Next.DONE
-
         found: list[int] = []
+
+        def take(response: ApiVersionsResponse) -> None:
+            found.append(response.finalized_features.get("transaction.version", 0))
+
         call = Call(ApiVersionsRequest(*_SOFTWARE), AnyBroker(), take)
         if not self.calls.run([call], deadline_ms):
             raise self.calls.timeout("ApiVersions", [call])
@@ -333,8 +310,7 @@ class TransactionClient:
 
     def broker_config(self, name: str, deadline_ms: int) -> str | None:
         """What a broker is set to; None when it is not set, or the principal may not see it."""
-        nodes = self.calls.describe_topics((), timeout_ms=self._left(deadline_ms)).nodes
-        node = next(iter(nodes.values()))
+        node = self.calls.brokers(deadline_ms, fresh=False)[0]
         resource = ConfigResource(ConfigResourceType.BROKER, str(node.id))
         return self._configs(resource, (name,), node, deadline_ms).get(name)
 
@@ -355,60 +331,67 @@ class TransactionClient:
         found: dict[str, str | None] = {}
         where = f"DescribeConfigs of {resource.type.name.lower()} {resource.name}"
 
-        def take(response: DescribeConfigsResponse) -> Next:
+        def take(response: DescribeConfigsResponse) -> ErrorCode | None:
             configs = response.resources[resource]
-            repeat = following(configs.error)
-            if repeat is not Next.DONE:
-                call.answered(configs.error)
-                return repeat
-            if configs.error is not ErrorCode.NONE:
-                error = configs.error.error(where, configs.message)
-                if not isinstance(error, AuthorizationError):
-                    raise error
+            again = _again(configs.error, where, "DESCRIBE_CONFIGS", success_only=True)
             found.update(configs.values)
-            return Next.DONE
+            return again
 
         call = Call(DescribeConfigsRequest((resource,), names), to, take)
-        if not self.calls.run([call], deadline_ms):
-            raise self.calls.timeout(where, [call])
+        try:
+            if not self.calls.run([call], deadline_ms):
+                raise self.calls.timeout(where, [call])
+        except (AuthorizationError, UnsupportedVersionError):
+            return {}
         return found
 
-    def _left(self, deadline_ms: int) -> int:
-        return max(0, deadline_ms - self.clock.now_ms())
+
+def _ending(
+    transaction: PreparedTransaction,
+    take: Callable[[EndTxnResponse], ErrorCode | None],
+    *,
+    committed: bool,
+) -> Call[EndTxnResponse]:
+    request = EndTxnRequest(
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        committed,
+        transaction.transaction_version,
+    )
+    return Call(request, Coordinator(transaction.transactional_id), take)
 
 
-def _answering(
-    request: Request[EndTxnResponse] | Request[InitProducerIdResponse],
-    transactional_id: str,
-    what: str,
-    answers: dict[str, ErrorCode | None],
-) -> Call[EndTxnResponse | InitProducerIdResponse]:
-    """A call whose clear answer goes into ``answers``."""
+def _answer(
+    transactional_id: str, what: str, answers: dict[str, ErrorCode | None]
+) -> Callable[[EndTxnResponse | InitProducerIdResponse], ErrorCode | None]:
+    """Puts a clear answer into ``answers``."""
 
-    def take(response: EndTxnResponse | InitProducerIdResponse) -> Next:
+    def take(response: EndTxnResponse | InitProducerIdResponse) -> ErrorCode | None:
         code = response.error
         if code is not ErrorCode.NONE:
-            repeat = _take(call, code, f"{what} of {_named(transactional_id)}", _WRITE)
-            if repeat is not None:
-                return repeat
+            again = _again(code, f"{what} of {_named(transactional_id)}", _WRITE)
+            if again is not None:
+                return again
         answers[transactional_id] = code
-        return Next.DONE
+        return None
 
-    call: Call[EndTxnResponse | InitProducerIdResponse] = Call(
-        request, Coordinator(transactional_id), take
-    )
-    return call
+    return take
 
 
-def _take(call: Call[Any], code: ErrorCode, where: str, right: str) -> Next | None:
-    """How to ask again; None when ``code`` is clear. Raises what no asking mends."""
+def _again(
+    code: ErrorCode, where: str, right: str, *, success_only: bool = False
+) -> ErrorCode | None:
+    """``code`` when it is to be asked for again; None when it is clear. Raises what no asking
+    mends, and with ``success_only`` every clear code but NONE.
+    """
     if code in _RAISED:
         raise refusal(code, where, right)
-    repeat = following(code)
-    if repeat is Next.DONE:
-        return None
-    call.answered(code)
-    return repeat
+    if following(code) is not Next.CLEAR:
+        return code
+    if success_only and code is not ErrorCode.NONE:
+        raise code.error(where)
+    return None
 
 
 def _named(transactional_id: str) -> str:

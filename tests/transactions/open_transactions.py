@@ -1,0 +1,49 @@
+"""Open transactions without a producer: what tasks would have prepared, thousands in a second."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from spark_kafka_sink.transactions.broker_calls import Call, Coordinator, Next, following
+from spark_kafka_sink.transactions.transaction_client import TransactionClient
+
+TIMEOUT_MS = 30_000
+
+
+def open_transactions(
+    client: TransactionClient, ids: Sequence[str], tp: TopicPartition
+) -> list[PreparedTransaction]:
+    """Of version 1: InitProducerId and AddPartitionsToTxn. Nothing is written."""
+    deadline = client.clock.now_ms() + TIMEOUT_MS
+    identities: dict[str, tuple[int, int]] = {}
+
+    def initialise(i: str) -> Call[InitProducerIdResponse]:
+        def take(response: InitProducerIdResponse) -> ErrorCode | None:
+            identities[i] = (response.producer_id, response.producer_epoch)
+            return _again(response.error)
+
+        return Call(InitProducerIdRequest(i, 60_000), Coordinator(i), take)
+
+    def add(i: str) -> Call[AddPartitionsToTxnResponse]:
+        def take(response: AddPartitionsToTxnResponse) -> ErrorCode | None:
+            return _again(response.errors[tp])
+
+        return Call(AddPartitionsToTxnRequest(i, *identities[i], (tp,)), Coordinator(i), take)
+
+    assert client.calls.run([initialise(i) for i in ids], deadline)
+    assert client.calls.run([add(i) for i in ids], deadline)
+    return [PreparedTransaction(i, *identities[i], 1) for i in ids]
+
+
+def _again(code: ErrorCode) -> ErrorCode | None:
+    assert code is ErrorCode.NONE or following(code) is not Next.CLEAR, code.name
+    return None if code is ErrorCode.NONE else code
