@@ -49,6 +49,7 @@ from spark_kafka_sink.producer.report import ProduceRecorder, ProduceReport
 from spark_kafka_sink.producer.sender import Sender
 from spark_kafka_sink.producer.sensors import Windows
 from spark_kafka_sink.producer.transaction_manager import TransactionManager
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction, State
 from spark_kafka_sink.producer.transactional_result import TransactionalResult
 from spark_kafka_sink.producer.waiting_for_input import WaitingForInput
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo
@@ -409,6 +410,7 @@ class KafkaProducer:
         manager = self._transactional("begin_transaction")
         start = self._clock.now_ms()
         manager.begin_transaction()
+        self._rows_before = self._accumulator.appended_records
         self._recorder.start_attempt()
         self._took(Stream.TXN_BEGIN, start)
 
@@ -423,6 +425,45 @@ class KafkaProducer:
         does.
         """
         self._await(self._transactional("abort_transaction").begin_abort, Stream.TXN_ABORT)
+
+    def prepare(self) -> PreparedTransaction:
+        """Send everything, wait for it, count it, and detach from the transaction.
+
+        Whoever has the value that is returned ends it, or the broker's time-out does: nothing here
+        will, neither :meth:`close` nor the end of the process. Then this producer can be closed,
+        or, once the transaction is known to be ended, go on with :meth:`forget_prepared`. Not in
+        Java. Raises DeliveryError when anything is not acknowledged, the transaction's error when
+        it failed, and IllegalStateError when nothing was written in it.
+        """
+        manager = self._transactional("prepare")
+        self.finish_attempt()
+        return manager.prepare()
+
+    def forget_prepared(self) -> None:
+        """Whoever had to end the prepared transaction did: :meth:`init_transactions` comes next.
+
+        It would abort a transaction that is still open. IllegalStateError unless prepared.
+        """
+        self._transactional("forget_prepared").forget_prepared()
+
+    def abandon(self, timeout_ms: int) -> None:
+        """Close after a failure: drop what was not sent, abort an open transaction, end the thread.
+
+        For at most ``timeout_ms``, then the broker's time-out has to abort it. Nothing is asked of
+        a broker when no transaction is open, or when it is prepared. Never raises.
+        """
+        manager = self._transaction_manager
+        if (
+            not self._closed
+            and self._forks == _Forks.count
+            and manager is not None
+            and manager.has_ongoing_transaction
+            and not manager.is_completing
+        ):
+            manager.transition_to_abortable_error(IllegalStateError("the transaction is abandoned"))
+            self.close(timeout_ms)
+        else:
+            self.close(0)
 
     def _transactional(self, operation: str) -> TransactionManager:
         self._check_usable()
@@ -458,8 +499,14 @@ class KafkaProducer:
             and self._forks == _Forks.count
             and self._thread.is_alive()
             and not self._accumulator.has_incomplete
-            # A producer that never sent anything has no id yet, and is as good as new.
-            and (manager is None or manager.reusable or not manager.has_producer_id)
+            # A producer that never sent anything has no id yet, and is as good as new. One whose
+            # transaction is prepared can go on when that is ended (:meth:`forget_prepared`).
+            and (
+                manager is None
+                or manager.reusable
+                or not manager.has_producer_id
+                or manager.state is State.PREPARED
+            )
         )
 
     @property
