@@ -9,7 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.foreign_options import KEY_PARTITIONERS
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.records.key_rules import IGNORED, JAVA_RULE, KEY_RULES, Choice, KeyRule
 from spark_kafka_sink.records.murmur2 import murmur2
 from spark_kafka_sink.records.partition_columns import TopicView
@@ -103,6 +106,22 @@ def test_keys_go_where_librdkafka_sends_them_and_the_table_says_the_same(kafka, 
         assert got == by_columns(name, keys)
     else:
         assert what_decides(got, rule, b"") is rule.other is Choice.RANDOM
+
+
+def test_our_producer_sends_keys_where_librdkafka_does_by_columns_and_alone(kafka, topic, consume):
+    keys = some_keys()
+    theirs = librdkafka(kafka, topic, "consistent_random", keys, 60_000)
+    options = {"bootstrap.servers": kafka.bootstrap, "partitioner.class": "consistent_random"}
+    ours = kafka.unique_topic("ours", PARTITIONS)
+    with KafkaProducer(ProducerConfig.parse(options)) as producer:
+        producer.send_columns(RecordColumns(len(keys), ours, key=pa.array(keys, pa.binary())))
+        futures = [producer.send(ProducerRecord(ours, b"v", key)) for key in keys]
+        producer.flush()
+    assert [future.result(0).partition for future in futures] == theirs
+    found = consume(ours)
+    where = {*zip(found.keys, found.partitions, strict=True)}
+    assert len(found) == 2 * len(keys)
+    assert where == {*zip(keys, theirs, strict=True)}
 
 
 # ---- Java ----------------------------------------------------------------------------------------
