@@ -21,15 +21,18 @@ from pyspark.sql.datasource import WriterCommitMessage
 from spark_kafka_sink import __version__
 from spark_kafka_sink.errors import CommitError, safe_text
 from spark_kafka_sink.producer.produce_report import LARGEST, SUMMED, NodeReport, ProduceReport
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 #: Raised by one whenever a field is added, removed or changes its meaning.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 #: node id, requests, total latency in ms, longest latency in ms
 NodeLatency = tuple[int, int, int, int]
 #: topic, partition, first offset, last offset (both acknowledged, both included)
 PartitionOffsets = tuple[str, int, int, int]
+#: transactional id, producer id, producer epoch, transaction version
+TransactionFields = tuple[str, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,10 @@ class TaskCommitMessage(WriterCommitMessage):
     ``cluster_id`` is empty when nothing was sent, ``offsets`` with acks=0 too. ``host`` and the
     ids say where the attempt ran; ``query_id`` and ``run_id`` are empty and ``batch_id`` is -1
     outside of streaming. ``producer_id`` is -1 without idempotence.
+
+    ``transaction`` is what the driver has to end, None when nothing was written or without
+    exactly-once. ``generation`` is the commit log's as the driver shipped it (-1: no exactly-once),
+    ``start_ms`` the wall time of the transaction's first row (-1: none).
     """
 
     rows: int
@@ -73,6 +80,14 @@ class TaskCommitMessage(WriterCommitMessage):
     producer_id: int
     producer_epoch: int
     cluster_id: str
+    transaction: TransactionFields | None = None
+    generation: int = -1
+    start_ms: int = -1
+
+    @property
+    def prepared(self) -> PreparedTransaction | None:
+        """:attr:`transaction`, as the driver's side knows it."""
+        return None if self.transaction is None else PreparedTransaction(*self.transaction)
 
     def produced(self) -> ProduceReport:
         """The counters, as the producer's own report has them."""
@@ -164,7 +179,7 @@ def _checked(index: int, message: WriterCommitMessage | None) -> TaskCommitMessa
 _COUNTS = (
     *SUMMED, *LARGEST, "acknowledged", "elapsed_ms", "partition_id", "attempt", "task_attempt_id",
 )  # fmt: skip
-_IDS = ("batch_id", "producer_id", "producer_epoch")
+_IDS = ("batch_id", "producer_id", "producer_epoch", "generation", "start_ms")
 _TEXTS = ("host", "query_id", "run_id", "cluster_id")
 
 
@@ -181,6 +196,8 @@ def _problems(message: TaskCommitMessage) -> list[str]:
         wrong.append("nodes is not a tuple of (id, requests, total ms, longest ms)")
     if not _all_rows(message.offsets, ("", 0, 0, 0)):
         wrong.append("offsets is not a tuple of (topic, partition, first, last)")
+    if message.transaction is not None and not _is_transaction(message.transaction):
+        wrong.append("transaction is not (id, producer id, epoch, version 1 or 2)")
     if wrong:
         return wrong
     if message.rows != message.acknowledged:
@@ -193,6 +210,13 @@ def _problems(message: TaskCommitMessage) -> list[str]:
 
 def _is_int(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_transaction(value: object) -> bool:
+    if not _all_rows((value,), ("", 0, 0, 0)):
+        return False
+    assert isinstance(value, tuple)
+    return value[2] < 2**15 and value[3] in (1, 2)
 
 
 def _all_rows(rows: object, shape: tuple[object, ...]) -> bool:

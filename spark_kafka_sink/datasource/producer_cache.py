@@ -133,6 +133,9 @@ class CachedProducers:
     def acquire(self) -> TaskProducer:
         return self.cache.acquire(self.config, self.cluster)
 
+    def prepare(self, producer: TaskProducer) -> None:
+        """Nothing to prepare: no transaction."""
+
     def release(self, producer: TaskProducer) -> None:
         self.cache.release(self.config, producer)
 

@@ -5,8 +5,9 @@ Never: columns, options or messages themselves. Everything but pyspark is import
 so that looking the format up costs nothing.
 
 Order of checks, all on the driver before any task: options there at all, overwrite, options,
-columns, then the preflight. ``streamWriter`` is also called before each commit and abort; there
-only options and columns are checked, which can't fail when they did not fail at planning.
+columns, then the preflight, then with exactly-once the commit log. ``streamWriter`` is also called
+before each commit and abort; there only options and columns are checked, which can't fail when they
+did not fail at planning.
 
 **Overwrite is refused**, in batch (``mode("overwrite")``, ``INSERT OVERWRITE``) and in streams:
 Spark gives ``outputMode("complete")`` as overwrite. Spark's own Kafka sink takes complete mode and
@@ -133,6 +134,10 @@ class KprodDataSource(DataSource):
             raise _overwrite_refused(streaming=streaming)
         given = with_config_file(self.options)
         config = SinkConfig.parse(given.options)
+        if config.is_exactly_once:
+            from spark_kafka_sink.datasource.transaction_plan import prefix_of
+
+            prefix_of(config, streaming=streaming)
         if self._travelled:
             return WritePlan(config, plan_columns(schema, config.topic), None)
         show_on_driver()
@@ -149,7 +154,11 @@ class KprodDataSource(DataSource):
             check(own)
         _warn_once([*given.warnings, *config.warnings, *near_names(schema)])
         cluster = process_preflight().check(config, streaming=streaming)
-        return WritePlan(config, columns, cluster)
+        if not config.is_exactly_once:
+            return WritePlan(config, columns, cluster)
+        from spark_kafka_sink.datasource.transaction_plan import plan_transactions
+
+        return WritePlan(config, columns, cluster, plan_transactions(config, streaming=streaming))
 
     def _refuse_reading(self) -> NoReturn:
         raise ConfigError(

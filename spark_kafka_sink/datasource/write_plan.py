@@ -1,4 +1,5 @@
-"""What planning decides and a writer carries: options, columns, cluster; and what is done with it.
+"""What planning decides and a writer carries: options, columns, cluster, and with exactly-once how
+far the commit log is; and what is done with it.
 
 Owns: :class:`WritePlan`, made on the driver, and its three uses: ``write`` in a task, ``commit``
 and ``abort`` on the driver again, in another process. Never: the names of Spark's writer classes
@@ -23,8 +24,14 @@ from spark_kafka_sink.datasource.commit_message import (
     checked_messages,
     finished_messages,
 )
-from spark_kafka_sink.datasource.write_report import WriteReport, publish, show_on_driver
-from spark_kafka_sink.errors import CommitError, IllegalStateError
+from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.write_report import (
+    ACKNOWLEDGED,
+    WriteReport,
+    publish,
+    show_on_driver,
+)
+from spark_kafka_sink.errors import CommitError, IllegalStateError, KafkaError
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.secret_references import UnresolvedReferenceError
@@ -33,6 +40,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import WriterCommitMessage
 
+    from spark_kafka_sink.datasource.write_task import ProducerSource, TaskIdentity
+
 _log = logging.getLogger(__name__)
 
 
@@ -40,19 +49,20 @@ _log = logging.getLogger(__name__)
 class WritePlan:
     """One batch's or micro-batch's plan. Immutable and picklable.
 
-    ``cluster`` is what the preflight saw, or None; ``package_version`` is the driver's.
+    ``cluster`` is what the preflight saw, or None; ``transactions`` is None without exactly-once,
+    and at the commit and abort of a stream. ``package_version`` is the driver's.
     """
 
     config: SinkConfig
     columns: ColumnPlan
     cluster: Cluster | None
+    transactions: TransactionPlan | None = None
     package_version: str = __version__
 
     def write(
         self, batches: Iterator[pa.RecordBatch], columns: ColumnPlan | None = None
     ) -> TaskCommitMessage:
         """Writes one partition in this worker process; ``columns`` replaces the plan's own."""
-        from spark_kafka_sink.datasource import producer_cache
         from spark_kafka_sink.datasource.write_task import TaskIdentity, WriteTask
 
         if self.package_version != __version__:
@@ -62,20 +72,43 @@ class WritePlan:
                 hint="install the same version on both",
             )
         identity = TaskIdentity.current()
-        producers = producer_cache.CachedProducers(
+        plan = self.transactions
+        if plan is not None and plan.is_done(identity):
+            _log.info(
+                "task %d writes nothing: its batch is committed already", identity.partition_id
+            )
+            batches = iter(())
+        task = WriteTask(
+            columns or self.columns,
+            self._producers(identity),
+            identity,
+            transaction_time=None if plan is None else plan.time,
+        )
+        try:
+            return task.run(batches)
+        except UnresolvedReferenceError as error:
+            raise error.seen_by("an executor") from None
+
+    def _producers(self, identity: TaskIdentity) -> ProducerSource:
+        if self.transactions is not None:
+            from spark_kafka_sink.datasource.transactional_producers import producers_of_task
+
+            return producers_of_task(
+                self.transactions, self.config.producer, self.cluster, identity
+            )
+        from spark_kafka_sink.datasource import producer_cache
+
+        return producer_cache.CachedProducers(
             producer_cache.process_cache(),
             producer_cache.effective_config(self.config.producer, identity.app_id),
             self.cluster,
         )
-        try:
-            return WriteTask(columns or self.columns, producers, identity).run(batches)
-        except UnresolvedReferenceError as error:
-            raise error.seen_by("an executor") from None
 
     def commit(
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
     ) -> None:
-        """Vouches for a batch: every task's message is there, whole, and of our version.
+        """Vouches for a batch: every task's message is there, whole, and of our version; with
+        exactly-once, every transaction is committed.
 
         ``batch_id`` is the micro-batch's, None for a batch job. Raises CommitError; then nothing
         is undone: with at-least-once the rows stay in Kafka, and Spark may write them again.
@@ -87,16 +120,32 @@ class WritePlan:
                     f"the commit of micro-batch {batch_id} was given a message of micro-batch "
                     f"{message.batch_id} (task {message.partition_id})"
                 )
+        outcome = ACKNOWLEDGED
+        if self.config.is_exactly_once:
+            from spark_kafka_sink.datasource import transaction_commit
+
+            show_on_driver()
+            outcome = transaction_commit.commit(
+                self.config, self.transactions, checked, batch_id
+            ).value
         wall_ms = time.time_ns() // 1_000_000
-        publish(WriteReport.of(checked), self.config.report_path, wall_ms)
+        report = WriteReport.of(checked, self.config.delivery_guarantee, outcome)
+        publish(report, self.config.report_path, wall_ms)
 
     def abort(
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
     ) -> None:
-        """Says what stays behind. Never raises: Spark would show that in place of the cause."""
+        """Says what stays behind; with exactly-once, undoes what is not decided.
+
+        Never raises: Spark would show that in place of the cause. It may follow a commit that
+        succeeded, in part or in full.
+        """
         try:
             finished = finished_messages(messages)
             show_on_driver()
+            if self.config.is_exactly_once:
+                self._abort_transactions(messages, finished, batch_id)
+                return
             _log.warning(
                 "kprod write%s failed: %d of %d tasks had finished; their %d rows, and what others "
                 "had sent, stay in Kafka and are written again when the batch is",
@@ -107,3 +156,40 @@ class WritePlan:
             )
         except Exception:  # noqa: BLE001 - the user needs the error that led here
             return
+
+    def _abort_transactions(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        finished: Sequence[TaskCommitMessage],
+        batch_id: int | None,
+    ) -> None:
+        from spark_kafka_sink.datasource import transaction_commit
+
+        what = "kprod write" if batch_id is None else f"kprod write of micro-batch {batch_id}"
+        try:
+            swept = transaction_commit.abort(
+                self.config,
+                self.transactions,
+                finished,
+                batch_id,
+                tasks_may_live=len(finished) < len(messages),
+            )
+        except KafkaError as error:
+            _log.warning(
+                "%s failed, and its transactions could not be aborted (%s); brokers abort them "
+                "after kafka.transaction.timeout.ms (%d)",
+                what,
+                error.message,
+                self.config.producer.transaction_timeout_ms,
+            )
+            return
+        _log.warning(
+            "%s failed: %d of %d tasks had finished; of their %d rows nothing is visible to "
+            "read_committed consumers, unless the batch was decided before. Orphaned transactions "
+            "ended: %d",
+            what,
+            len(finished),
+            len(messages),
+            sum(message.rows for message in finished),
+            len(swept),
+        )

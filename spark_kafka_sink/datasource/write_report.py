@@ -18,10 +18,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from spark_kafka_sink import __version__
+from spark_kafka_sink.config import DeliveryGuarantee
 from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
 from spark_kafka_sink.producer.produce_report import ProduceReport
 
 _log = logging.getLogger(__name__)
+
+#: The outcome of a write without transactions.
+ACKNOWLEDGED = "acknowledged"
 
 #: Partitions that the log line names; the JSON has them all.
 LOGGED_PARTITIONS = 20
@@ -51,10 +55,21 @@ class WriteReport:
     query_id: str
     batch_id: int
     produced: ProduceReport
+    #: deliveryGuarantee, the number of transactions, and what became of them.
+    guarantee: str = "at-least-once"
+    transactions: int = 0
+    outcome: str = ACKNOWLEDGED
 
     @classmethod
-    def of(cls, messages: Iterable[TaskCommitMessage]) -> WriteReport:
-        """The sum of ``messages``, which ``checked_messages`` has checked."""
+    def of(
+        cls,
+        messages: Iterable[TaskCommitMessage],
+        guarantee: str = "at-least-once",
+        outcome: str = ACKNOWLEDGED,
+    ) -> WriteReport:
+        """The sum of ``messages``, which ``checked_messages`` has checked. ``outcome`` is what
+        brokers did with the rows: acknowledge them, or with exactly-once a ``Commit``'s value.
+        """
         tasks = tuple(messages)
         return cls(
             tasks=len(tasks),
@@ -62,6 +77,9 @@ class WriteReport:
             query_id=next((m.query_id for m in tasks if m.query_id), ""),
             batch_id=next((m.batch_id for m in tasks if m.batch_id >= 0), -1),
             produced=ProduceReport.merge(m.produced() for m in tasks),
+            guarantee=str(guarantee),
+            transactions=sum(m.transaction is not None for m in tasks),
+            outcome=outcome,
         )
 
     @property
@@ -129,11 +147,17 @@ class WriteReport:
             "meanQueueMs": f"{self.mean_queue_ms:.1f}",
             "tasks": self.tasks,
             "longestTaskMs": self.longest_task_ms,
+            "guarantee": self.guarantee,
             "slowestBroker": "none"
             if slowest is None
             else f"{slowest.id}({slowest.mean_latency_ms:.1f}ms)",
             "offsets": ",".join(parts) or "none",
         }
+        if self.guarantee == DeliveryGuarantee.EXACTLY_ONCE:
+            values |= {
+                "transactions": self.transactions,
+                "outcome": self.outcome.replace(" ", "-"),
+            }
         if self.query_id:
             values = {"queryId": self.query_id, "batchId": self.batch_id} | values
         return {name: str(value) for name, value in values.items()}
@@ -148,6 +172,9 @@ class WriteReport:
                 "queryId": self.query_id or None,
                 "batchId": None if self.batch_id < 0 else self.batch_id,
                 "tasks": self.tasks,
+                "deliveryGuarantee": self.guarantee,
+                "transactions": self.transactions,
+                "outcome": self.outcome,
                 "clusterId": produced.cluster_id,
                 "rows": produced.rows,
                 "bytes": produced.bytes,

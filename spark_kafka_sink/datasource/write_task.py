@@ -15,12 +15,13 @@ import contextlib
 import platform
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
 from spark_kafka_sink.errors import DataError, DeliveryError, IllegalStateError, RecordTooLargeError
 from spark_kafka_sink.producer.produce_report import ProduceReport
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
 
@@ -61,9 +62,15 @@ class TaskProducer(Protocol):
 
 
 class ProducerSource(Protocol):
-    """Where a task's producer comes from, and where it goes (``producer_cache``)."""
+    """Where a task's producer comes from, and where it goes (``producer_cache``, and with
+    exactly-once ``transactional_producers``).
+    """
 
     def acquire(self) -> TaskProducer: ...
+
+    def prepare(self, producer: TaskProducer) -> PreparedTransaction | None:
+        """After everything is acknowledged: what the driver has to end, if that is how it goes."""
+        ...
 
     def release(self, producer: TaskProducer) -> None:
         """After a clean end: kept warm when it is reusable."""
@@ -117,6 +124,30 @@ class TaskIdentity:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TransactionTime:
+    """How long a task's transaction may be open: all of ``timeout_ms`` (transaction.timeout.ms)
+    but ``margin_ms``, which the driver's commit needs. ``generation`` is echoed to the driver.
+    """
+
+    timeout_ms: int
+    margin_ms: int
+    generation: int = 0
+
+    def check(self, open_ms: int, partition_id: int) -> None:
+        """DeliveryError when a transaction that is open for so long can't be committed in time."""
+        if open_ms <= self.timeout_ms - self.margin_ms:
+            return
+        raise DeliveryError(
+            f"partition {partition_id}: its transaction is open for {open_ms} ms, and of "
+            f"kafka.transaction.timeout.ms ({self.timeout_ms}) the driver needs the last "
+            f"{self.margin_ms} to commit, so this attempt is given up",
+            hint="an exactly-once job must finish within transaction.timeout.ms of its first row: "
+            "raise it (the broker's transaction.max.timeout.ms is the limit), or write in smaller "
+            "jobs or micro-batches",
+        )
+
+
 class WriteTask:
     """Runs once: :meth:`run` takes the iterator that Spark gives to ``write``."""
 
@@ -126,6 +157,7 @@ class WriteTask:
         producers: ProducerSource,
         identity: TaskIdentity,
         *,
+        transaction_time: TransactionTime | None = None,
         monotonic_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
@@ -135,21 +167,27 @@ class WriteTask:
         self._monotonic_ms = monotonic_ms
         self._wall_ms = wall_ms
         self._rows = 0
+        #: None without exactly-once.
+        self._time = transaction_time
+        self._first_row_ms = 0
+        self._start_wall_ms = -1
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Writes every row; returns when all are acknowledged.
 
         A partition without rows opens no connection. Raises DataError for a row that can't be
-        sent, DeliveryError (or what caused it) when rows were not acknowledged, and whatever
-        Spark's own input raises.
+        sent, DeliveryError (or what caused it) when rows were not acknowledged, or when its
+        transaction has no time left, and whatever Spark's own input raises.
         """
         start = self._monotonic_ms()
         first = _next_with_rows(batches)
         if first is None:
-            return self._message(None, (-1, -1), self._monotonic_ms() - start)
+            return self._message(None, None, (-1, -1), self._monotonic_ms() - start)
         producer = self._producers.acquire()
         try:
             producer.start_attempt()
+            if self._time is not None:
+                self._first_row_ms, self._start_wall_ms = self._monotonic_ms(), self._wall_ms()
             self._send(producer, first)
             del first  # one Arrow batch at a time: it may be 64 MB
             while True:
@@ -157,17 +195,20 @@ class WriteTask:
                     batch = _next_with_rows(batches)
                 if batch is None:
                     break
+                self._check_time()
                 self._send(producer, batch)
                 del batch
             report = producer.finish_attempt()
             self._check_counts(report)
+            self._check_time()
+            transaction = self._producers.prepare(producer)
             identity = producer.producer_id_and_epoch
         except BaseException:
             # Also for a KeyboardInterrupt: what is half sent must never meet the next task.
             self._producers.discard(producer)
             raise
         self._producers.release(producer)
-        return self._message(report, identity, self._monotonic_ms() - start)
+        return self._message(report, transaction, identity, self._monotonic_ms() - start)
 
     def _send(self, producer: TaskProducer, batch: pa.RecordBatch) -> None:
         before = self._rows
@@ -183,6 +224,11 @@ class WriteTask:
             )
             raise
 
+    def _check_time(self) -> None:
+        if self._time is not None:
+            open_ms = self._monotonic_ms() - self._first_row_ms
+            self._time.check(open_ms, self._identity.partition_id)
+
     def _check_counts(self, report: ProduceReport) -> None:
         if report.rows != self._rows:
             raise DeliveryError(
@@ -192,7 +238,11 @@ class WriteTask:
             )
 
     def _message(
-        self, report: ProduceReport | None, producer: tuple[int, int], elapsed_ms: int
+        self,
+        report: ProduceReport | None,
+        transaction: PreparedTransaction | None,
+        producer: tuple[int, int],
+        elapsed_ms: int,
     ) -> TaskCommitMessage:
         identity = self._identity
         report = ProduceReport() if report is None else report
@@ -221,6 +271,9 @@ class WriteTask:
             producer_id=producer[0],
             producer_epoch=producer[1],
             cluster_id=report.cluster_id or "",
+            transaction=None if transaction is None else astuple(transaction),
+            generation=-1 if self._time is None else self._time.generation,
+            start_ms=self._start_wall_ms,
         )
 
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from spark_kafka_sink.producer.report import NodeReport, ProduceReport
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.record_columns import RecordColumns
 
@@ -89,8 +90,11 @@ class RecordingProducer:
 class OneProducer:
     """The ProducerSource of a test: one producer, and what became of it."""
 
-    def __init__(self, producer: RecordingProducer) -> None:
+    def __init__(
+        self, producer: RecordingProducer, prepared: PreparedTransaction | None = None
+    ) -> None:
         self.producer = producer
+        self.prepared = prepared
         self.acquired = 0
         self.released = 0
         self.discarded = 0
@@ -98,6 +102,11 @@ class OneProducer:
     def acquire(self) -> RecordingProducer:
         self.acquired += 1
         return self.producer
+
+    def prepare(self, producer: RecordingProducer) -> PreparedTransaction | None:
+        assert producer is self.producer
+        assert producer.events[-1] == "finish", "prepared before everything is acknowledged"
+        return self.prepared
 
     def release(self, producer: RecordingProducer) -> None:
         assert producer is self.producer

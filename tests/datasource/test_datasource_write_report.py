@@ -64,7 +64,8 @@ def test_the_line_says_it_all_in_one_line():
     assert two_tasks().line() == (
         "kprod wrote queryId=q batchId=7 rows=8 bytes=1240 batches=5 meanBatchSize=248 requests=6 "
         "retries=2 splits=0 duplicates=0 throttleMs=11 bufferWaitMs=70 meanQueueMs=23.6 tasks=3 "
-        "longestTaskMs=40 slowestBroker=2(100.0ms) offsets=t-0:5..12,t-1:0..4"
+        "longestTaskMs=40 guarantee=at-least-once slowestBroker=2(100.0ms) "
+        "offsets=t-0:5..12,t-1:0..4"
     )
 
 
