@@ -51,7 +51,7 @@ class TruthWriter:
     """Appends to the truth file; each call returns when its line is on disk."""
 
     def __init__(self, path: Path | str) -> None:
-        self._file = Path(path).open("ab", buffering=0)
+        self._file = Path(path).open("ab", buffering=0)  # noqa: SIM115 - closed by close()
 
     def invoke(self, batch: int, first: int, rows: int) -> None:
         self._write(op="INVOKE", batch=batch, first=first, rows=rows)

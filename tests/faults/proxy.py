@@ -1,9 +1,11 @@
 """A TCP proxy that understands Kafka's frames, so that a fault is addressed by meaning, not time.
 
 One proxy stands before one broker, which advertises the proxy's address. Requests and responses
-pass as whole frames; a :class:`Fault` picks the n-th frame of an API on one side and cuts the
-connection after so many of its bytes, swallows it, or holds it. Every fault counts how often it
-fired, and a test that injects one asserts that it did (:meth:`Proxy.assert_all_fired`).
+pass as whole frames; a :class:`Fault` picks the n-th frame of an API on one side (and, with
+``match``, of a request that says something) and cuts the connection after so many of its bytes,
+swallows it, holds it, delays it, or puts another in its place. Every fault counts how often it
+fired, and a test that injects one asserts that it did (:meth:`Proxy.assert_all_fired`). Proxies
+before several brokers share one :class:`Faults`.
 """
 
 from __future__ import annotations
@@ -12,10 +14,16 @@ import contextlib
 import socket
 import struct
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
 from spark_kafka_sink.protocol.request import ApiKey
+
+
+#: How long a broker may take to answer a request that was held.
+_ANSWER_S = 10.0
 
 
 class Side(Enum):
@@ -27,11 +35,26 @@ class Action(Enum):
     CUT = "forward some bytes, then reset the connection"
     SWALLOW = "forward nothing of this frame; the connection stays"
     HOLD = "wait for release() before forwarding"
+    DELAY = "wait for delay_s before forwarding"
+    REPLACE = "forward what edit() makes of it"
+    PASS = "forward it; only then() is of interest"
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """What a fault hit: the request's frame (of a response: of what it answers), and who sent it
+    (a TCP port of this machine).
+    """
+
+    request: bytes
+    client_port: int
 
 
 @dataclass
 class Fault:
-    """``nth`` counts frames of that API and side from 1; ``times`` frames from there are hit."""
+    """``nth`` counts frames of that API and side (and match) from 1; ``times`` frames from there
+    are hit. ``then`` runs before the action, on the thread that carries the connection's frames.
+    """
 
     api: ApiKey
     action: Action
@@ -39,13 +62,23 @@ class Fault:
     nth: int = 1
     times: int = 1
     at_byte: int = 0
+    match: Callable[[bytes], bool] | None = None
+    then: Callable[[Hit], None] | None = None
+    delay_s: float = 0.0
+    edit: Callable[[bytes], bytes] = lambda frame: frame
     fired: int = 0
     seen: int = 0
+    deliver: bool = True
+    #: What the broker answered to requests that were held and then delivered.
+    answers: list[bytes] = field(default_factory=list)
+    answered: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
     hit: threading.Event = field(default_factory=threading.Event)
 
-    def takes(self, api: int, side: Side) -> bool:
+    def takes(self, api: int, side: Side, request: bytes = b"") -> bool:
         if api != self.api or side is not self.side:
+            return False
+        if self.match is not None and not self.match(request):
             return False
         self.seen += 1
         if not self.nth <= self.seen < self.nth + self.times:
@@ -54,16 +87,66 @@ class Fault:
         self.hit.set()
         return True
 
-    def release(self) -> None:
+    def release(self, *, deliver: bool = True) -> None:
+        """Let go what is held: on to where it was going, or nowhere (its connection is reset)."""
+        self.deliver = deliver
         self.released.set()
+
+
+@dataclass(slots=True)
+class _Open:
+    """A request that is not answered yet. ``held`` was late, and may be a dead client's."""
+
+    frame: bytes
+    held: Fault | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+#: What a response answers that nobody asked for: no API.
+_NOBODYS = _Open(b"\xff" * 12)
+
+
+class Faults:
+    """What is to go wrong; shared by the proxies before the brokers of one cluster."""
+
+    def __init__(self) -> None:
+        self._faults: list[Fault] = []
+        self._lock = threading.Lock()
+
+    def add(self, fault: Fault) -> Fault:
+        with self._lock:
+            self._faults.append(fault)
+        return fault
+
+    def remove(self, fault: Fault) -> None:
+        """It hits nothing more; what it holds is let go."""
+        with self._lock:
+            self._faults.remove(fault)
+        fault.release(deliver=fault.deliver)
+
+    def take(self, api: int, side: Side, request: bytes) -> Fault | None:
+        with self._lock:
+            return next((f for f in self._faults if f.takes(api, side, request)), None)
+
+    def assert_all_fired(self) -> None:
+        with self._lock:
+            silent = [f for f in self._faults if f.fired == 0]
+        assert not silent, f"faults that never fired: {silent}"
+
+    def clear(self) -> None:
+        """Forget all of them, and let go what they hold."""
+        with self._lock:
+            faults, self._faults = self._faults, []
+        for fault in faults:
+            fault.release(deliver=fault.deliver)
 
 
 class Proxy:
     """Listens on a loopback port and forwards to ``target`` (set before the first connection)."""
 
-    def __init__(self, target: tuple[str, int] | None = None) -> None:
+    def __init__(self, target: tuple[str, int] | None = None, faults: Faults | None = None) -> None:
         self.target = target
-        self._faults: list[Fault] = []
+        self.faults = Faults() if faults is None else faults
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._closed = False
@@ -88,19 +171,13 @@ class Proxy:
         times: int = 1,
         at_byte: int = 0,
     ) -> Fault:
-        fault = Fault(api, action, side, nth, times, at_byte)
-        with self._lock:
-            self._faults.append(fault)
-        return fault
+        return self.faults.add(Fault(api, action, side, nth, times, at_byte))
 
     def assert_all_fired(self) -> None:
-        with self._lock:
-            silent = [f for f in self._faults if f.fired == 0]
-        assert not silent, f"faults that never fired: {silent}"
+        self.faults.assert_all_fired()
 
     def clear(self) -> None:
-        with self._lock:
-            self._faults.clear()
+        self.faults.clear()
 
     def cut_all(self) -> int:
         """Reset every connection now; tells how many clients were hit."""
@@ -115,10 +192,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        with self._lock:
-            faults = list(self._faults)
-        for fault in faults:
-            fault.release()
+        self.faults.clear()
         self.cut_all()
 
     def _accept(self) -> None:
@@ -139,42 +213,70 @@ class Proxy:
             self.connections += 1
             with self._lock:
                 self._open |= {client, broker}
-            apis: dict[int, int] = {}
+            requests: dict[int, _Open] = {}
+            port = client.getpeername()[1]
             for source, sink, side in (
                 (client, broker, Side.REQUEST),
                 (broker, client, Side.RESPONSE),
             ):
                 threading.Thread(
                     target=self._pump,
-                    args=(source, sink, side, apis),
+                    args=(source, sink, side, requests, port),
                     name=f"proxy-{self.port}-{side.value}",
                     daemon=True,
                 ).start()
 
     def _pump(
-        self, source: socket.socket, sink: socket.socket, side: Side, apis: dict[int, int]
+        self,
+        source: socket.socket,
+        sink: socket.socket,
+        side: Side,
+        requests: dict[int, _Open],
+        client_port: int,
     ) -> None:
+        """``requests``: by correlation id, those of this connection that are not answered yet."""
         try:
             while True:
                 frame = _read_frame(source)
                 if frame is None:
                     break
                 if side is Side.REQUEST:
-                    api, _version, correlation = struct.unpack_from(">hhi", frame, 4)
-                    apis[correlation] = api
+                    (correlation,) = struct.unpack_from(">i", frame, 8)
+                    request = requests[correlation] = _Open(frame)
                 else:
                     (correlation,) = struct.unpack_from(">i", frame, 4)
-                    api = apis.pop(correlation, -1)
-                with self._lock:
-                    fault = next((f for f in self._faults if f.takes(api, side)), None)
+                    request = requests.pop(correlation, _NOBODYS)
+                    if request.held is not None:
+                        request.held.answers.append(frame)
+                        request.held.answered.set()
+                        request.done.set()
+                (api,) = struct.unpack_from(">h", request.frame, 4)
+                fault = self.faults.take(api, side, request.frame)
                 if fault is None:
                     sink.sendall(frame)
-                elif fault.action is Action.CUT:
+                    continue
+                if fault.then is not None:
+                    fault.then(Hit(request.frame, client_port))
+                if fault.action is Action.CUT:
                     sink.sendall(frame[: fault.at_byte])
                     break
-                elif fault.action is Action.HOLD:
+                if fault.action is Action.SWALLOW:
+                    continue
+                if fault.action is Action.HOLD:
                     fault.released.wait()
-                    sink.sendall(frame)
+                    if not fault.deliver:
+                        break
+                    if side is Side.REQUEST:
+                        # Its client may be dead. Then the reset that follows must not overtake it.
+                        request.held = fault
+                        sink.sendall(frame)
+                        request.done.wait(_ANSWER_S)
+                        continue
+                elif fault.action is Action.DELAY:
+                    time.sleep(fault.delay_s)
+                elif fault.action is Action.REPLACE:
+                    frame = fault.edit(frame)
+                sink.sendall(frame)
         except OSError:
             pass
         finally:
