@@ -311,10 +311,11 @@ class ErrorCode(IntEnum):
     def error(self, where: str, message: str | None = None) -> ApiError:
         """The exception of this code: ``where`` says topic partition and broker.
 
-        ``message`` is the broker's own text; it is escaped and cut to 200 characters.
+        ``message`` is the broker's own text, if it has any; it is escaped and cut to 200
+        characters.
         """
         info = CODES[self]
-        text = info.meaning if message is None else safe_text(message)
+        text = safe_text(message) if message else info.meaning
         return info.error_type(
             f"{where}: {self.name} ({self.value}): {text}", hint=info.hint, code=self
         )
@@ -329,8 +330,14 @@ def safe_text(text: str, limit: int = 200) -> str:
 
 _C = ErrorClass
 _CREATE_TOPIC = "create the topic first, or check its name and that the principal may describe it"
-_ACL_TOPIC = "the principal needs WRITE on the topic"
-_ACL_TXN = "the principal needs WRITE on the transactional id"
+#: Who a broker takes us for, which it never tells us.
+_PRINCIPAL = "the principal (the SASL user, or the client certificate's subject)"
+_ACL_TOPIC = f"{_PRINCIPAL} needs the ACL WRITE on the topic, which includes DESCRIBE"
+_ACL_TXN = f"{_PRINCIPAL} needs the ACL WRITE on the transactional id, which includes DESCRIBE"
+_ACL_IDEMPOTENT = (
+    f"{_PRINCIPAL} needs the ACL WRITE on the topic; brokers before 2.8 want IDEMPOTENT_WRITE on"
+    " the cluster too, and kafka.enable.idempotence=false does without"
+)
 
 _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str | None], ...] = (
     (ErrorCode.UNKNOWN_SERVER_ERROR, _C.FATAL, UnknownServerError, "the broker failed for a reason it does not tell, or with a code that is not known here", "the broker's server.log tells the reason"),
@@ -356,9 +363,9 @@ _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str | None], ...]
     (ErrorCode.NOT_ENOUGH_REPLICAS, _C.RETRIABLE, RetriableError, "fewer replicas are in sync than min.insync.replicas", "brokers are down or lag behind"),
     (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, _C.RETRIABLE, RetriableError, "written, but to fewer replicas than min.insync.replicas", "brokers are down or lag behind"),
     (ErrorCode.INVALID_REQUIRED_ACKS, _C.FATAL, ApiError, "acks is not one of -1, 0, 1", None),
-    (ErrorCode.TOPIC_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to write to the topic", _ACL_TOPIC),
+    (ErrorCode.TOPIC_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to see the topic or to write to it", _ACL_TOPIC),
     (ErrorCode.GROUP_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised for the group", None),
-    (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised for the cluster", "brokers before 3.0 ask IDEMPOTENT_WRITE on the cluster of an idempotent producer; kafka.enable.idempotence=false does without"),
+    (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to write with idempotence", _ACL_IDEMPOTENT),
     (ErrorCode.INVALID_TIMESTAMP, _C.FATAL, InvalidRecordError, "a record's timestamp is out of the range that the topic accepts", "a bigint timestamp column holds milliseconds; see the topic's message.timestamp.before.max.ms and message.timestamp.after.max.ms (default: one hour ahead)"),
     (ErrorCode.UNSUPPORTED_SASL_MECHANISM, _C.FATAL, AuthenticationError, "the broker does not offer this SASL mechanism", None),
     (ErrorCode.ILLEGAL_SASL_STATE, _C.FATAL, AuthenticationError, "the request does not fit the SASL state", None),
@@ -380,7 +387,7 @@ _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str | None], ...]
     (ErrorCode.INVALID_TRANSACTION_TIMEOUT, _C.FATAL, ApiError, "transaction.timeout.ms is above the broker's transaction.max.timeout.ms", None),
     (ErrorCode.CONCURRENT_TRANSACTIONS, _C.RETRIABLE, RetriableError, "the previous transaction of this id is still being ended", None),
     (ErrorCode.TRANSACTION_COORDINATOR_FENCED, _C.FATAL, ApiError, "the coordinator was fenced", None),
-    (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised for the transactional id", _ACL_TXN),
+    (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to use the transactional id", _ACL_TXN),
     (ErrorCode.SECURITY_DISABLED, _C.FATAL, ApiError, "security is switched off on the broker", None),
     (ErrorCode.OPERATION_NOT_ATTEMPTED, _C.FATAL, ApiError, "not attempted, because another item of the request failed", None),
     (ErrorCode.KAFKA_STORAGE_ERROR, _C.REFRESH_METADATA, InvalidMetadataError, "the broker's disk failed", "see the broker's server.log"),

@@ -5,6 +5,7 @@ certificate, and ACLs. Behind the fixture ``secure_kafka``.
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -118,3 +119,49 @@ def pkcs8(path: Path) -> Path:
     chain = content[content.index(b"-----BEGIN CERTIFICATE") :]
     path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + chain)
     return path
+
+
+@contextmanager
+def acl(secure: SecureKafka, user: str, *rights: tuple[str, str, str]) -> Iterator[None]:
+    """Exactly these rights of ``user`` for a while: (resource type, its name, operation) each.
+
+    An ACL reaches the broker's authorizer a moment after it was made; both ends wait for it.
+    """
+    from confluent_kafka.admin import (
+        AclBinding,
+        AclBindingFilter,
+        AclOperation,
+        AclPermissionType,
+        AdminClient,
+        ResourcePatternType,
+        ResourceType,
+    )
+
+    admin = AdminClient({"bootstrap.servers": secure.kafka.bootstrap})
+    literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+    wanted = [
+        AclBinding(
+            ResourceType[kind], name, literal, f"User:{user}", "*", AclOperation[operation], allow
+        )
+        for kind, name, operation in rights
+    ]
+    everything = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, f"User:{user}", None,
+        AclOperation.ANY, AclPermissionType.ANY,
+    )  # fmt: skip
+
+    def until(count: int) -> None:
+        deadline = time.monotonic() + 20
+        while len(admin.describe_acls(everything).result(20)) != count:
+            assert time.monotonic() < deadline, "the ACLs did not change"
+
+    until(0)
+    if wanted:
+        for done in admin.create_acls(wanted).values():
+            done.result(20)
+    until(len(wanted))
+    try:
+        yield
+    finally:
+        admin.delete_acls([everything])[everything].result(20)
+        until(0)
