@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.datasource.foreach_batch import foreach_batch
     from spark_kafka_sink.datasource.registration import register
     from spark_kafka_sink.producer.interceptors import ProducerInterceptor
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
@@ -25,6 +26,7 @@ __all__ = [
     "RecordMetadata",
     "Serializer",
     "__version__",
+    "foreach_batch",
     "register",
 ]
 
@@ -38,6 +40,7 @@ _HOMES = {
     "RecordFuture": "spark_kafka_sink.producer.record_future",
     "RecordMetadata": "spark_kafka_sink.producer.producer_record",
     "Serializer": "spark_kafka_sink.producer.serialization",
+    "foreach_batch": "spark_kafka_sink.datasource.foreach_batch",
     "register": "spark_kafka_sink.datasource.registration",
 }
 
