@@ -15,12 +15,16 @@ from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import AuthenticationError, ErrorCode, KafkaError
 from spark_kafka_sink.network.kafka_client import MetadataStore
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.messages import MetadataRequest, MetadataResponse
+from spark_kafka_sink.protocol.messages import MetadataRequest
+from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 
 _log = logging.getLogger(__name__)
 
 #: When to look again for a node, should reconnect.backoff.ms be shorter.
 _LOOK_AGAIN_MS = 50
+
+#: Partitions that one warning names.
+_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +75,8 @@ class MetadataUpdater:
         # Since when metadata is wanted without an answer.
         self._attempt_start_ms: int | None = None
         self._rebootstrap_required = False
-        # Partitions whose missing listener was told of.
-        self._warned: set[str] = set()
+        # How many missing listeners of a topic were told of.
+        self._warned: dict[str, int] = {}
 
     def is_update_due(self, now: int) -> bool:
         return self._in_progress is None and self._store.time_to_next_update(now) == 0
@@ -181,18 +185,23 @@ class MetadataUpdater:
         return any(node.id >= 0 for node in self._store.nodes())
 
     def _warn_of_missing_listeners(self, response: MetadataResponse) -> None:
-        """Once for each partition: every answer says so again."""
-        missing = [
-            f"{topic.name}-{partition.partition}"
-            for topic in response.topics
-            for partition in topic.partitions
-            if partition.error is ErrorCode.LISTENER_NOT_FOUND
-        ]
-        new = set(missing) - self._warned
-        self._warned |= new
-        if new:
+        """When a topic has more of them than ever: every answer says so again."""
+        shown: list[str] = []
+        total, news = 0, False
+        for topic in response.topics:
+            count = 0
+            for partition, code in topic.partitions.errors():
+                if code == ErrorCode.LISTENER_NOT_FOUND:
+                    count += 1
+                    if len(shown) < _SHOWN:
+                        shown.append(f"{topic.name}-{partition}")
+            total += count
+            if count > self._warned.get(topic.name, 0):
+                self._warned[topic.name] = count
+                news = True
+        if news:
             _log.warning(
                 "the leaders of %d partitions have no listener of the bootstrap servers' name: %s",
-                len(missing),
-                ", ".join(missing[:10]),
+                total,
+                ", ".join(shown),
             )

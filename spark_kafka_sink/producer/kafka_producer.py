@@ -386,7 +386,7 @@ class KafkaProducer:
         """
         self._check_usable()
         deadline = self._clock.now_ms() + self._config.max_block_ms
-        return self._metadata.await_topics([topic], deadline).topics[topic]
+        return tuple(self._metadata.await_topics([topic], deadline).topics[topic])
 
     def metrics(self) -> Mapping[MetricName, float]:
         """Measurements by name, as docs/metrics.md lists them (Java's names and units); NaN where

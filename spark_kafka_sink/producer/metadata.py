@@ -20,8 +20,10 @@ from __future__ import annotations
 import logging
 import random as _random
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import NEVER, Clock, Waiters
@@ -32,11 +34,13 @@ from spark_kafka_sink.protocol.cluster import (
     Cluster,
     ClusterResourceListener,
     Node,
-    PartitionInfo,
+    Nodes,
+    PartitionInfos,
     TopicPartition,
 )
 from spark_kafka_sink.protocol.messages import MetadataRequest
-from spark_kafka_sink.protocol.responses import MetadataResponse, TopicMetadata
+from spark_kafka_sink.protocol.metadata_response import MetadataResponse, TopicMetadata
+from spark_kafka_sink.protocol.wire import error_code
 
 _log = logging.getLogger(__name__)
 
@@ -97,12 +101,8 @@ class Metadata:
         self._topics = dict.fromkeys(self._cluster.topics, now + self._max_idle_ms)
         self._new_topics: set[str] = set()
         self._errors: dict[str, ErrorCode] = {}
-        self._epochs = {
-            p.tp: p.leader_epoch
-            for partitions in self._cluster.topics.values()
-            for p in partitions
-            if p.leader_epoch >= 0
-        }
+        # The last epoch known of each partition's leader, -1 where none is.
+        self._epochs = {t: p.leader_epochs() for t, p in self._cluster.topics.items()}
         self._need_full = False
         self._need_partial = False
         self._asked_partial = False
@@ -320,15 +320,20 @@ class Metadata:
         """
         with self._lock:
             cluster = self._cluster
-            info = cluster.partition(tp)
-            known = dict(cluster.nodes) | {n.id: n for n in nodes}
-            if info is None or leader not in known or epoch <= self._epochs.get(tp, -1):
+            partitions = cluster.topics.get(tp.topic)
+            if partitions is None or not 0 <= tp.partition < len(partitions):
                 return False
-            partitions = list(cluster.topics[tp.topic])
-            partitions[tp.partition] = replace(info, leader=leader, leader_epoch=epoch)
-            self._epochs[tp] = epoch
+            news = [node for node in nodes if cluster.nodes.get(node.id) != node]
+            known = cluster.nodes
+            if news:
+                known = Nodes.of(chain(known.values(), news))
+            epochs = self._epochs[tp.topic]
+            if leader not in known or epoch <= epochs[tp.partition]:
+                return False
+            partitions = partitions.with_leader(tp.partition, leader, epoch)
+            epochs[tp.partition] = epoch
             self._cluster = replace(
-                cluster, nodes=known, topics={**cluster.topics, tp.topic: tuple(partitions)}
+                cluster, nodes=known, topics={**cluster.topics, tp.topic: partitions}
             )
             return True
 
@@ -342,7 +347,7 @@ class Metadata:
     # -- MetadataStore: what the network client asks ----------------------------------------------
 
     def nodes(self) -> Sequence[Node]:
-        return tuple(self._cluster.nodes.values())
+        return self._cluster.node_list()
 
     def request_update(self, *, reset_equivalent_backoff: bool = False) -> None:
         with self._lock:
@@ -468,7 +473,7 @@ class Metadata:
         for topic in idle:
             del self._topics[topic]
             self._errors.pop(topic, None)
-        self._epochs = {tp: e for tp, e in self._epochs.items() if tp.topic in self._topics}
+            self._epochs.pop(topic, None)
         self._cluster = replace(
             self._cluster,
             topics={t: p for t, p in self._cluster.topics.items() if t in self._topics},
@@ -493,7 +498,7 @@ class Metadata:
             topics[topic.name] = self._partitions(topic, old, ids)
         cluster = Cluster(
             response.cluster_id,
-            {node.id: node for node in response.brokers},
+            response.brokers,
             topics,
             {t: i for t, i in ids.items() if t in topics},
             response.controller,
@@ -505,29 +510,31 @@ class Metadata:
 
     def _partitions(
         self, topic: TopicMetadata, old: Cluster, ids: dict[str, bytes]
-    ) -> tuple[PartitionInfo, ...]:
-        known_id = ids.get(topic.name)
+    ) -> PartitionInfos:
+        name, found = topic.name, topic.partitions
+        known_id = ids.get(name)
         recreated = None not in (known_id, topic.topic_id) and known_id != topic.topic_id
         if topic.topic_id is not None:
-            ids[topic.name] = topic.topic_id
-        count = max((p.partition for p in topic.partitions), default=-1) + 1
-        found = [PartitionInfo(TopicPartition(topic.name, i), -1) for i in range(count)]
-        for p in topic.partitions:
-            tp = TopicPartition(topic.name, p.partition)
-            if p.error is not ErrorCode.NONE and p.error.retriable:
-                self._need_full = True
-            before = old.partition(tp)
-            if (
-                before is not None
-                and not recreated
-                and 0 <= p.leader_epoch < self._epochs.get(tp, -1)
-            ):
-                # A broker that lags behind: its leader is one that we know to be gone.
-                found[p.partition] = before
-                continue
-            if p.leader_epoch >= 0:
-                self._epochs[tp] = p.leader_epoch
-            else:
-                self._epochs.pop(tp, None)
-            found[p.partition] = PartitionInfo(tp, p.leader, p.leader_epoch, p.replicas, p.offline)
-        return tuple(found)
+            ids[name] = topic.topic_id
+        if any(error_code(code).retriable for _, code in found.errors()):
+            self._need_full = True
+        epochs = found.leader_epochs()
+        known = None if recreated else self._epochs.get(name)
+        if known is not None:
+            before = old.topics.get(name, ())
+            stale = array("i", _stale(epochs, known[: len(before)]))
+            if stale:
+                # A broker that lags behind: its leaders are some that we know to be gone.
+                infos = list(found)
+                for number in stale:
+                    infos[number] = before[number]
+                    epochs[number] = known[number]
+                found = PartitionInfos.of(name, infos)
+            epochs.extend(known[len(epochs) :])
+        self._epochs[name] = epochs
+        return found
+
+
+def _stale(epochs: array[int], known: array[int]) -> Iterator[int]:
+    """The partitions whose leader's epoch is lower than the one that is known."""
+    return (n for n, (epoch, last) in enumerate(zip(epochs, known)) if 0 <= epoch < last)  # noqa: B905 - the shorter one counts

@@ -56,9 +56,9 @@ class PartitionLoad:
 
     def next_partition(self, topic: str, cluster: Cluster) -> int:
         """A partition for the next sticky records of ``topic``."""
-        infos = cluster.topics.get(topic, ())
-        led = [info.tp.partition for info in infos if info.leader >= 0]
-        available = led or list(range(max(1, len(infos))))
+        infos = cluster.topics.get(topic)
+        led = () if infos is None else infos.available
+        available = led or range(1 if infos is None else max(1, len(infos)))
         weights = self.weights(topic, available)
         if weights is None:
             return self._random.choice(available)

@@ -8,6 +8,7 @@ it), a decision what is sent.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Iterator
 
@@ -59,29 +60,32 @@ class PartitionQueues:
         queue = self._queues.get(tp)
         if queue is None:
             queue = self._queues[tp] = PartitionQueue(tp)
-            self._cluster = None  # the layout by node lacks this one
+            if self._cluster is not None:
+                insort(self._queues_of_leader(queue, self._cluster), queue, key=_partition)
         return queue
 
     def lay_out(self, cluster: Cluster) -> None:
-        """Sort the queues by leader, once for each new view of the cluster."""
+        """Sort the queues by leader, once for each new view of the cluster.
+
+        A partition that had no batch yet has no queue either: a broker may name millions.
+        """
         if cluster is self._cluster:
             return
-        for partitions in cluster.topics.values():
-            for info in partitions:
-                if info.tp not in self._queues:
-                    self._queues[info.tp] = PartitionQueue(info.tp)
         self.by_node = {}
         self.leaderless = []
         for tp in sorted(self._queues):
             queue = self._queues[tp]
-            found = cluster.partition(tp)
-            if found is None or found.leader not in cluster.nodes:
-                queue.leader = queue.leader_epoch = -1
-                self.leaderless.append(queue)
-            else:
-                queue.leader, queue.leader_epoch = found.leader, found.leader_epoch
-                self.by_node.setdefault(found.leader, []).append(queue)
+            self._queues_of_leader(queue, cluster).append(queue)
         self._cluster = cluster
+
+    def _queues_of_leader(self, queue: PartitionQueue, cluster: Cluster) -> list[PartitionQueue]:
+        """Note the leader of ``queue``; the list that it belongs to, in the order of partitions."""
+        found = cluster.partition(queue.tp)
+        if found is None or found.leader not in cluster.nodes:
+            queue.leader = queue.leader_epoch = -1
+            return self.leaderless
+        queue.leader, queue.leader_epoch = found.leader, found.leader_epoch
+        return self.by_node.setdefault(found.leader, [])
 
     def open_batch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """``batch`` is the last of ``queue`` now, and takes appends."""
@@ -129,3 +133,7 @@ class PartitionQueues:
             self.closed_heads[queue] = None
         else:
             self.closed_heads.pop(queue, None)
+
+
+def _partition(queue: PartitionQueue) -> TopicPartition:
+    return queue.tp

@@ -10,7 +10,7 @@ max.block.ms is one budget for all that blocks here: the wait for metadata and t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
@@ -166,7 +166,7 @@ class RecordAppender:
         tail: bytes,
         now: int,
         deadline: int,
-        chosen_by: tuple[str, bytes | None, bytes | None, tuple[PartitionInfo, ...]],
+        chosen_by: tuple[str, bytes | None, bytes | None, Sequence[PartitionInfo]],
     ) -> TopicPartition:
         """The loop of Java's append: until memory is there and the partition stands."""
         partitions = chosen_by[3]
@@ -204,7 +204,7 @@ class RecordAppender:
         topic: str,
         key: bytes | None,
         value: bytes | None,
-        partitions: tuple[PartitionInfo, ...],
+        partitions: Sequence[PartitionInfo],
     ) -> int | StickyPartition:
         choice = self._partitioner.partition(topic, key, value, partitions)
         number = choice if isinstance(choice, int) else choice.partition
@@ -221,7 +221,7 @@ class RecordAppender:
 
     def _partitions(
         self, record: ProducerRecord, now: int, deadline: int
-    ) -> tuple[PartitionInfo, ...]:
+    ) -> Sequence[PartitionInfo]:
         """The topic's partitions, waited for when the topic, or the one asked for, is not known
         (Java's waitOnMetadata).
         """

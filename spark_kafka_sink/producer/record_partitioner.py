@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Protocol
 
@@ -101,7 +101,7 @@ class RecordPartitioner:
         topic: str,
         key: bytes | None,
         value: bytes | None,
-        partitions: tuple[PartitionInfo, ...],
+        partitions: Sequence[PartitionInfo],
     ) -> int | StickyPartition:
         """The partition of a record without one; sticky when nothing but load decides."""
         if self._own is not None:
@@ -129,8 +129,10 @@ class RecordPartitioner:
 
 def uniform(topic: str, cluster: Cluster) -> int:
     """Any partition with a leader, or any at all when none has one."""
-    partitions = cluster.topics.get(topic, ())
-    led = [info.tp.partition for info in partitions if info.leader >= 0]
+    partitions = cluster.topics.get(topic)
+    if partitions is None:
+        return 0
+    led = partitions.available
     return random.choice(led or range(max(1, len(partitions))))  # noqa: S311 - spreads load
 
 

@@ -4,13 +4,21 @@ Owns: :class:`TopicPartition`, :class:`Node`, :class:`PartitionInfo`, :class:`Cl
 :class:`ClusterResourceListener`. Never: how this is learned or kept fresh
 (``producer/metadata.py``). A :class:`Cluster` is immutable and picklable: the driver's preflight
 ships one to the tasks inside the writer.
+
+Brokers and partitions are kept as columns (:class:`Nodes`, :class:`PartitionInfos`) that make a
+:class:`Node` or a :class:`PartitionInfo` when one is asked for. As objects they would take 230 and
+300 bytes, where 12 and 18 in a broker's answer are enough to name them: what a broker says may
+weigh little more here than it did on the wire.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import struct
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, overload, runtime_checkable
 
 
 class TopicPartition(NamedTuple):
@@ -47,6 +55,260 @@ class PartitionInfo:
     offline: tuple[int, ...] = ()
 
 
+class PartitionInfos(Sequence[PartitionInfo]):
+    """The partitions of one topic, by number and without gaps. Immutable.
+
+    ``rows`` has five integers for each partition: its leader, the leader's epoch, its error code,
+    and where in ``ids`` its replicas and its offline replicas end; they begin where the partition
+    before ends. 20 bytes a partition and 4 for each id. The error code is part of an answer and no
+    part of what is known: two that differ in nothing else are equal.
+    """
+
+    __slots__ = ("_available", "_ids", "_rows", "topic")
+
+    #: Integers in a row.
+    WIDTH = 5
+
+    def __init__(self, topic: str, rows: array[int], ids: array[int]) -> None:
+        self.topic = topic
+        self._rows = rows
+        self._ids = ids
+        self._available: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(
+        cls, topic: str, infos: Iterable[PartitionInfo], errors: Mapping[int, int] | None = None
+    ) -> PartitionInfos:
+        """``infos`` in the order of their numbers, which must be 0, 1, 2, ...; ``errors`` are codes
+        by partition.
+        """
+        rows, ids = array("i"), array("i")
+        for number, info in enumerate(infos):
+            if info.tp != (topic, number):
+                raise ValueError(f"{info.tp} stands where {topic}-{number} belongs")
+            ids.extend(info.replicas)
+            replicas_end = len(ids)
+            ids.extend(info.offline)
+            code = errors.get(number, 0) if errors else 0
+            rows.extend((info.leader, info.leader_epoch, code, replicas_end, len(ids)))
+        return cls(topic, rows, ids)
+
+    def __len__(self) -> int:
+        return len(self._rows) // 5
+
+    @overload
+    def __getitem__(self, index: int) -> PartitionInfo: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[PartitionInfo, ...]: ...
+    def __getitem__(self, index: int | slice) -> PartitionInfo | tuple[PartitionInfo, ...]:
+        numbers = range(len(self))[index]  # IndexError, and negative ones counted from the end
+        if isinstance(numbers, range):
+            return tuple([self._info(number) for number in numbers])
+        return self._info(numbers)
+
+    def _info(self, number: int) -> PartitionInfo:
+        at = 5 * number
+        leader, epoch, _, replicas_end, offline_end = self._rows[at : at + 5]
+        start = self._rows[at - 1] if number else 0
+        ids = self._ids
+        return PartitionInfo(
+            TopicPartition(self.topic, number),
+            leader,
+            epoch,
+            tuple(ids[start:replicas_end]),
+            tuple(ids[replicas_end:offline_end]),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PartitionInfos):
+            return NotImplemented
+        if self.topic != other.topic or self._ids != other._ids:
+            return False
+        mine, theirs = self._rows, other._rows
+        return mine == theirs or all(mine[k::5] == theirs[k::5] for k in (0, 1, 3, 4))
+
+    __hash__ = None  # type: ignore[assignment]  # as a list
+
+    def __reduce__(self) -> tuple[type[PartitionInfos], tuple[str, array[int], array[int]]]:
+        return PartitionInfos, (self.topic, self._rows, self._ids)
+
+    def __repr__(self) -> str:
+        return f"PartitionInfos({self.topic!r}, {list(self)!r})"
+
+    def leader(self, number: int) -> int:
+        """The node id of a partition's leader, or -1. IndexError beyond the last."""
+        return self._rows[5 * number]
+
+    def leader_epoch(self, number: int) -> int:
+        return self._rows[5 * number + 1]
+
+    def leader_epochs(self) -> array[int]:
+        """The epoch of each partition's leader, -1 where it is not known."""
+        return self._rows[1::5]
+
+    @property
+    def available(self) -> tuple[int, ...]:
+        """The partitions with a leader (Java's availablePartitionsForTopic)."""
+        found = self._available
+        if found is None:
+            leaders = self._rows[0::5]
+            found = tuple([n for n, leader in enumerate(leaders) if leader >= 0])
+            self._available = found
+        return found
+
+    def errors(self) -> Iterator[tuple[int, int]]:
+        """The partitions that were answered with an error, and its code."""
+        codes = self._rows[2::5]
+        return ((n, code) for n, code in enumerate(codes) if code) if any(codes) else iter(())
+
+    def with_leader(self, number: int, leader: int, epoch: int) -> PartitionInfos:
+        """The same with another leader of one partition."""
+        rows = self._rows[:]
+        rows[5 * number] = leader
+        rows[5 * number + 1] = epoch
+        return PartitionInfos(self.topic, rows, self._ids)
+
+
+# Port, bytes of the host, bytes of the rack; behind them host and rack.
+_NODE = struct.Struct(">HHH")
+_NO_RACK = 0xFFFF
+#: So many nodes are made once and kept; any real cluster has fewer.
+_MOST_MADE = 1024
+
+
+class Nodes(Mapping[int, Node]):
+    """Brokers by id, in the order of their ids. Immutable; made by :class:`NodesBuilder`."""
+
+    __slots__ = ("_data", "_ids", "_made", "_places")
+
+    def __init__(self, ids: array[int], places: array[int], data: bytes) -> None:
+        self._ids = ids
+        self._places = places
+        self._data = data
+        # No lock: two threads that make the same node make equal ones.
+        self._made: dict[int, Node] = {}
+
+    @classmethod
+    def of(cls, nodes: Iterable[Node]) -> Nodes:
+        """Of two with the same id the last one counts."""
+        builder = NodesBuilder()
+        for node in {node.id: node for node in nodes}.values():
+            builder.add(node)
+        return builder.build()
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._ids)
+
+    def __getitem__(self, node_id: int) -> Node:
+        node = self._made.get(node_id)
+        if node is None:
+            index = bisect_left(self._ids, node_id)
+            if index == len(self._ids) or self._ids[index] != node_id:
+                raise KeyError(node_id)
+            node = self.at(index)
+        return node
+
+    def __contains__(self, node_id: object) -> bool:
+        if not isinstance(node_id, int):
+            return False
+        index = bisect_left(self._ids, node_id)
+        return index < len(self._ids) and self._ids[index] == node_id
+
+    def at(self, index: int) -> Node:
+        """The node at ``index`` in the order of ids."""
+        node_id = self._ids[index]
+        node = self._made.get(node_id)
+        if node is None:
+            place = self._places[index]
+            port, host_size, rack_size = _NODE.unpack_from(self._data, place)
+            start = place + _NODE.size
+            end = start + host_size
+            rack = None if rack_size == _NO_RACK else self._data[end : end + rack_size].decode()
+            node = Node(node_id, self._data[start:end].decode(), port, rack)
+            if len(self._made) < _MOST_MADE:
+                self._made[node_id] = node
+        return node
+
+    def in_order(self) -> Sequence[Node]:
+        """The nodes as a sequence that holds none of them."""
+        return _NodesInOrder(self)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Nodes):
+            return super().__eq__(other)
+        if self._ids != other._ids:
+            return False
+        return (self._places == other._places and self._data == other._data) or all(
+            self.at(index) == other.at(index) for index in range(len(self))
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # as a dict
+
+    def __reduce__(self) -> tuple[type[Nodes], tuple[array[int], array[int], bytes]]:
+        return Nodes, (self._ids, self._places, self._data)
+
+    def __repr__(self) -> str:
+        return f"Nodes({list(self.values())!r})"
+
+
+class _NodesInOrder(Sequence[Node]):
+    __slots__ = ("_nodes",)
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    @overload
+    def __getitem__(self, index: int) -> Node: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Node, ...]: ...
+    def __getitem__(self, index: int | slice) -> Node | tuple[Node, ...]:
+        numbers = range(len(self._nodes))[index]
+        if isinstance(numbers, range):
+            return tuple([self._nodes.at(number) for number in numbers])
+        return self._nodes.at(numbers)
+
+
+class NodesBuilder:
+    """Gathers nodes in any order."""
+
+    __slots__ = ("_data", "_ids", "_places")
+
+    def __init__(self) -> None:
+        self._ids = array("i")
+        self._places = array("I")
+        self._data = bytearray()
+
+    def add(self, node: Node) -> None:
+        host = node.host.encode()
+        rack = b"" if node.rack is None else node.rack.encode()
+        rack_size = _NO_RACK if node.rack is None else len(rack)
+        self._ids.append(node.id)
+        self._places.append(len(self._data))
+        self._data += _NODE.pack(node.port, len(host), rack_size)
+        self._data += host
+        self._data += rack
+
+    def build(self) -> Nodes:
+        """What was added. Raises ValueError when an id was added twice."""
+        ids, places = self._ids, self._places
+        if any(ids[i] >= ids[i + 1] for i in range(len(ids) - 1)):
+            # The ids alone: a list of pairs would weigh three times as much while it is sorted.
+            ids = array("i", sorted(ids))
+            twice = next((ids[i] for i in range(len(ids) - 1) if ids[i] == ids[i + 1]), None)
+            if twice is not None:
+                raise ValueError(f"broker {twice} comes twice")
+            places = array("I", places)
+            for node_id, place in zip(self._ids, self._places, strict=True):
+                places[bisect_left(ids, node_id)] = place
+        return Nodes(ids, places, bytes(self._data))
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """An immutable view of the cluster (Java's ``Cluster``).
@@ -57,7 +319,7 @@ class Cluster:
 
     cluster_id: str | None = None
     nodes: Mapping[int, Node] = field(default_factory=dict)
-    topics: Mapping[str, tuple[PartitionInfo, ...]] = field(default_factory=dict)
+    topics: Mapping[str, PartitionInfos] = field(default_factory=dict)
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
     controller: int = -1
 
@@ -65,6 +327,11 @@ class Cluster:
     def bootstrap(cls, addresses: Iterable[tuple[str, int]]) -> Cluster:
         """A cluster of which only the bootstrap addresses are known; ids -1, -2, ..."""
         return cls(nodes={-i: Node(-i, h, p) for i, (h, p) in enumerate(addresses, start=1)})
+
+    def node_list(self) -> Sequence[Node]:
+        """The nodes, as a sequence that need not hold them."""
+        nodes = self.nodes
+        return nodes.in_order() if isinstance(nodes, Nodes) else tuple(nodes.values())
 
     def partition_count(self, topic: str) -> int | None:
         """How many partitions ``topic`` has, or None while it is unknown."""
@@ -77,10 +344,17 @@ class Cluster:
             return None
         return partitions[tp.partition]
 
+    def leader(self, tp: TopicPartition) -> int:
+        """The node id of the leader of ``tp``; -1 when the partition or its leader is unknown."""
+        partitions = self.topics.get(tp.topic)
+        if partitions is None or not 0 <= tp.partition < len(partitions):
+            return -1
+        return partitions.leader(tp.partition)
+
     def leader_for(self, tp: TopicPartition) -> Node | None:
         """The leading broker, or None when the partition or its leader is unknown."""
-        info = self.partition(tp)
-        return None if info is None else self.nodes.get(info.leader)
+        leader = self.leader(tp)
+        return None if leader < 0 else self.nodes.get(leader)
 
 
 @runtime_checkable

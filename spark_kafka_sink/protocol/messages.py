@@ -23,6 +23,11 @@ from spark_kafka_sink.protocol.kio_codec import (
     topic_name,
     write_body,
 )
+from spark_kafka_sink.protocol.metadata_response import (
+    MetadataResponse,
+    TopicMetadata,
+    read_metadata,
+)
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
 from spark_kafka_sink.protocol.responses import (
     AddPartitionsToTxnResponse,
@@ -31,9 +36,6 @@ from spark_kafka_sink.protocol.responses import (
     EndTxnResponse,
     FindCoordinatorResponse,
     InitProducerIdResponse,
-    MetadataResponse,
-    PartitionMetadata,
-    TopicMetadata,
     read_add_partitions_to_txn,
     read_api_ranges,
     read_api_versions,
@@ -41,7 +43,6 @@ from spark_kafka_sink.protocol.responses import (
     read_end_txn,
     read_find_coordinator,
     read_init_producer_id,
-    read_metadata,
 )
 from spark_kafka_sink.protocol.wire import MalformedError, WireReader
 
@@ -61,7 +62,6 @@ __all__ = [
     "MetadataRequest",
     "MetadataResponse",
     "NewTopic",
-    "PartitionMetadata",
     "TopicMetadata",
 ]
 
@@ -110,9 +110,11 @@ class ApiVersionsRequest:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRequest:
-    """``topics`` None asks for all, an empty tuple for none (brokers only)."""
+    """``topics`` empty asks for the brokers only. All topics can't be asked for: what a broker
+    may answer, and so how much memory an answer takes, is known from the question.
+    """
 
-    topics: tuple[str, ...] | None
+    topics: tuple[str, ...]
     allow_auto_topic_creation: bool = True
 
     api_key = ApiKey.METADATA
@@ -121,7 +123,7 @@ class MetadataRequest:
     def encode(self, version: int) -> Buffers:
         """Raises InvalidTopicError for a topic name that is too long even for the wire."""
         check_version(self.api_key, version, self.versions)
-        names = None if self.topics is None else [topic_name(name) for name in self.topics]
+        names = [topic_name(name) for name in self.topics]
 
         def entity(kio: Any) -> object:  # noqa: ANN401 - a module of kio, one for each version
             topic_fields: dict[str, object] = {"topic_id": None} if version >= 10 else {}
@@ -130,11 +132,7 @@ class MetadataRequest:
                 fields["include_cluster_authorized_operations"] = False
             if version >= 8:
                 fields["include_topic_authorized_operations"] = False
-            topics = (
-                None
-                if names is None
-                else tuple(kio.MetadataRequestTopic(name=name, **topic_fields) for name in names)
-            )
+            topics = tuple(kio.MetadataRequestTopic(name=name, **topic_fields) for name in names)
             return kio.MetadataRequest(
                 topics=topics, allow_auto_topic_creation=self.allow_auto_topic_creation, **fields
             )
@@ -143,7 +141,8 @@ class MetadataRequest:
 
     def decode(self, version: int, body: memoryview) -> MetadataResponse:
         check_version(self.api_key, version, self.versions)
-        return read_body(self.api_key, version, body, read_metadata)
+        topics = self.topics
+        return read_body(self.api_key, version, body, lambda r, v: read_metadata(r, v, topics))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,15 +213,8 @@ class FindCoordinatorRequest:
     def decode(self, version: int, body: memoryview) -> FindCoordinatorResponse:
         """The answer, which names every id of this request once and no other."""
         check_version(self.api_key, version, self.versions)
-        asked = self.transactional_ids
-
-        def parse(reader: WireReader, version: int) -> FindCoordinatorResponse:
-            response = read_find_coordinator(reader, version, asked[0])
-            if response.coordinators.keys() != set(asked):
-                raise MalformedError("its keys are not those that were asked for")
-            return response
-
-        return read_body(self.api_key, version, body, parse)
+        ids = self.transactional_ids
+        return read_body(self.api_key, version, body, lambda r, v: read_find_coordinator(r, v, ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,14 +255,10 @@ class AddPartitionsToTxnRequest:
     def decode(self, version: int, body: memoryview) -> AddPartitionsToTxnResponse:
         """The answer, which names every partition of this request once and no other."""
         check_version(self.api_key, version, self.versions)
-
-        def parse(reader: WireReader, version: int) -> AddPartitionsToTxnResponse:
-            response = read_add_partitions_to_txn(reader, version)
-            if response.errors.keys() != set(self.partitions):
-                raise MalformedError("its partitions are not those that were asked for")
-            return response
-
-        return read_body(self.api_key, version, body, parse)
+        asked = self.partitions
+        return read_body(
+            self.api_key, version, body, lambda r, v: read_add_partitions_to_txn(r, v, asked)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,15 +356,8 @@ class CreateTopicsRequest:
     def decode(self, version: int, body: memoryview) -> CreateTopicsResponse:
         """The answer, which must name every topic of this request once and no other."""
         check_version(self.api_key, version, self.versions)
-        asked = {topic.name for topic in self.topics}
-
-        def parse(reader: WireReader, version: int) -> CreateTopicsResponse:
-            response = read_create_topics(reader, version)
-            if response.errors.keys() != asked:
-                raise MalformedError("its topics are not those that were asked for")
-            return response
-
-        return read_body(self.api_key, version, body, parse)
+        names = [topic.name for topic in self.topics]
+        return read_body(self.api_key, version, body, lambda r, v: read_create_topics(r, v, names))
 
 
 #: FindCoordinator's key type of transactional ids (KIP-98).

@@ -10,9 +10,10 @@ buffers for ``socket.sendmsg``, in which every second one is small and ours.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import islice
+from typing import Final, overload
 
 from spark_kafka_sink.errors import ErrorCode, IllegalStateError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
@@ -62,6 +63,48 @@ class RecordError:
     message: str | None
 
 
+class RecordErrors(Sequence[RecordError]):
+    """The records that a broker refused, each made when it is asked for.
+
+    They are kept as the checked bytes of the answer, because it may name every record of a batch,
+    and a :class:`RecordError` weighs 20 times what names it.
+    """
+
+    __slots__ = ("_count", "_data", "_flexible")
+
+    def __init__(self, count: int, data: bytes, *, flexible: bool) -> None:
+        self._count = count
+        self._data = data
+        self._flexible = flexible
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[RecordError]:
+        reader = WireReader(self._data, flexible=self._flexible)
+        for _ in range(self._count):
+            yield RecordError(reader.int32(), reader.nullable_string())
+            reader.skip_tagged_fields()
+
+    @overload
+    def __getitem__(self, index: int) -> RecordError: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[RecordError, ...]: ...
+    def __getitem__(self, index: int | slice) -> RecordError | tuple[RecordError, ...]:
+        """Walks there from the first."""
+        numbers = range(self._count)[index]
+        if isinstance(numbers, range):
+            return tuple(self)[index]
+        return next(islice(self, numbers, None))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]  # as a list
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionProduceResponse:
     """``leader`` is KIP-951's hint (node id, epoch), or None."""
@@ -71,14 +114,16 @@ class PartitionProduceResponse:
     base_offset: int
     log_append_time_ms: int = -1
     log_start_offset: int = -1
-    record_errors: tuple[RecordError, ...] = ()
+    record_errors: Sequence[RecordError] = ()
     error_message: str | None = None
     leader: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ProduceResponse:
-    """One answer for each partition of the request; ``node_endpoints`` are KIP-951's leaders."""
+    """One answer for each partition of the request; ``node_endpoints`` are KIP-951's leaders, no
+    more of them than there are partitions.
+    """
 
     partitions: tuple[PartitionProduceResponse, ...]
     throttle_ms: int = 0
@@ -260,7 +305,7 @@ class _ResponseDecoder:
         endpoints: tuple[Node, ...] = ()
         for tag in reader.tagged_fields():
             if tag == 0 and self._version >= _CURRENT_LEADER:
-                endpoints = _node_endpoints(reader)
+                endpoints = _node_endpoints(reader, len(partitions))
         return ProduceResponse(tuple(partitions), throttle_ms, endpoints)
 
     def _partition(
@@ -301,20 +346,26 @@ class _ResponseDecoder:
         )
 
 
-def _record_errors(reader: WireReader) -> tuple[RecordError, ...]:
-    errors = []
-    for _ in range(reader.count(6)):
-        index = reader.int32()
-        if index < 0:
+def _record_errors(reader: WireReader) -> Sequence[RecordError]:
+    count = reader.count(6)
+    if count == 0:
+        return ()
+    start = reader.position
+    for _ in range(count):
+        if reader.int32() < 0:
             raise MalformedError("a record's index is negative")
-        errors.append(RecordError(index, reader.nullable_string()))
+        reader.nullable_string()
         reader.skip_tagged_fields()
-    return tuple(errors)
+    data = bytes(reader.data[start : reader.position])
+    return RecordErrors(count, data, flexible=reader.flexible)
 
 
-def _node_endpoints(reader: WireReader) -> tuple[Node, ...]:
+def _node_endpoints(reader: WireReader, most: int) -> tuple[Node, ...]:
     nodes: dict[int, Node] = {}
-    for _ in range(reader.count(11)):
+    count = reader.count(11)
+    if count > most:
+        raise MalformedError("it names more leaders than partitions")
+    for _ in range(count):
         node_id = reader.int32()
         node = checked_node(node_id, reader.string(), reader.int32(), reader.nullable_string())
         reader.skip_tagged_fields()

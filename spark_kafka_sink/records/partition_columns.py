@@ -37,8 +37,7 @@ class TopicView:
     def of(cls, cluster: Cluster, topic: str, raw_limit: int) -> TopicView:
         """The view of ``topic`` in ``cluster``, which must know it."""
         partitions = cluster.topics[topic]
-        available = tuple([p.tp.partition for p in partitions if p.leader >= 0])
-        return cls(len(partitions), available, raw_limit)
+        return cls(len(partitions), partitions.available, raw_limit)
 
 
 def explicit(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s | None:

@@ -7,9 +7,9 @@ import pytest
 from spark_kafka_sink.config import SinkConfig
 from spark_kafka_sink.datasource.preflight import KEPT_MS, WARN_WAIT_MS, PreflightCheck
 from spark_kafka_sink.errors import KafkaTimeoutError
-from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo, TopicPartition
+from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo, PartitionInfos, TopicPartition
 
-CLUSTER = Cluster(topics={"t": (PartitionInfo(TopicPartition("t", 0), 1),)})
+CLUSTER = Cluster(topics={"t": PartitionInfos.of("t", [PartitionInfo(TopicPartition("t", 0), 1)])})
 
 
 class Hand:

@@ -11,7 +11,13 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.producer.batch_drainer import ReadyCheckResult
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
-from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from spark_kafka_sink.protocol.cluster import (
+    Cluster,
+    Node,
+    PartitionInfo,
+    PartitionInfos,
+    TopicPartition,
+)
 from spark_kafka_sink.records.encoded_slice import EncodedSlice
 from tests.fakes.clock import FakeClock
 
@@ -22,8 +28,9 @@ HEADER = 61
 
 def cluster_of(leaders: list[int], epoch: int = 1, topic: str = "test") -> Cluster:
     """A cluster of two nodes; ``leaders[p]`` leads partition p, -1 is nobody."""
-    partitions = tuple(
-        PartitionInfo(TopicPartition(topic, p), leader, epoch) for p, leader in enumerate(leaders)
+    partitions = PartitionInfos.of(
+        topic,
+        [PartitionInfo(TopicPartition(topic, p), node, epoch) for p, node in enumerate(leaders)],
     )
     return Cluster(nodes={1: NODE1, 2: NODE2}, topics={topic: partitions})
 

@@ -21,9 +21,9 @@ from spark_kafka_sink.network.kafka_client import MetadataStore
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.messages import MetadataRequest
+from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from spark_kafka_sink.protocol.request import Request
-from spark_kafka_sink.protocol.responses import MetadataResponse
 from tests.fakes.clock import FakeClock
 
 RequestT = TypeVar("RequestT")

@@ -18,19 +18,22 @@ from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.report import ProduceRecorder
 from spark_kafka_sink.producer.sender import Sender
 from spark_kafka_sink.producer.transaction_manager import TransactionManager
-from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from spark_kafka_sink.protocol.cluster import (
+    Cluster,
+    Node,
+    Nodes,
+    PartitionInfo,
+    PartitionInfos,
+    TopicPartition,
+)
 from spark_kafka_sink.protocol.messages import InitProducerIdRequest
+from spark_kafka_sink.protocol.metadata_response import MetadataResponse, TopicMetadata
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
 )
-from spark_kafka_sink.protocol.responses import (
-    InitProducerIdResponse,
-    MetadataResponse,
-    PartitionMetadata,
-    TopicMetadata,
-)
+from spark_kafka_sink.protocol.responses import InitProducerIdResponse
 from spark_kafka_sink.records.encoded_slice import EncodedSlice
 from tests.fakes.clock import FakeClock
 from tests.fakes.mock_client import MockClient
@@ -44,8 +47,9 @@ _HEADER_AT = 43
 
 
 def cluster_of(leaders: list[int], epoch: int = 1, topic: str = "t") -> Cluster:
-    partitions = tuple(
-        PartitionInfo(TopicPartition(topic, p), leader, epoch) for p, leader in enumerate(leaders)
+    partitions = PartitionInfos.of(
+        topic,
+        [PartitionInfo(TopicPartition(topic, p), node, epoch) for p, node in enumerate(leaders)],
     )
     return Cluster(nodes={1: NODE1, 2: NODE2}, topics={topic: partitions})
 
@@ -54,21 +58,16 @@ def metadata_answer(
     leaders: list[int], epoch: int = 1, topic: str = "t", error: ErrorCode = ErrorCode.NONE
 ) -> MetadataResponse:
     """What a broker answers: the leader of each partition of one topic, or the topic's error."""
-    partitions = tuple(
-        PartitionMetadata(
-            ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
-            p,
-            leader,
-            epoch,
-            (1, 2),
-            (1, 2),
-            (),
-        )
-        for p, leader in enumerate(leaders)
+    partitions = PartitionInfos.of(
+        topic,
+        (
+            PartitionInfo(TopicPartition(topic, p), leader, epoch, (1, 2))
+            for p, leader in enumerate(leaders)
+        ),
+        {p: ErrorCode.LEADER_NOT_AVAILABLE for p, leader in enumerate(leaders) if leader < 0},
     )
-    return MetadataResponse(
-        (NODE1, NODE2), "c", 1, (TopicMetadata(error, topic, None, False, partitions),)
-    )
+    nodes = Nodes.of((NODE1, NODE2))
+    return MetadataResponse(nodes, "c", 1, (TopicMetadata(error, topic, None, False, partitions),))
 
 
 class Sent(NamedTuple):

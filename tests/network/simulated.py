@@ -16,7 +16,8 @@ from spark_kafka_sink.network.selectable import (
 )
 from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.frames import response_header_version
-from spark_kafka_sink.protocol.messages import MetadataRequest, MetadataResponse
+from spark_kafka_sink.protocol.messages import MetadataRequest
+from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
 from tests.fakes.clock import FakeClock
 
@@ -269,7 +270,7 @@ class FixedMetadata:
 
     def update(self, token: int, response: MetadataResponse, now: int) -> None:
         self.updates.append((token, response))
-        self.known = response.brokers
+        self.known = response.brokers.in_order()
         self.wait_ms = NEVER
 
     def failed_update(self, now: int, error: KafkaError | None) -> None:

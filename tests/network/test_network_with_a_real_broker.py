@@ -55,7 +55,7 @@ def test_connect_api_versions_and_metadata(kafka: RealKafka) -> None:
         poll_until(client, lambda: metadata.updates)
         ((_, response),) = metadata.updates
         assert response.cluster_id
-        (node,) = response.brokers
+        (node,) = response.brokers.values()
         assert node.id >= 0
         # The broker under its own id is another connection.
         poll_until(client, lambda: client.ready(node, CLOCK.now_ms()))

@@ -21,14 +21,17 @@ from spark_kafka_sink.network.client_request import ClientResponse
 from spark_kafka_sink.network.metadata_updater import LeastLoadedNode, MetadataUpdater
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
-from spark_kafka_sink.protocol.messages import InitProducerIdRequest, MetadataRequest
-from spark_kafka_sink.protocol.responses import (
-    InitProducerIdResponse,
-    MetadataResponse,
-    PartitionMetadata,
-    TopicMetadata,
+from spark_kafka_sink.protocol.cluster import (
+    Cluster,
+    Node,
+    Nodes,
+    PartitionInfo,
+    PartitionInfos,
+    TopicPartition,
 )
+from spark_kafka_sink.protocol.messages import InitProducerIdRequest, MetadataRequest
+from spark_kafka_sink.protocol.metadata_response import MetadataResponse, TopicMetadata
+from spark_kafka_sink.protocol.responses import InitProducerIdResponse
 from tests.fakes.answering_client import AnsweringClient
 from tests.fakes.clock import FakeClock
 from tests.fakes.sender_world import SenderWorld, cluster_of
@@ -46,15 +49,18 @@ def topic(
     error: ErrorCode = ErrorCode.NONE,
     topic_id: bytes | None = ID1,
 ) -> TopicMetadata:
-    partitions = tuple(
-        PartitionMetadata(ErrorCode.NONE, i, leader, epoch, (1, 2), (1, 2), ())
-        for i, leader in enumerate(leaders)
+    partitions = PartitionInfos.of(
+        name,
+        (
+            PartitionInfo(TopicPartition(name, i), leader, epoch, (1, 2))
+            for i, leader in enumerate(() if error else leaders)
+        ),
     )
-    return TopicMetadata(error, name, topic_id, False, () if error else partitions)
+    return TopicMetadata(error, name, topic_id, False, partitions)
 
 
 def answer(*topics: TopicMetadata, nodes: tuple[Node, ...] = NODES) -> MetadataResponse:
-    return MetadataResponse(nodes, "cluster", 1, topics)
+    return MetadataResponse(Nodes.of(nodes), "cluster", 1, topics)
 
 
 def config(**options: object) -> ProducerConfig:
@@ -72,7 +78,7 @@ def config(**options: object) -> ProducerConfig:
 SEED = Cluster(
     "cluster",
     {n.id: n for n in NODES},
-    {"t": (PartitionInfo(TP, 1, 5),)},
+    {"t": PartitionInfos.of("t", [PartitionInfo(TP, 1, 5)])},
     {"t": ID1},
     1,
 )
@@ -279,8 +285,10 @@ def test_a_new_topic_id_resets_the_epoch_and_no_epoch_clears_it() -> None:
 def test_a_partition_that_is_left_out_or_leaderless_has_no_leader() -> None:
     world = World(SEED)
     world.metadata.request_update()
-    lone = PartitionMetadata(ErrorCode.LEADER_NOT_AVAILABLE, 2, -1, 6, (1,), (), ())
-    world.update(TopicMetadata(ErrorCode.NONE, "t", ID1, False, (lone,)))
+    # As the decoder gives it: only partition 2 was named, and that without a leader.
+    infos = [PartitionInfo(TopicPartition("t", p), -1) for p in range(3)]
+    found = PartitionInfos.of("t", infos, {2: ErrorCode.LEADER_NOT_AVAILABLE})
+    world.update(TopicMetadata(ErrorCode.NONE, "t", ID1, False, found))
     cluster = world.metadata.fetch()
     assert cluster.partition_count("t") == 3
     assert all(cluster.leader_for(TopicPartition("t", p)) is None for p in range(3))
@@ -610,10 +618,9 @@ def test_a_missing_listener_is_warned_of_once(caplog: pytest.LogCaptureFixture) 
     world = UpdaterWorld(SEED)
 
     def without_listener(*partitions: int) -> MetadataResponse:
-        found = tuple(
-            PartitionMetadata(ErrorCode.LISTENER_NOT_FOUND, p, -1, 6, (1,), (), ())
-            for p in partitions
-        )
+        infos = [PartitionInfo(TopicPartition("t", p), -1, 6, (1,)) for p in range(2)]
+        errors = dict.fromkeys(partitions, ErrorCode.LISTENER_NOT_FOUND)
+        found = PartitionInfos.of("t", infos, errors)
         return answer(TopicMetadata(ErrorCode.NONE, "t", ID1, False, found))
 
     for partitions in ((0,), (0,), (), (0,), (0, 1)):
@@ -627,7 +634,8 @@ def test_a_missing_listener_is_warned_of_once(caplog: pytest.LogCaptureFixture) 
 def test_a_broker_that_asks_for_it_sends_the_store_back_to_the_bootstrap_servers() -> None:
     """Behaviour 115, error 129 (KIP-1102)."""
     world = UpdaterWorld(SEED)
-    world.respond(MetadataResponse((), None, -1, (), error=ErrorCode.REBOOTSTRAP_REQUIRED))
+    required = ErrorCode.REBOOTSTRAP_REQUIRED
+    world.respond(MetadataResponse(Nodes.of(()), None, -1, (), error=required))
     assert world.updater.needs_rebootstrap(world.now)
     world.updater.rebootstrap(world.now)
     assert [n.id for n in world.metadata.nodes()] == [-1, -2]

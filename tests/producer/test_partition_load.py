@@ -9,7 +9,13 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.producer.partition_load import PartitionLoad, frequencies
-from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from spark_kafka_sink.protocol.cluster import (
+    Cluster,
+    Node,
+    PartitionInfo,
+    PartitionInfos,
+    TopicPartition,
+)
 from tests.fakes.accumulator_world import World, config_of
 
 TOPIC = "test"
@@ -17,9 +23,12 @@ RACKS = {1: "a", 2: "b", 3: "a"}
 
 
 def cluster_of(leaders: list[int], racks: dict[int, str] = RACKS) -> Cluster:
-    infos = tuple(
-        PartitionInfo(TopicPartition(TOPIC, number), leader=leader, leader_epoch=1)
-        for number, leader in enumerate(leaders)
+    infos = PartitionInfos.of(
+        TOPIC,
+        (
+            PartitionInfo(TopicPartition(TOPIC, number), leader=leader, leader_epoch=1)
+            for number, leader in enumerate(leaders)
+        ),
     )
     nodes = {n: Node(n, f"h{n}", 9092, racks.get(n)) for n in (1, 2, 3)}
     return replace(Cluster.bootstrap((("h", 1),)), nodes=nodes, topics={TOPIC: infos})

@@ -20,7 +20,7 @@ from spark_kafka_sink.errors import (
     RemoteProtocolError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.protocol.cluster import Node
+from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
@@ -31,7 +31,7 @@ from spark_kafka_sink.protocol.messages import (
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
 
 API_VERSIONS = ApiVersionsRequest("spark-kafka-sink", "0.1.0")
-METADATA = MetadataRequest(("orders", "clicks"))
+METADATA = MetadataRequest(("orders", "nope", "t"))
 INIT_PRODUCER_ID = InitProducerIdRequest(None, 60_000)
 CREATE_TOPICS = CreateTopicsRequest(
     (NewTopic("orders", 3, 1, {"retention.ms": "1000"}), NewTopic("clicks", 1, 1)), 5_000
@@ -217,16 +217,16 @@ def test_api_versions_says_who_we_are_from_version_3_on(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4, 14))
-@pytest.mark.parametrize("topics", [None, (), ("orders", "clicks")])
+@pytest.mark.parametrize("topics", [(), ("orders", "clicks")])
 @pytest.mark.parametrize("create", [True, False])
-def test_metadata_asks_for_all_none_or_some_topics(
-    version: int, topics: tuple[str, ...] | None, create: bool
+def test_metadata_asks_for_some_topics_or_none(
+    version: int, topics: tuple[str, ...], create: bool
 ) -> None:
     read = read_request(MetadataRequest(topics, create), version)
-    assert (None if read.topics is None else tuple(t.name for t in read.topics)) == topics
+    assert tuple(t.name for t in read.topics) == topics
     assert read.allow_auto_topic_creation is create
     if version >= 10:
-        assert all(topic.topic_id is None for topic in read.topics or ())
+        assert all(topic.topic_id is None for topic in read.topics)
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -350,19 +350,23 @@ def test_features_that_come_twice_or_by_the_hundred_are_refused(
 @pytest.mark.parametrize("version", range(4, 14))
 def test_metadata_is_read(version: int) -> None:
     response = decode(METADATA, version, metadata(version))
-    assert response.brokers == (Node(1, "b1.example", 9092, "r1"), Node(2, "::1", 65535))
+    assert response.brokers == {
+        1: Node(1, "b1.example", 9092, "r1"),
+        2: Node(2, "::1", 65535),
+    }
     assert (response.cluster_id, response.controller) == ("cluster", 2)
     assert (response.throttle_ms, response.error) == (11, ErrorCode.NONE)
     orders, nope = response.topics
     assert (orders.name, orders.internal, orders.error) == ("orders", False, ErrorCode.NONE)
     assert orders.topic_id == (TOPIC_ID.bytes if version >= 10 else None)
     zero, one = orders.partitions
-    assert (zero.partition, zero.leader, zero.replicas, zero.in_sync) == (0, 1, (1, 2, 3), (1, 2))
+    assert (zero.tp, zero.leader, zero.replicas) == (TopicPartition("orders", 0), 1, (1, 2, 3))
     assert zero.offline == ((3,) if version >= 5 else ())
     assert zero.leader_epoch == (5 if version >= 9 else -1)
-    assert (one.error, one.leader) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+    assert list(orders.partitions.errors()) == [(1, ErrorCode.LEADER_NOT_AVAILABLE)]
+    assert one.leader == -1
     assert (nope.error, nope.internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
-    assert (nope.topic_id, nope.partitions) == (None, ())
+    assert (nope.topic_id, len(nope.partitions)) == (None, 0)
 
 
 def test_metadata_13_has_an_error_of_its_own() -> None:
@@ -401,7 +405,9 @@ def test_brokers_that_make_no_sense_are_refused(version: int, brokers: list[Any]
         lambda topic, partition: (topic("t", (partition(0, replica_nodes=(1, -1)),)),),
         lambda topic, partition: (topic("t", (partition(2**31 - 9),)),),
         lambda topic, partition: (topic("t", ()), topic("t", ())),
-        lambda topic, partition: tuple(topic(str(i), (partition(60),)) for i in range(20)),
+        lambda topic, partition: (topic("t", (partition(900),)),),
+        lambda topic, partition: (topic("unasked", ()),),
+        lambda topic, partition: tuple(topic(t, ()) for t in ("t", "orders", "nope", "t")),
     ],
     ids=[
         "partition twice",
@@ -411,6 +417,8 @@ def test_brokers_that_make_no_sense_are_refused(version: int, brokers: list[Any]
         "partition beyond its count",
         "topic twice",
         "many gaps",
+        "topic not asked for",
+        "more topics than were asked for",
     ],
 )
 def test_topics_that_make_no_sense_are_refused(version: int, topics: Any) -> None:
@@ -420,7 +428,7 @@ def test_topics_that_make_no_sense_are_refused(version: int, topics: Any) -> Non
 def test_a_leader_that_is_no_broker_and_a_gap_are_let_through() -> None:
     data = metadata(12, topics=lambda t, p: (t("t", (p(0, leader_id=99), p(3))),))
     partitions = decode(METADATA, 12, data).topics[0].partitions
-    assert [(p.partition, p.leader) for p in partitions] == [(0, 99), (3, 1)]
+    assert [p.leader for p in partitions] == [99, -1, -1, 1]
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -535,44 +543,10 @@ def test_metadata_of_a_thousand_partitions_takes_milliseconds_and_little_memory(
     data = thousand_partitions(12)
     # About 3 ms here; the bound only catches an accident.
     assert best_seconds(lambda: decode(METADATA, 12, data)) < 0.05
-    assert allocated(lambda: decode(METADATA, 12, data)) <= 8 * len(data) + 64 * 1024
+    assert allocated(lambda: decode(METADATA, 12, data)) <= len(data) + 64 * 1024
 
 
 def test_metadata_takes_linear_time() -> None:
     short, long = thousand_partitions(12), thousand_partitions(12, 16_000)
     once = best_seconds(lambda: decode(METADATA, 12, short))
     assert best_seconds(lambda: decode(METADATA, 12, long), rounds=3) < 16 * once * 3
-
-
-@pytest.mark.parametrize(
-    ("what", "unit"),
-    [
-        ("brokers", struct.pack(">i", 0) + b"\x02a" + struct.pack(">i", 1) + b"\x00\x00"),
-        ("partitions", bytes(14) + b"\x01\x01\x01\x00"),
-        ("topics", b"\x00\x00" + b"\x01" + bytes(17) + b"\x01" + bytes(4) + b"\x00"),
-    ],
-)
-def test_the_smallest_items_a_liar_can_send_stay_bounded(what: str, unit: bytes) -> None:
-    """Values of our own weigh more than their bytes; this measures how much more at the worst."""
-    count = 5000
-    items = []
-    for i in range(count):
-        number = struct.pack(">i", i)
-        if what == "brokers":
-            items.append(number + unit[4:])
-        elif what == "partitions":
-            items.append(unit[:2] + number + unit[6:])
-        else:  # names of two bytes, all different
-            items.append(unit[:2] + b"\x04" + b"%03x" % (i % 4096) + unit[3:] if i < 4096 else b"")
-    count = sum(map(bool, items))
-    claim = bytes([(count + 1) & 0x7F | 0x80, (count + 1) >> 7 & 0x7F | 0x80, (count + 1) >> 14])
-    body = b"".join(items)
-    if what == "brokers":
-        data = bytes(4) + claim + body + b"\x00" + bytes(4) + b"\x01\x00"
-    elif what == "partitions":
-        topic = b"\x00\x00\x02t" + bytes(17) + claim + body + bytes(4) + b"\x00"
-        data = bytes(4) + b"\x01\x00" + bytes(4) + b"\x02" + topic + b"\x00"
-    else:
-        data = bytes(4) + b"\x01\x00" + bytes(4) + claim + body + b"\x00"
-    assert not refused(lambda: decode(METADATA, 12, data))
-    assert allocated(lambda: decode(METADATA, 12, data)) <= 24 * len(data) + 64 * 1024

@@ -120,13 +120,11 @@ def test_metadata(connection: BlockingConnection, kafka: RealKafka, version: int
     found = {t.name: t for t in response.topics}
     assert found["no-such-topic"].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert found[topic].error is ErrorCode.NONE
-    assert sorted(p.partition for p in found[topic].partitions) == [0, 1, 2]
-    assert {p.leader for p in found[topic].partitions} == {response.brokers[0].id}
+    assert [p.tp.partition for p in found[topic].partitions] == [0, 1, 2]
+    assert {p.leader for p in found[topic].partitions} == set(response.brokers)
     assert {p.leader_epoch for p in found[topic].partitions} == {0 if version >= 9 else -1}
     assert (found[topic].topic_id is not None) == (version >= 10)
     assert connection.call(MetadataRequest((), False), version).topics == ()
-    everything = connection.call(MetadataRequest(None, False), version).topics
-    assert topic in {t.name for t in everything}
 
 
 @pytest.mark.parametrize("version", range(6))

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as murmur2_of_one_key
 
 from spark_kafka_sink.errors import ConfigError, DataError
-from spark_kafka_sink.protocol.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from spark_kafka_sink.protocol.cluster import (
+    Cluster,
+    Node,
+    PartitionInfo,
+    PartitionInfos,
+    TopicPartition,
+)
 from spark_kafka_sink.records.encoded_slice import OpenPosition
 from spark_kafka_sink.records.partition_columns import TopicView
 from spark_kafka_sink.records.partitioners import (
@@ -243,10 +249,9 @@ def test_java_class_names_make_ours():
 
 
 def test_a_view_knows_who_has_a_leader():
-    infos = tuple(
-        PartitionInfo(TopicPartition("t", i), leader) for i, leader in enumerate((1, -1, 1))
-    )
-    cluster = Cluster(nodes={1: Node(1, "h", 1)}, topics={"t": infos})
+    infos = [PartitionInfo(TopicPartition("t", i), leader) for i, leader in enumerate((1, -1, 1))]
+    topics = {"t": PartitionInfos.of("t", infos)}
+    cluster = Cluster(nodes={1: Node(1, "h", 1)}, topics=topics)
     assert TopicView.of(cluster, "t", 5) == TopicView(3, (0, 2), 5)
 
 
