@@ -62,7 +62,7 @@ def _hash_block(keys: KeyWords) -> UInt32s:
         part ^= word
         halves: npt.NDArray[np.uint16] = part.view("<u2").reshape(-1, 2)
         np.bitwise_xor(low.take(halves[:, 0]), high.take(halves[:, 1]), out=part)
-    tails, sizes = keys.tails(), keys.lengths & 3
+    tails, sizes = keys.tails(), keys.odd
     for size in (1, 2, 3):
         rows = np.flatnonzero(sizes == size)
         if len(rows):

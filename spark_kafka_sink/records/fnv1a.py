@@ -40,7 +40,7 @@ def _hash_block(keys: KeyWords) -> UInt32s:
         for i in range(4):
             part ^= octets[:, i]
             part *= _PRIME
-    octets, sizes = keys.tails().view(np.uint8).reshape(-1, 4), keys.lengths & 3
+    octets, sizes = keys.tails().view(np.uint8).reshape(-1, 4), keys.odd
     for i in range(3):
         rows = np.flatnonzero(sizes > i)
         h[rows] = (h.take(rows) ^ octets[rows, i]) * _PRIME

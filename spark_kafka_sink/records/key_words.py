@@ -49,11 +49,12 @@ def hash_blocks(
 class KeyWords:
     """A block of keys, longest first (``order[i]`` is the row of key i; None: as they came).
 
-    ``lengths`` are in bytes, ``counts`` in whole words.
+    ``lengths`` are in bytes, ``counts`` in whole words; ``odd`` is how many bytes, 0 to 3, come
+    after them.
     """
 
     __slots__ = ("_alive", "_bits", "_data", "_index", "_starts", "_words", "counts", "lengths",
-                 "order")  # fmt: skip
+                 "odd", "order")  # fmt: skip
 
     def __init__(self, keys: pa.Array) -> None:
         offsets = offsets_of(keys)
@@ -76,6 +77,7 @@ class KeyWords:
             alive = len(keys) - shorter[:steps]
         self.lengths: Int64s = lengths
         self.counts: Int64s = counts
+        self.odd: Int64s = lengths & 3
         self._alive: list[int] = alive.tolist()
         self._starts: Int64s = starts
         self._bits = ((starts & 3) << 3).astype(np.uint64)
@@ -107,7 +109,7 @@ class KeyWords:
     def tails(self) -> UInt32s:
         """The last 0 to 3 bytes of every key, as a word."""
         words = self._words.take(self._index + self.counts) >> self._bits
-        return words.astype(np.uint32) & _TAIL_MASK.take(self.lengths & 3)
+        return words.astype(np.uint32) & _TAIL_MASK.take(self.odd)
 
     def key(self, key: int) -> bytes:
         """One whole key."""

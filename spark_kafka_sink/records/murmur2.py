@@ -51,7 +51,7 @@ def _hash_block(keys: KeyWords) -> UInt32s:
     done, longer = keys.unfinished()
     for row in longer:
         h[row] = _finish_long_key(int(h[row]), keys.rest(row, done))
-    h = np.where(keys.lengths & 3 != 0, (h ^ keys.tails()) * _M, h)
+    h = np.where(keys.odd != 0, (h ^ keys.tails()) * _M, h)
     h ^= h >> np.uint32(13)
     h *= _M
     h ^= h >> np.uint32(15)

@@ -203,7 +203,7 @@ def _by_hash(rule: KeyRule, columns: RecordColumns, views: Mapping[str, TopicVie
         numbers = np.full(columns.rows, rule.number(b""), np.uint32)
     else:
         numbers = rule.numbers(columns.key)
-    partitions: Int32s = (numbers % counts(columns, views).astype(np.uint32)).astype(np.int32)
+    partitions: Int32s = (numbers % counts(columns, views).astype(np.uint32)).view(np.int32)
     return partitions
 
 

@@ -6,6 +6,8 @@ costs more to start than an example to write.
 
 from __future__ import annotations
 
+import os
+import random
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,7 +16,7 @@ from enum import Enum
 from functools import partial
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
@@ -22,11 +24,15 @@ from spark_kafka_sink.producer.producer_record import ProducerRecord
 from tests.engine.rows import Headers, Row, attempt, config, in_pieces, now_ms, plan, stored
 from tests.java_programs import run_java
 
-EXAMPLES = 150
+EXAMPLES = 120
 #: Each codec has a partition of its own.
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 #: Its snappy needs a package that nothing else here does.
 NOT_IN_KAFKA_PYTHON = "snappy"
+
+
+#: A broker refuses what lies in its future.
+LATEST = 1_790_000_000_000
 
 
 class Way(Enum):
@@ -60,7 +66,7 @@ def headers() -> st.SearchStrategy[Headers | None]:
 
 def example() -> st.SearchStrategy[Example]:
     row = st.builds(
-        Row, content(), content(), headers(), st.one_of(st.none(), st.integers(0, now_ms()))
+        Row, content(), content(), headers(), st.one_of(st.none(), st.integers(0, LATEST))
     )
     return st.builds(
         Example,
@@ -68,13 +74,14 @@ def example() -> st.SearchStrategy[Example]:
         st.sampled_from([1, 400, 262_144]),
         st.sampled_from(Way),
         st.integers(1, 12),
-        st.lists(row, min_size=1, max_size=25).map(tuple),
+        st.lists(row, min_size=1, max_size=40).map(tuple),
     )
 
 
-def examples() -> list[Example]:
+def examples(number: int) -> list[Example]:
     found: list[Example] = []
 
+    @seed(number)
     @settings(
         max_examples=EXAMPLES,
         phases=[Phase.generate],
@@ -87,7 +94,12 @@ def examples() -> list[Example]:
         found.append(one)
 
     gather()
-    return found
+    # Whatever Hypothesis takes a fancy to: every codec and way has a batch of several records.
+    several = tuple(Row(b"value " * 50, b"%d" % i, [("h", b"1")], i) for i in range(20))
+    return [
+        *(Example(codec, 262_144, way, 7, several) for codec in CODECS for way in Way),
+        *found,
+    ]
 
 
 @dataclass(slots=True)
@@ -100,12 +112,14 @@ class Written:
 
 @pytest.fixture(scope="module")
 def written(kafka) -> Written:
+    # The topic's name tells a failure's seed; ROUND_TRIP_SEED makes the same examples again.
+    number = int(os.environ.get("ROUND_TRIP_SEED") or random.getrandbits(32))
     # Any time since 1970 is older than what a topic keeps.
-    topic = kafka.unique_topic("round-trip", len(CODECS), {"retention.ms": "-1"})
+    topic = kafka.unique_topic(f"round-trip-{number}", len(CODECS), {"retention.ms": "-1"})
     result = Written(topic, {partition: [] for partition in range(len(CODECS))})
     producers: dict[tuple[object, ...], KafkaProducer] = {}
     with ExitStack() as stack:
-        for one in examples():
+        for one in examples(number):
             settings_ = (one.codec, one.batch_size, one.way)
             if settings_ not in producers:
                 options = {"compression.type": one.codec, "batch.size": one.batch_size}
@@ -242,9 +256,7 @@ def test_kafkas_log_tool_finds_whatever_was_written(kafka, written):
     for partition, wanted in written.rows.items():
         batches = found[partition]
         assert all(batch.valid for batch in batches)
-        # A batch that compression would not make smaller goes as it is.
-        assert {batch.codec for batch in batches} <= {CODECS[partition], "none"}
-        assert any(batch.codec == CODECS[partition] for batch in batches)
+        assert {batch.codec for batch in batches} == {CODECS[partition]}
         assert any(batch.count > 1 for batch in batches)
         records = list(flat(batches))
         assert [offset for offset, _ in records] == list(range(len(wanted)))

@@ -13,7 +13,7 @@ public class HexDump implements Decoder<String> {
     }
 
     public static void main(String[] files) throws Exception {
-        // The tool looks for its decoders there, and Java keeps what it compiled at its start elsewhere.
+        // The tool looks for its decoders there; Java keeps what it compiled at its start elsewhere.
         Thread.currentThread().setContextClassLoader(HexDump.class.getClassLoader());
         String decoder = HexDump.class.getName();
         List<String> arguments = new ArrayList<>(List.of(
