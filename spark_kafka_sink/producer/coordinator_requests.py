@@ -87,6 +87,13 @@ class CoordinatorRequests:
             or bool(self._identity.transaction.new_partitions)
         )
 
+    @property
+    def fencing(self) -> bool:
+        """A transaction is being aborted by a request for a new identity (version 1)."""
+        with self._identity.lock:
+            asked = self._in_flight
+            return (asked is not None and asked.fences) or any(r.fences for r in self._pending)
+
     # -- the queue (under the lock, which the caller holds) ---------------------------------------
 
     def enqueue(self, request: TxnRequest) -> None:

@@ -168,8 +168,10 @@ class Sender:
         too long is ended by :meth:`force_close`; the broker's time-out then aborts it.
         """
         manager = self._transaction_manager
-        if manager is None or not manager.has_ongoing_transaction:
+        if manager is None:
             return False
+        if not manager.has_ongoing_transaction:
+            return manager.is_transactional and manager.requests.fencing
         if not manager.is_completing:
             _log.info("aborting the open transaction of %s", manager.transactional_id)
             manager.abort_on_close()
@@ -203,10 +205,10 @@ class Sender:
         if self._transaction_manager is not None:
             self._transaction_manager.lapse(now)
             if self._transaction_manager.must_abort:
-                self._abort_undrained_batches(self._transaction_manager)
+                timeout = self._abort_undrained_batches(self._transaction_manager)
         if self._requester is not None:
             # The accumulator drains nothing without an id, but connections open meanwhile.
-            timeout = self._requester.maybe_request(now)
+            timeout = min(timeout, self._requester.maybe_request(now))
         timeout = min(timeout, self._send_producer_data(now))
         if self._fatal_error is None:
             self._client.poll(timeout, now)
@@ -222,9 +224,11 @@ class Sender:
             or (manager is not None and manager.wants_requests)
         )
 
-    def _abort_undrained_batches(self, manager: TransactionManager) -> None:
+    def _abort_undrained_batches(self, manager: TransactionManager) -> int:
         """Drop what was never sent of a transaction that can only be aborted. What was sent goes
         on to its answer: EndTxn waits for that.
+
+        Returns how long the network may be polled: a close may wait for just this.
         """
         if self._accumulator.has_undrained:
             error = manager.last_error or TransactionAbortedError(
@@ -232,6 +236,9 @@ class Sender:
                 code=ErrorCode.TRANSACTION_ABORTABLE,
             )
             self._accumulator.abort_undrained_batches(error)
+            if not self._accumulator.has_undrained:
+                return 0
+        return NEVER
 
     def wakeup(self) -> None:
         """End a blocked poll: there is something to send, or to ask. Any thread."""

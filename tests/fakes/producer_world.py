@@ -1,0 +1,123 @@
+"""Whole producers on one thread and a clock that jumps, before a fake cluster that tells what it
+was asked: for what a producer does *not* say on the wire.
+
+``ProducerWorld.run`` runs a test's body as the writer; inside, time passes only when it waits.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.network.client_factory import new_network_client
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
+from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
+from tests.fakes.fake_cluster import FakeCluster
+from tests.fakes.fake_cluster.cluster import Outcome
+from tests.fakes.fake_cluster.codec import Request
+from tests.fakes.fake_cluster.control import Fault, Kind
+from tests.fakes.simulated_network import SimulatedNetwork
+from tests.simulation.scheduler import Scheduler
+
+INIT, END = 22, 26
+
+
+class ListeningCluster(FakeCluster):
+    """``asked``: InitProducerId and EndTxn as they came, by transactional id."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(1, **given)
+        self.asked: list[tuple[str, str]] = []
+
+    def _work(self, request: Request, node: int, faults: dict[Kind, Fault]) -> Outcome:
+        if request.api == INIT:
+            self.asked.append(("init", request.body.transactional_id))
+        elif request.api == END:
+            what = "commit" if request.body.committed else "abort"
+            self.asked.append((what, request.body.transactional_id))
+        return super()._work(request, node, faults)
+
+
+class ProducerWorld:
+    """One broker with the topic ``t`` of two partitions; any number of producers."""
+
+    def __init__(self, *, transaction_version: int = 2) -> None:
+        self.cluster = ListeningCluster(transaction_version=transaction_version)
+        self.cluster.create_topic("t", 2)
+        self.scheduler = Scheduler(random.Random(0), preemption=0.0)
+        self.networks: list[SimulatedNetwork] = []
+        self.config = ProducerConfig.parse(
+            {"bootstrap.servers": "127.0.0.1:9093", "linger.ms": "0", "max.block.ms": "10000"}
+        )
+
+    @property
+    def asked(self) -> list[tuple[str, str]]:
+        return self.cluster.asked
+
+    def connections(self) -> int:
+        """How many producers ever opened one."""
+        return sum(bool(network.polls) for network in self.networks)
+
+    def producer(self, transactional_id: str, **options: Any) -> KafkaProducer:
+        return self.of(replace(self.config, transactional_id=transactional_id, **options))
+
+    def of(self, config: ProducerConfig, cluster: Cluster | None = None) -> KafkaProducer:
+        network = SimulatedNetwork(
+            self.scheduler, self.cluster, self.cluster.ports, random.Random(0)
+        )
+        self.networks.append(network)
+        self.scheduler.sources.append(network)
+        return KafkaProducer(
+            config,
+            cluster=cluster,
+            clock=self.scheduler,
+            new_client=lambda c, m, k: new_network_client(c, m, k, selector=network),
+            start_thread=self.scheduler.start,
+        )
+
+    def run(self, body: Callable[[], None]) -> None:
+        self.scheduler.run(body)
+
+    def end(self, prepared: PreparedTransaction, *, commit: bool = True) -> None:
+        """What the driver does, and time enough for the markers."""
+        error, _, _ = self.cluster.transactions.end(
+            prepared.transactional_id,
+            (prepared.producer_id, prepared.producer_epoch),
+            commit=commit,
+            version=prepared.transaction_version if prepared.transaction_version == 2 else 0,
+            now=self.cluster.now,
+        )
+        assert error.name == "NONE", error
+        self.scheduler.sleep(100)
+
+    def state_of(self, transactional_id: str) -> str:
+        found = self.cluster.transactions.find(transactional_id)
+        return "none" if found is None else found.state.value
+
+    def values(self, *, committed: bool = True) -> list[bytes | None]:
+        """Of both partitions, sorted."""
+        logs = (self.cluster.logs[TopicPartition("t", p)] for p in (0, 1))
+        return sorted(v for log in logs for v in log.values(committed=committed) if v is not None)
+
+
+def rows(*values: str) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(values, pa.string())], names=["value"])
+
+
+PLAN = ColumnPlan(topic="t", value_column=0)
+
+
+def columns(*values: str) -> RecordColumns:
+    return from_record_batch(rows(*values), PLAN, 1_700_000_000_000)
+
+
+def texts(*values: str) -> Sequence[bytes]:
+    return sorted(value.encode() for value in values)
