@@ -69,6 +69,10 @@ class RemoteProtocolError(KafkaError):
     """A broker's bytes break the protocol. The connection is closed; never resynchronised."""
 
 
+class WrongListenerError(RemoteProtocolError):
+    """The first bytes of a connection are TLS, and we don't speak it. Not retried."""
+
+
 class DeliveryError(KafkaError):
     """Rows were not acknowledged. The task attempt must fail, so that Spark writes them again."""
 

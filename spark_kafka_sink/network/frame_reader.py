@@ -72,7 +72,7 @@ class FrameReader:
 
     def _begin(self) -> None:
         limit = self._limit if self._started else self._first_limit
-        self._size = frame_size(bytes(self._prefix), limit)
+        self._size = frame_size(bytes(self._prefix), limit, first=not self._started)
         self._buffer = bytearray(min(self._size, FIRST_BUFFER_SIZE))
         self._filled = 0
 

@@ -27,6 +27,7 @@ from spark_kafka_sink.errors import (
     IllegalStateError,
     RemoteProtocolError,
     UnsupportedVersionError,
+    WrongListenerError,
 )
 from spark_kafka_sink.network.client_request import ClientRequest, ClientResponse
 from spark_kafka_sink.network.cluster_connection_states import (
@@ -553,6 +554,12 @@ class NetworkClient:
         protocol: RemoteProtocolError | None = None
         if isinstance(state.error, AuthenticationError):
             authentication = state.error
+            self._connection_states.authentication_failed(node_id, now, authentication)
+        elif isinstance(state.error, WrongListenerError):
+            # As hopeless as a wrong password: it ends with what fails at once for good.
+            authentication = AuthenticationError(
+                f"{self._failures.address(node_id)}: {state.error.message}", hint=state.error.hint
+            )
             self._connection_states.authentication_failed(node_id, now, authentication)
         elif state.error is not None:
             protocol = RemoteProtocolError(

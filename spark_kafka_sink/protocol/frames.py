@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from spark_kafka_sink.errors import IllegalStateError, RemoteProtocolError
+from spark_kafka_sink.errors import IllegalStateError, RemoteProtocolError, WrongListenerError
 from spark_kafka_sink.protocol.request import ApiKey, Buffer, Request
 from spark_kafka_sink.protocol.wire import WireReader, decoding
 
@@ -101,11 +101,12 @@ def frame(
     return [head, *body], size
 
 
-def frame_size(prefix: Buffer, limit: int) -> int:
+def frame_size(prefix: Buffer, limit: int, *, first: bool = False) -> int:
     """The length that a frame's first four bytes announce; at most ``limit``.
 
     Raises RemoteProtocolError, with a guess at who answers there, for a length that no broker
-    sends. The limit holds before anything is allocated.
+    sends; WrongListenerError when a connection's ``first`` bytes leave no doubt. The limit holds
+    before anything is allocated.
     """
     (size,) = _INT32.unpack_from(prefix)
     if LENGTH_SIZE <= size <= limit:
@@ -117,6 +118,8 @@ def frame_size(prefix: Buffer, limit: int) -> int:
             "the port speaks TLS and this client does not: "
             "set kafka.security.protocol to SSL or SASL_SSL"
         )
+        if first:
+            raise WrongListenerError("the broker answered with TLS", hint=hint)
     elif start in (b"HTTP", b"<htm", b"<!DO", b"<?xm"):
         hint = "a web server answers there: check host and port of kafka.bootstrap.servers"
     elif start.isascii() and start.decode("ascii").isprintable():

@@ -16,6 +16,7 @@ from spark_kafka_sink.admin import AdminClient, create_topics, describe_topics
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
     ApiError,
+    AuthenticationError,
     ConfigError,
     ErrorCode,
     InvalidTopicError,
@@ -222,12 +223,11 @@ def test_a_host_that_has_no_address_is_told_beside_one_that_refuses() -> None:
 @pytest.mark.parametrize(
     ("answer", "hint"),
     [
-        (b"\x15\x03\x03\x00\x02\x02\x46", "SASL_SSL"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "web server"),
         (b"\x00\x00\x00\x0a0123456789", "127.0.0.1"),
         (b"", "TLS or SASL listener"),
     ],
-    ids=["TLS alert", "HTTP", "garbage", "closed"],
+    ids=["HTTP", "garbage", "closed"],
 )
 def test_what_is_no_broker_is_guessed_at(answer: bytes, hint: str) -> None:
     def serve(connection: socket.socket) -> None:
@@ -238,6 +238,18 @@ def test_what_is_no_broker_is_guessed_at(answer: bytes, hint: str) -> None:
     with listener(serve) as port, pytest.raises(KafkaTimeoutError) as caught:
         describe_topics(config(f"127.0.0.1:{port}"), ["t"], timeout_ms=700)
     assert hint in str(caught.value.hint)
+
+
+def test_a_listener_that_speaks_tls_is_told_without_waiting() -> None:
+    def serve(connection: socket.socket) -> None:
+        connection.recv(4096)
+        connection.sendall(b"\x15\x03\x03\x00\x02\x02\x46")
+
+    start = time.monotonic()
+    with listener(serve) as port, pytest.raises(AuthenticationError, match=str(port)) as caught:
+        describe_topics(config(f"127.0.0.1:{port}"), ["t"], timeout_ms=60_000)
+    assert time.monotonic() - start < 5
+    assert "SASL_SSL" in str(caught.value.hint)
 
 
 def test_a_listener_that_never_answers_does_not_hang_us() -> None:

@@ -50,7 +50,6 @@ def silent(connection: socket.socket) -> None:
     ("serve", "words"),
     [
         (web_server, ("a web server answers there", "kafka.bootstrap.servers")),
-        (tls_server, ("the port speaks TLS", "set kafka.security.protocol to SSL or SASL_SSL")),
         (slammed_door, ("is it a TLS or SASL listener, or not Kafka?",)),
         (silent, ("TLS or SASL listener, or not Kafka?",)),
     ],
@@ -66,6 +65,13 @@ def test_what_is_no_broker_is_named_with_a_guess(
     assert failure.on_the_driver
     failure.says("not present in metadata after 1000 ms", f"127.0.0.1:{port}", *words)
     assert failure.seconds < 1 + SLACK_S
+
+
+def test_a_port_that_speaks_tls_is_told_without_waiting(one_row: DataFrame, fails: Fails) -> None:
+    with peer(tls_server) as port:
+        failure = fails(one_row, "t", bootstrap=f"127.0.0.1:{port}")
+    assert failure.on_the_driver
+    failure.says(f"127.0.0.1:{port}", "the port speaks TLS", "kafka.security.protocol to SSL")
 
 
 def test_every_address_is_told_with_its_own_reason(one_row: DataFrame, fails: Fails) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import RemoteProtocolError
+from spark_kafka_sink.errors import RemoteProtocolError, WrongListenerError
 from spark_kafka_sink.network.frame_reader import FIRST_BUFFER_SIZE, FrameReader
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
 
@@ -113,6 +113,15 @@ def test_the_first_frame_of_a_connection_has_a_smaller_limit() -> None:
 def test_a_length_that_no_broker_sends_is_refused(start: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         read_all(Pieces([start + b"x" * 10]))
+
+
+def test_tls_is_hopeless_as_the_first_bytes_of_a_connection_and_garbage_later() -> None:
+    alert = b"\x15\x03\x03\x00\x02\x02\x46"
+    with pytest.raises(WrongListenerError, match="answered with TLS"):
+        read_all(Pieces([alert]))
+    with pytest.raises(RemoteProtocolError) as later:
+        read_all(Pieces([framed(b"answer") + alert]))
+    assert not isinstance(later.value, WrongListenerError)
 
 
 def test_a_frame_can_be_kept_while_the_next_is_read() -> None:
