@@ -1,0 +1,400 @@
+"""Which transactional id a task gets, when one is used again, and what a failed attempt leaves."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.transactional_producers import (
+    WarmProducers,
+    Worker,
+    WorkerIds,
+    producers_of_task,
+)
+from spark_kafka_sink.datasource.write_task import TaskIdentity, TransactionTime, WriteTask
+from spark_kafka_sink.errors import DeliveryError, ErrorCode, KafkaError
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.transactions.transactional_ids import parse
+from tests.fakes.fake_cluster import FOREVER
+from tests.fakes.producer_world import END, INIT, PLAN, ProducerWorld, rows, texts
+
+PRODUCE = 0
+RUN = "5b0c1c2e-7f3e-4a52-8a50-0d3a3d1a9c11"
+
+
+def plan(**changes: object) -> TransactionPlan:
+    values: dict[str, object] = {
+        "key": "p",
+        "prefix": "p",
+        "job": "",
+        "generation": 0,
+        "last_done": -1,
+        "query_id": "",
+        "superseded": (),
+        "txn_version": None,
+        "transaction_timeout_ms": 60_000,
+        "margin_ms": 30_000,
+        "log_topic": "log",
+    }
+    return TransactionPlan(**(values | changes))  # type: ignore[arg-type]
+
+
+def identity(**changes: object) -> TaskIdentity:
+    stream = TaskIdentity(query_id="q", run_id=RUN, batch_id=0, app_id="app-1")
+    return replace(stream, **changes)  # type: ignore[arg-type]
+
+
+# --- ids ---------------------------------------------------------------------------------------
+
+
+def ids_of(worker: WorkerIds, batch_id: int, last_done: int, count: int = 1) -> list[int]:
+    return [worker.take("p", RUN, batch_id, last_done).number for _ in range(count)]
+
+
+def test_the_tasks_of_a_micro_batch_get_ids_of_their_own_and_the_next_one_gets_the_same():
+    worker = WorkerIds(pid=lambda: 1)
+    assert ids_of(worker, 0, -1, 3) == [0, 1, 2]
+    assert ids_of(worker, 1, 0, 2) == [0, 1]
+    assert ids_of(worker, 2, 1, 4) == [0, 1, 2, 3]
+
+
+def test_an_id_is_not_used_again_before_the_driver_says_that_its_last_use_is_over():
+    worker = WorkerIds(pid=lambda: 1)
+    assert ids_of(worker, 7, 6) == [0]
+    assert ids_of(worker, 8, 6, 2) == [1, 2], "planned before 7 was done"
+    assert ids_of(worker, 8, 7) == [0]
+    assert ids_of(worker, 9, 8, 4) == [0, 1, 2, 3]
+
+
+def test_runs_and_prefixes_count_by_themselves():
+    worker = WorkerIds(pid=lambda: 1)
+    assert [str(worker.take(prefix, run, 0, -1)).replace(worker.token, "W") for prefix, run in (
+        ("p", "r"), ("p", "s"), ("p.q", "r"), ("p", "r"))] == [
+        "p~r~W~0", "p~s~W~0", "p.q~r~W~0", "p~r~W~1"]  # fmt: skip
+
+
+def test_a_worker_is_known_by_twelve_hex_digits_that_parse():
+    worker = WorkerIds()
+    taken = worker.take("my.prefix", RUN, 0, -1)
+    assert len(worker.token) == 12
+    assert int(worker.token, 16) >= 0
+    assert parse(str(taken)) == taken
+    assert WorkerIds().token != worker.token
+
+
+def test_a_forked_child_has_ids_of_its_own():
+    pid = 1
+    worker = WorkerIds(pid=lambda: pid)
+    before = worker.take("p", RUN, 0, -1)
+    pid = 2
+    after = worker.take("p", RUN, 0, -1)
+    assert after.worker != before.worker
+    assert after.number == 0
+    assert len(worker.token) == 12
+
+
+def test_a_real_fork_takes_another_token():
+    worker = WorkerIds()
+    mine = str(worker.take("p", RUN, 0, -1))
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, str(worker.take("p", RUN, 0, -1)).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        assert told.read() not in ("", mine)
+
+
+def test_a_long_stream_takes_as_many_ids_as_its_largest_micro_batch_had_tasks():
+    worker = WorkerIds(pid=lambda: 1)
+    largest = 0
+    for batch in range(1_000):
+        tasks = 1 + batch * 7 % 5
+        largest = max(largest, tasks)
+        taken = [worker.take("p", RUN, batch, batch - 1) for _ in range(tasks)]
+        assert len({str(i) for i in taken}) == tasks
+        assert all(i.number < largest for i in taken)
+
+
+# --- tasks on a fake cluster -------------------------------------------------------------------
+
+
+class Tasks:
+    """Runs tasks of one worker process."""
+
+    def __init__(self, world: ProducerWorld, **plan_changes: object) -> None:
+        self.world = world
+        self.worker = Worker(WorkerIds(), WarmProducers())
+        self.plan = plan(**plan_changes)
+        self.producers: list[KafkaProducer] = []
+
+    def run(
+        self, values: list[str], fails: bool = False, **who: object
+    ) -> PreparedTransaction | None:
+        def factory(config, cluster):
+            self.producers.append(self.world.of(config, cluster))
+            return self.producers[-1]
+
+        producers = producers_of_task(
+            self.plan,
+            self.world.config,
+            None,
+            identity(**who),
+            factory=factory,
+            worker=self.worker,
+        )
+
+        def batches():
+            for value in values:
+                yield rows(value)
+            if fails:
+                self.world.scheduler.sleep(100)  # the rows before it leave
+                assert self.world.values(committed=False)
+                raise OSError("the input broke")
+
+        task = WriteTask(
+            PLAN,
+            producers,
+            identity(**who),
+            transaction_time=TransactionTime(60_000, 30_000, self.plan.generation),
+            monotonic_ms=self.world.scheduler.now_ms,
+            wall_ms=self.world.scheduler.wall_ms,
+        )
+        return task.run(batches()).prepared
+
+    def done(self, batch: int) -> None:
+        self.plan = replace(self.plan, last_done=batch, generation=1)
+
+    @property
+    def made(self) -> int:
+        return len(self.producers)
+
+
+@pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
+def world(request: pytest.FixtureRequest) -> ProducerWorld:
+    return ProducerWorld(transaction_version=request.param)
+
+
+def test_a_batch_jobs_attempt_has_an_id_of_its_own_and_closes_its_producer(world: ProducerWorld):
+    tasks = Tasks(world, job="j0b")
+
+    def body():
+        first = tasks.run(["a"], query_id="", run_id="", batch_id=-1, task_attempt_id=4)
+        again = tasks.run(["a"], query_id="", run_id="", batch_id=-1, task_attempt_id=9)
+        assert (first.transactional_id, again.transactional_id) == ("p~j0b~4", "p~j0b~9")
+        assert all(network.closed for network in world.networks)
+        assert world.asked == [("init", "p~j0b~4"), ("init", "p~j0b~9")]
+        world.end(first, commit=False)
+        world.end(again)
+        assert world.values() == texts("a")
+
+    world.run(body)
+
+
+def test_a_stream_reuses_a_warm_producer_once_its_micro_batch_is_done(world: ProducerWorld):
+    tasks = Tasks(world)
+
+    def body():
+        identities = set()
+        for n in range(4):
+            prepared = [tasks.run([f"{n}{x}"], batch_id=n) for x in "ab"]
+            token = tasks.worker.ids.token
+            assert [p.transactional_id for p in prepared] == [
+                f"p~{RUN}~{token}~{k}" for k in (0, 1)
+            ]
+            identities |= {(p.producer_id, p.producer_epoch) for p in prepared}
+            for p in prepared:
+                world.end(p)
+            tasks.done(n)
+        assert tasks.made == 2
+        assert len(identities) == 8, "a producer id and epoch is one transaction"
+        assert len(world.values()) == 8
+        tasks.worker.warm.close()
+
+    world.run(body)
+
+
+def test_without_the_drivers_word_nothing_warm_is_touched(world: ProducerWorld):
+    tasks = Tasks(world)
+
+    def body():
+        first = tasks.run(["a"], batch_id=0)
+        second = tasks.run(["b"], batch_id=1)  # planned with last_done -1: 0 is not over
+        assert first.transactional_id != second.transactional_id
+        assert world.state_of(first.transactional_id) == "Ongoing"
+        world.end(first)
+        world.end(second)
+        assert world.values() == texts("a", "b")
+        tasks.worker.warm.close()
+
+    world.run(body)
+
+
+def test_a_partition_without_a_row_takes_no_id_and_opens_no_connection(world: ProducerWorld):
+    tasks = Tasks(world)
+
+    def body():
+        assert tasks.run([]) is None
+        assert (tasks.made, world.asked) == (0, [])
+        assert tasks.run(["a"]).transactional_id.endswith("~0")
+        tasks.worker.warm.close()
+
+    world.run(body)
+
+
+def test_a_failed_attempts_transaction_is_aborted_and_its_id_counts_as_used(world: ProducerWorld):
+    tasks = Tasks(world)
+
+    def body():
+        with pytest.raises(OSError, match="the input broke"):
+            tasks.run(["x", "y"], fails=True)
+        failed = f"p~{RUN}~{tasks.worker.ids.token}~0"
+        world.scheduler.sleep(100)
+        assert world.state_of(failed) != "Ongoing"
+        retried = tasks.run(["x", "y"])
+        assert retried.transactional_id.endswith("~1")
+        world.end(retried)
+        assert world.values() == texts("x", "y")
+        assert len(world.values(committed=False)) >= 2
+        tasks.worker.warm.close()
+
+    world.run(body)
+
+
+def test_the_first_error_stays_when_the_abort_gets_no_answer(world: ProducerWorld):
+    tasks = Tasks(world)
+
+    def body():
+        lost = [world.cluster.control.drop(api, FOREVER, processed=False, nth=n)
+                for api, n in ((END, 1), (INIT, 2))]  # fmt: skip
+        start = world.scheduler.now
+        with pytest.raises(OSError, match="the input broke"):
+            tasks.run(["x"], fails=True)
+        assert world.scheduler.now - start < 10_000
+        assert any(fault.fired for fault in lost)
+
+    world.run(body)
+
+
+def test_an_id_that_nobody_may_use_fails_the_task_before_anything_is_sent(world: ProducerWorld):
+    tasks = Tasks(world)
+
+    def body():
+        world.cluster.control.answer(INIT, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, FOREVER)
+        with pytest.raises(KafkaError, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+            tasks.run(["x"])
+        assert world.values(committed=False) == []
+        assert all(network.closed for network in world.networks)
+
+    world.run(body)
+
+
+def test_a_warm_producer_that_is_evicted_while_prepared_asks_for_nothing(world: ProducerWorld):
+    tasks = Tasks(world)
+
+    def body():
+        prepared = [tasks.run([f"{n}"]) for n in range(4)]
+        assert len(tasks.worker.warm) == 2
+        assert [network.closed for network in world.networks] == [False, False, True, True]
+        tasks.worker.warm.close()
+        world.scheduler.sleep(1_000)
+        assert [what for what, _ in world.asked] == ["init"] * 4
+        for p in prepared:
+            world.end(p)
+        assert len(world.values()) == 4
+
+    world.run(body)
+
+
+def test_a_warm_producer_is_not_reused_under_another_config(world: ProducerWorld):
+    tasks = Tasks(world)
+
+    def body():
+        world.end(tasks.run(["a"], batch_id=0))
+        tasks.done(0)
+        world.config = replace(world.config, linger_ms=1)
+        second = tasks.run(["b"], batch_id=1)
+        assert second.transactional_id.endswith("~0")
+        assert tasks.made == 2
+        assert [network.closed for network in world.networks] == [True, False]
+        world.end(second)
+        assert world.values() == texts("a", "b")
+        tasks.worker.warm.close()
+
+    world.run(body)
+
+
+def test_what_an_earlier_run_left_warm_is_closed_when_the_next_one_comes(world: ProducerWorld):
+    tasks = Tasks(world)
+
+    def body():
+        old = tasks.run(["a"], batch_id=0)
+        tasks.run(["b"], batch_id=0, run_id="another")
+        assert [network.closed for network in world.networks] == [True, False]
+        assert world.state_of(old.transactional_id) == "Ongoing", "the driver decides on it"
+        tasks.worker.warm.close()
+
+    world.run(body)
+
+
+def test_a_child_forgets_its_parents_warm_producers():
+    world = ProducerWorld()
+    tasks = Tasks(world)
+    pid = 1
+    warm = WarmProducers(pid=lambda: pid)
+    tasks.worker = Worker(WorkerIds(), warm)
+
+    def body():
+        nonlocal pid
+        tasks.run(["a"])
+        assert len(warm) == 1
+        pid = 2
+        tasks.run(["b"])
+        assert len(warm) == 1
+        assert world.networks[0].closed is False, "the sockets are the parent's"
+        warm.close()
+        tasks.producers[0].close(0)
+
+    world.run(body)
+
+
+def test_a_producer_whose_thread_died_while_it_was_idle_is_replaced(world: ProducerWorld):
+    tasks = Tasks(world)
+
+    def body():
+        world.end(tasks.run(["a"], batch_id=0))
+        tasks.done(0)
+        ((_, idle),) = tasks.worker.warm._idle.values()
+        idle.close(0)
+        world.end(tasks.run(["b"], batch_id=1))
+        assert tasks.made == 2
+        assert world.values() == texts("a", "b")
+        tasks.worker.warm.close()
+
+    world.run(body)
+
+
+def test_a_task_whose_transaction_has_no_time_left_gives_up_and_aborts(world: ProducerWorld):
+    tasks = Tasks(world)
+
+    def body():
+        class Slow(list):
+            def __iter__(self):
+                yield "a"
+                world.scheduler.sleep(30_001)
+                yield "b"
+
+        with pytest.raises(DeliveryError, match=r"kafka\.transaction\.timeout\.ms \(60000\)") as e:
+            tasks.run(Slow())
+        assert "transaction.max.timeout.ms" in e.value.hint
+        world.scheduler.sleep(100)
+        assert world.values() == []
+        assert world.state_of(f"p~{RUN}~{tasks.worker.ids.token}~0") != "Ongoing"
+
+    world.run(body)
