@@ -122,7 +122,8 @@ class AdminClient:
         clock: Clock | None = None,
         new_client: NewClient = new_network_client,
     ) -> None:
-        config = with_bootstrap_addresses(config)
+        if new_client is new_network_client:
+            config = with_bootstrap_addresses(config)
         self._clock = SystemClock() if clock is None else clock
         self._default_timeout_ms = config.max_block_ms
         self._request_timeout_ms = config.request_timeout_ms

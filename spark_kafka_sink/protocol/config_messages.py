@@ -25,6 +25,8 @@ __all__ = [
 ]
 
 _READ_ONLY_AND_SOURCE: Final = 2  # bytes
+#: A broker has some 350.
+_MOST_SETTINGS: Final = 1_000
 
 
 class ConfigResourceType(IntEnum):
@@ -122,7 +124,10 @@ def _resource_configs(reader: WireReader, version: int) -> tuple[tuple[int, str]
     (kind,) = reader.unpack(INT8)
     name = reader.string()
     values: dict[str, str | None] = {}
-    for _ in range(reader.count(6)):
+    count = reader.count(6)
+    if count > _MOST_SETTINGS:
+        raise MalformedError(f"a resource has {count} settings")
+    for _ in range(count):
         setting, value = _setting(reader, version)
         if setting in values:
             raise MalformedError("a setting comes twice")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
@@ -18,7 +18,7 @@ from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.kio_codec import check_version, read_body, topic_name, write_body
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
-from spark_kafka_sink.protocol.wire import MalformedError, WireReader, error_code
+from spark_kafka_sink.protocol.wire import MalformedError, WireReader, error_code, read_array
 
 __all__ = [
     "AbortedTransaction",
@@ -118,15 +118,18 @@ class ListOffsetsRequest:
         asked = set(self.partitions)
 
         def parse(reader: WireReader, version: int) -> ListOffsetsResponse:
-            response = _read_list_offsets(reader, version)
-            if response.partitions.keys() != asked:
-                raise MalformedError("its partitions are not those that were asked for")
+            response = _read_list_offsets(reader, version, asked)
+            if asked:
+                raise MalformedError("a partition that was asked for is not in it")
             return response
 
         return read_body(self.api_key, version, body, parse)
 
 
-def _read_list_offsets(reader: WireReader, version: int) -> ListOffsetsResponse:
+def _read_list_offsets(
+    reader: WireReader, version: int, asked: set[TopicPartition]
+) -> ListOffsetsResponse:
+    """What was answered is taken out of ``asked``."""
     throttle_ms = max(0, reader.int32())
     found: dict[TopicPartition, PartitionOffset] = {}
     for _ in range(reader.count(3)):
@@ -137,8 +140,9 @@ def _read_list_offsets(reader: WireReader, version: int) -> ListOffsetsResponse:
             leader_epoch = reader.int32() if version >= 4 else -1
             reader.skip_tagged_fields()
             tp = TopicPartition(topic, partition)
-            if tp in found:
-                raise MalformedError("a partition comes twice")
+            if tp not in asked:
+                raise MalformedError("a partition comes twice, or was not asked for")
+            asked.remove(tp)
             error = error_code(code)
             if error is not ErrorCode.NONE:
                 found[tp] = PartitionOffset(error)
@@ -186,7 +190,7 @@ class FetchedPartition:
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    aborted: tuple[AbortedTransaction, ...] = ()
+    aborted: Sequence[AbortedTransaction] = ()
     records: memoryview = _NO_RECORDS
 
 
@@ -257,6 +261,12 @@ class FetchRequest:
         return read_body(self.api_key, version, body, parse)
 
 
+def _aborted(reader: WireReader) -> AbortedTransaction:
+    aborted = AbortedTransaction(*reader.unpack(_ABORTED))
+    reader.skip_tagged_fields()
+    return aborted
+
+
 class _FetchDecoder:
     """Reads one Fetch answer to a request for ``asked``, partitions with the offsets asked for."""
 
@@ -303,9 +313,7 @@ class _FetchDecoder:
             high_watermark, last_stable, log_start = reader.unpack(_OFFSETS_V5)
         else:
             high_watermark, last_stable = reader.unpack(_OFFSETS_V4)
-        aborted = tuple(
-            AbortedTransaction(*self._aborted()) for _ in range(reader.count(_ABORTED.size))
-        )
+        aborted = read_array(reader, _ABORTED.size, _aborted)
         if version >= 11:
             reader.int32()  # a replica to read from: we name no rack, so there is none
         records = self._records()
@@ -324,11 +332,6 @@ class _FetchDecoder:
             aborted,
             records,
         )
-
-    def _aborted(self) -> tuple[int, ...]:
-        values = self._reader.unpack(_ABORTED)
-        self._reader.skip_tagged_fields()
-        return values
 
     def _records(self) -> memoryview:
         reader = self._reader

@@ -184,7 +184,7 @@ class _MetadataDecoder:
             epoch = -1
         reader.int32s_into(ids)
         replicas_end = len(ids)
-        reader.int32s_into(None)  # in sync: nobody asks
+        reader.skip_int32s()  # in sync: nobody asks
         if version >= 5:
             reader.int32s_into(ids)  # offline
         reader.skip_tagged_fields()

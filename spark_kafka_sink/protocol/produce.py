@@ -10,10 +10,9 @@ buffers for ``socket.sendmsg``, in which every second one is small and ours.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Final, overload
+from typing import Final
 
 from spark_kafka_sink.errors import ErrorCode, IllegalStateError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
@@ -24,6 +23,7 @@ from spark_kafka_sink.protocol.wire import (
     checked_node,
     decoding,
     error_code,
+    read_array,
 )
 
 # What came with which version.
@@ -61,48 +61,6 @@ class RecordError:
 
     batch_index: int
     message: str | None
-
-
-class RecordErrors(Sequence[RecordError]):
-    """The records that a broker refused, each made when it is asked for.
-
-    They are kept as the checked bytes of the answer, because it may name every record of a batch,
-    and a :class:`RecordError` weighs 20 times what names it.
-    """
-
-    __slots__ = ("_count", "_data", "_flexible")
-
-    def __init__(self, count: int, data: bytes, *, flexible: bool) -> None:
-        self._count = count
-        self._data = data
-        self._flexible = flexible
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[RecordError]:
-        reader = WireReader(self._data, flexible=self._flexible)
-        for _ in range(self._count):
-            yield RecordError(reader.int32(), reader.nullable_string())
-            reader.skip_tagged_fields()
-
-    @overload
-    def __getitem__(self, index: int) -> RecordError: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[RecordError, ...]: ...
-    def __getitem__(self, index: int | slice) -> RecordError | tuple[RecordError, ...]:
-        """Walks there from the first."""
-        numbers = range(self._count)[index]
-        if isinstance(numbers, range):
-            return tuple(self)[index]
-        return next(islice(self, numbers, None))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence):
-            return NotImplemented
-        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
-
-    __hash__ = None  # type: ignore[assignment]  # as a list
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +284,7 @@ class _ResponseDecoder:
                 tp, error, base_offset, log_append_time_ms, log_start_offset
             )
         leader: tuple[int, int] | None = None
-        record_errors = _record_errors(reader)
+        record_errors = read_array(reader, 6, _record_error)
         message = reader.nullable_string()
         for tag in reader.tagged_fields():
             if tag == 0 and self._version >= _CURRENT_LEADER:
@@ -346,18 +304,12 @@ class _ResponseDecoder:
         )
 
 
-def _record_errors(reader: WireReader) -> Sequence[RecordError]:
-    count = reader.count(6)
-    if count == 0:
-        return ()
-    start = reader.position
-    for _ in range(count):
-        if reader.int32() < 0:
-            raise MalformedError("a record's index is negative")
-        reader.nullable_string()
-        reader.skip_tagged_fields()
-    data = bytes(reader.data[start : reader.position])
-    return RecordErrors(count, data, flexible=reader.flexible)
+def _record_error(reader: WireReader) -> RecordError:
+    error = RecordError(reader.int32(), reader.nullable_string())
+    reader.skip_tagged_fields()
+    if error.batch_index < 0:
+        raise MalformedError("a record's index is negative")
+    return error
 
 
 def _node_endpoints(reader: WireReader, most: int) -> tuple[Node, ...]:

@@ -14,6 +14,9 @@ from spark_kafka_sink.protocol.frames import is_flexible
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
 from spark_kafka_sink.protocol.wire import INT64, MalformedError, WireReader, decoding, error_code
 
+#: There are five, and own ones.
+_MOST_MECHANISMS = 100
+
 
 @dataclass(frozen=True, slots=True)
 class SaslHandshakeResponse:
@@ -53,10 +56,17 @@ class SaslHandshakeRequest:
     def decode(self, version: int, body: memoryview) -> SaslHandshakeResponse:
         def parse(reader: WireReader) -> SaslHandshakeResponse:
             error = error_code(reader.int16())
-            mechanisms = tuple(reader.string() for _ in range(reader.count(2)))
+            mechanisms = tuple(reader.string() for _ in range(_count_of_mechanisms(reader)))
             return SaslHandshakeResponse(error, mechanisms)
 
         return decoding(self.api_key, version, body, parse, flexible=False)
+
+
+def _count_of_mechanisms(reader: WireReader) -> int:
+    count = reader.count(2)
+    if count > _MOST_MECHANISMS:
+        raise MalformedError(f"it offers {count} mechanisms")
+    return count
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,17 @@ asks before it commits, and whoever sweeps.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
 from typing import Any, Final
 
 from spark_kafka_sink.errors import ErrorCode, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.kio_codec import check_version, read_body, topic_name, write_body
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
-from spark_kafka_sink.protocol.wire import INT64, MalformedError, WireReader, error_code
+from spark_kafka_sink.protocol.wire import INT64, MalformedError, WireReader, error_code, read_array
 
 __all__ = [
     "DescribeProducersRequest",
@@ -68,8 +68,9 @@ class TransactionDescription:
     """One transactional id as its coordinator sees it.
 
     ``start_ms`` is the coordinator's clock when the first partition was added, -1 when no
-    transaction was opened yet. ``partitions`` by topic; in PREPARE_COMMIT and PREPARE_ABORT only
-    those that have no marker yet. With an ``error`` nothing is known: UNKNOWN, -1 and empty.
+    transaction was opened yet. ``partitions`` are topics with their numbers; in PREPARE_COMMIT and
+    PREPARE_ABORT only those that have no marker yet. With an ``error`` nothing is known: UNKNOWN,
+    -1 and empty.
     """
 
     error: ErrorCode
@@ -79,7 +80,7 @@ class TransactionDescription:
     start_ms: int = -1
     producer_id: int = -1
     producer_epoch: int = -1
-    partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    partitions: Sequence[tuple[str, array[int]]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,21 +119,25 @@ class DescribeTransactionsRequest:
         asked = set(self.transactional_ids)
 
         def parse(reader: WireReader, version: int) -> DescribeTransactionsResponse:  # noqa: ARG001 - as the others
-            response = _read_describe_transactions(reader)
-            if response.transactions.keys() != asked:
-                raise MalformedError("its ids are not those that were asked for")
+            response = _read_describe_transactions(reader, asked)
+            if asked:
+                raise MalformedError("an id that was asked for is not in it")
             return response
 
         return read_body(self.api_key, version, body, parse)
 
 
-def _read_describe_transactions(reader: WireReader) -> DescribeTransactionsResponse:
+def _read_describe_transactions(
+    reader: WireReader, asked: set[str]
+) -> DescribeTransactionsResponse:
+    """What was answered is taken out of ``asked``."""
     throttle_ms = max(0, reader.int32())
     found: dict[str, TransactionDescription] = {}
     for _ in range(reader.count(28)):
         transaction = _transaction(reader)
-        if transaction.transactional_id in found:
-            raise MalformedError("a transactional id comes twice")
+        if transaction.transactional_id not in asked:
+            raise MalformedError("a transactional id comes twice, or was not asked for")
+        asked.remove(transaction.transactional_id)
         found[transaction.transactional_id] = transaction
     reader.skip_tagged_fields()
     return DescribeTransactionsResponse(found, throttle_ms)
@@ -143,16 +148,7 @@ def _transaction(reader: WireReader) -> TransactionDescription:
     transactional_id = reader.string()
     state = TransactionState.parse(reader.string())
     timeout_ms, start_ms, producer_id, epoch = reader.unpack(_TIMES_AND_IDENTITY)
-    topics: dict[str, tuple[int, ...]] = {}
-    for _ in range(reader.count(3)):
-        topic, partitions = reader.string(), reader.int32_array()
-        reader.skip_tagged_fields()
-        ordered = sorted(partitions)  # a set would take four times the memory
-        if topic in topics or any(a == b for a, b in pairwise(ordered)):
-            raise MalformedError("a topic or a partition comes twice")
-        if ordered and ordered[0] < 0:
-            raise MalformedError("a partition is negative")
-        topics[topic] = partitions
+    topics = read_array(reader, 3, _topic)
     reader.skip_tagged_fields()
     if error is not ErrorCode.NONE:
         return TransactionDescription(error, transactional_id)
@@ -168,6 +164,14 @@ def _transaction(reader: WireReader) -> TransactionDescription:
         epoch,
         topics,
     )
+
+
+def _topic(reader: WireReader) -> tuple[str, array[int]]:
+    topic, partitions = reader.string(), reader.int32_array()
+    reader.skip_tagged_fields()
+    if partitions and min(partitions) < 0:
+        raise MalformedError("a partition is negative")
+    return topic, partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +191,8 @@ class ListTransactionsResponse:
     """
 
     error: ErrorCode
-    transactions: tuple[TransactionListing, ...]
-    unknown_states: tuple[str, ...] = ()
+    transactions: Sequence[TransactionListing]
+    unknown_states: Sequence[str] = ()
     throttle_ms: int = 0
 
 
@@ -258,19 +262,20 @@ def _pattern_of(prefix: str) -> str:
 def _read_list_transactions(reader: WireReader, prefix: str) -> ListTransactionsResponse:
     throttle_ms = max(0, reader.int32())
     error = error_code(reader.int16())
-    unknown = tuple(reader.string() for _ in range(reader.count(1)))
-    found: list[TransactionListing] = []
-    for _ in range(reader.count(11)):
-        transactional_id = reader.string()
-        (producer_id,) = reader.unpack(INT64)
-        state = TransactionState.parse(reader.string())
-        reader.skip_tagged_fields()
-        if transactional_id.startswith(prefix):
-            found.append(TransactionListing(transactional_id, producer_id, state))
+    unknown = read_array(reader, 1, WireReader.string)
+    found = read_array(reader, 11, _listing, lambda one: one.transactional_id.startswith(prefix))
     reader.skip_tagged_fields()
     if error is not ErrorCode.NONE:
-        found = []
-    return ListTransactionsResponse(error, tuple(found), unknown, throttle_ms)
+        found = ()
+    return ListTransactionsResponse(error, found, unknown, throttle_ms)
+
+
+def _listing(reader: WireReader) -> TransactionListing:
+    transactional_id = reader.string()
+    (producer_id,) = reader.unpack(INT64)
+    state = TransactionState.parse(reader.string())
+    reader.skip_tagged_fields()
+    return TransactionListing(transactional_id, producer_id, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +299,7 @@ class PartitionProducers:
     """``producers`` is empty when ``error`` is not NONE; ``message`` is the broker's own text."""
 
     error: ErrorCode
-    producers: tuple[ProducerState, ...]
+    producers: Sequence[ProducerState]
     message: str | None = None
 
 
@@ -340,15 +345,18 @@ class DescribeProducersRequest:
         asked = set(self.partitions)
 
         def parse(reader: WireReader, version: int) -> DescribeProducersResponse:  # noqa: ARG001 - as the others
-            response = _read_describe_producers(reader)
-            if response.partitions.keys() != asked:
-                raise MalformedError("its partitions are not those that were asked for")
+            response = _read_describe_producers(reader, asked)
+            if asked:
+                raise MalformedError("a partition that was asked for is not in it")
             return response
 
         return read_body(self.api_key, version, body, parse)
 
 
-def _read_describe_producers(reader: WireReader) -> DescribeProducersResponse:
+def _read_describe_producers(
+    reader: WireReader, asked: set[TopicPartition]
+) -> DescribeProducersResponse:
+    """What was answered is taken out of ``asked``."""
     throttle_ms = max(0, reader.int32())
     found: dict[TopicPartition, PartitionProducers] = {}
     for _ in range(reader.count(3)):
@@ -356,12 +364,13 @@ def _read_describe_producers(reader: WireReader) -> DescribeProducersResponse:
         for _ in range(reader.count(9)):
             partition, code = reader.unpack(_PARTITION_ERROR)
             message = reader.nullable_string()
-            producers = tuple(_producer(reader) for _ in range(reader.count(_PRODUCER.size + 1)))
+            producers = read_array(reader, _PRODUCER.size + 1, _producer)
             reader.skip_tagged_fields()
             error = error_code(code)
             tp = TopicPartition(topic, partition)
-            if tp in found:
-                raise MalformedError("a partition comes twice")
+            if tp not in asked:
+                raise MalformedError("a partition comes twice, or was not asked for")
+            asked.remove(tp)
             if error is not ErrorCode.NONE:
                 producers = ()
             found[tp] = PartitionProducers(error, producers, message)

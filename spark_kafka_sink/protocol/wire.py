@@ -1,7 +1,7 @@
 """Reading a broker's bytes, bounded: the primitives under every decoder of this room.
 
-Owns: :class:`WireReader`, and :func:`decoding`, which turns every way that bytes can be wrong into
-one RemoteProtocolError. Never: what a field means.
+Owns: :class:`WireReader`, :class:`WireArray`, and :func:`decoding`, which turns every way that
+bytes can be wrong into one RemoteProtocolError. Never: what a field means.
 
 Why not kio's own decoder (0.6.5): it reserves memory for as many items as an array *claims*, so
 that 16 bytes from a broken broker ask for 16 GiB. Where the address space is limited the process
@@ -20,8 +20,9 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Iterator
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final, TypeVar, overload
 
 from spark_kafka_sink.errors import ErrorCode, RemoteProtocolError
 from spark_kafka_sink.protocol.cluster import Node
@@ -42,8 +43,6 @@ _CODES: Final = {code.value: code for code in ErrorCode}
 _LARGEST_PORT: Final = 65535
 #: The longest string of Kafka's protocol (MessageGenerator writes the same check into Java's).
 _LONGEST_STRING: Final = 0x7FFF
-#: A replication factor is an int16.
-_MOST_IDS: Final = 0x7FFF
 #: Answers up to this size are copied once, because bytes are quicker to read than a view.
 _COPIED: Final = 16 * 1024
 #: A DNS name has at most 253 characters; an address in brackets with a zone fits, too.
@@ -156,32 +155,30 @@ class WireReader:
             raise MalformedError("an array claims more items than the answer has bytes for")
         return count
 
-    def int32_array(self) -> tuple[int, ...]:
+    def int32_array(self) -> array[int]:
+        """Four bytes for each number, where a tuple takes 36."""
+        values = array("i")
         count = self.count(4)
-        if count == 0:
-            return ()
-        values: tuple[int, ...] = struct.unpack_from(f">{count}i", self.data, self.position)
-        self.position += 4 * count
+        start, self.position = self.position, self.position + 4 * count
+        values.frombytes(self.data[start : self.position])
+        if sys.byteorder == "little":
+            values.byteswap()
         return values
 
-    def int32s_into(self, target: array[int] | None) -> None:
-        """Append an array of node ids to ``target``, or skip it."""
+    def int32s_into(self, target: array[int]) -> None:
+        """Append an array to ``target``."""
+        start = self.position
         count = self.count(4)
-        if count == 0:
-            return
-        if count > _MOST_IDS:
-            raise MalformedError(f"a partition has {count} replicas")
-        start, self.position = self.position, self.position + 4 * count
-        if target is None:
-            return
         if count < _FEW:
-            target.extend(_FEW_INT32[count].unpack_from(self.data, start))
+            target.extend(_FEW_INT32[count].unpack_from(self.data, self.position))
+            self.position += 4 * count
         else:
-            values = array("i")
-            values.frombytes(self.data[start : self.position])
-            if sys.byteorder == "little":
-                values.byteswap()
-            target.extend(values)
+            self.position = start
+            target.extend(self.int32_array())
+
+    def skip_int32s(self) -> None:
+        count = self.count(4)  # which moves the cursor, too
+        self.position += 4 * count
 
     def tagged_fields(self) -> Iterator[int]:
         """Yield each tag with the cursor on its value; a value left unread is skipped.
@@ -220,6 +217,78 @@ class WireReader:
         """Raise when bytes are left over."""
         if self.position != self._end:
             raise MalformedError("bytes are left over behind the answer")
+
+
+class WireArray(Sequence[T]):
+    """An array of an answer, kept as its checked bytes; an item is made whenever it is asked for.
+
+    For arrays as long as the broker likes, whose items weigh many times the bytes that name them.
+    ``array[i]`` walks there from the first: this is for whoever goes through it once.
+    """
+
+    __slots__ = ("_count", "_data", "_flexible", "_item")
+
+    def __init__(
+        self, count: int, data: bytes, item: Callable[[WireReader], T], *, flexible: bool
+    ) -> None:
+        self._count = count
+        self._data = data
+        self._item = item
+        self._flexible = flexible
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[T]:
+        reader = WireReader(self._data, flexible=self._flexible)
+        return (self._item(reader) for _ in range(self._count))
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+        numbers = range(self._count)[index]
+        if isinstance(numbers, range):
+            return tuple(self)[index]
+        return next(islice(self, numbers, None))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]  # as a list
+
+    def __reduce__(self) -> tuple[type[tuple[T, ...]], tuple[tuple[T, ...]]]:
+        return tuple, (tuple(self),)
+
+    def __repr__(self) -> str:
+        return f"WireArray({list(self)!r})"
+
+
+def read_array(
+    reader: WireReader,
+    smallest_item: int,
+    item: Callable[[WireReader], T],
+    keep: Callable[[T], bool] | None = None,
+) -> Sequence[T]:
+    """The array at the cursor, every item of it checked; those only that ``keep`` wants."""
+    count = reader.count(smallest_item)
+    start = reader.position
+    if keep is None:
+        for _ in range(count):
+            item(reader)
+        kept: bytes | bytearray | memoryview = reader.data[start : reader.position]
+    else:
+        kept, wanted = bytearray(), 0
+        for _ in range(count):
+            start = reader.position
+            if keep(item(reader)):
+                kept += reader.data[start : reader.position]
+                wanted += 1
+        count = wanted
+    return WireArray(count, bytes(kept), item, flexible=reader.flexible) if count else ()
 
 
 def decoding(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime as dt
 import pickle
 import re
+from array import array
 from typing import Any
 
 import pytest
@@ -224,7 +225,7 @@ def test_a_transaction_is_described() -> None:
         START_MS,
         4711,
         3,
-        {"a": (0, 3), "b": (7,)},
+        [("a", array("i", [0, 3])), ("b", array("i", [7]))],
     )
     assert pickle.loads(pickle.dumps(response)) == response
 
@@ -245,7 +246,7 @@ def test_a_transaction_that_was_never_opened_has_no_start() -> None:
     never = data.replace(START_MS.to_bytes(8, "big"), b"\xff" * 8)
     assert never != data
     found = decode(DESCRIBE, 0, never).transactions["q~run~a"]
-    assert (found.state, found.start_ms, found.partitions) == (TransactionState.EMPTY, -1, {})
+    assert (found.state, found.start_ms, len(found.partitions)) == (TransactionState.EMPTY, -1, 0)
 
 
 def test_with_an_error_nothing_is_known_of_a_transaction() -> None:
@@ -267,8 +268,6 @@ def test_an_answer_about_other_ids_is_refused(ids: tuple[str, ...]) -> None:
     [
         {"producer_id": -2},
         {"producer_epoch": -2},
-        {"topics": (("a", (0, 0)),)},
-        {"topics": (("a", (0,)), ("a", (1,)))},
         {"topics": (("a", (-1,)),)},
     ],
 )
@@ -361,8 +360,9 @@ def test_a_claimed_count_allocates_nothing(request_: Any, version: int) -> None:
 
 @pytest.mark.parametrize("what", ["partitions", "topics", "transactions", "producers"])
 def test_an_answer_takes_memory_in_proportion_to_its_bytes(what: str) -> None:
-    """Values of our own weigh more than their bytes; this measures how much more at the worst."""
+    """What was asked for takes room of its own, the rest at most four times its bytes."""
     request: Any = DESCRIBE
+    asked = 2
     if what == "partitions":
         data = describe_transactions(topics=(("a", tuple(range(10_000, 20_000))),))
     elif what == "topics":
@@ -372,7 +372,7 @@ def test_an_answer_takes_memory_in_proportion_to_its_bytes(what: str) -> None:
         data = list_transactions(2, tuple((f"q~{i:x}", 2**40 + i, "") for i in range(5000)))
     else:
         tps = tuple(TopicPartition("a", i) for i in range(3000))
-        request = DescribeProducersRequest(tps)
+        request, asked = DescribeProducersRequest(tps), 3000
         data = describe_producers([("a", list(range(3000)))])
     assert not refused(lambda: decode(request, 0, data))
-    assert allocated(lambda: decode(request, 0, data)) <= 24 * len(data) + 64 * 1024
+    assert allocated(lambda: decode(request, 0, data)) <= 4 * len(data) + 64 * 1024 + 512 * asked
