@@ -21,7 +21,6 @@ from enum import Enum
 
 from spark_kafka_sink.protocol.request import ApiKey
 
-
 #: How long a broker may take to answer a request that was held.
 _ANSWER_S = 10.0
 
@@ -62,7 +61,7 @@ class Fault:
     nth: int = 1
     times: int = 1
     at_byte: int = 0
-    match: Callable[[bytes], bool] | None = None
+    match: Callable[[Hit], bool] | None = None
     then: Callable[[Hit], None] | None = None
     delay_s: float = 0.0
     edit: Callable[[bytes], bytes] = lambda frame: frame
@@ -75,10 +74,10 @@ class Fault:
     released: threading.Event = field(default_factory=threading.Event)
     hit: threading.Event = field(default_factory=threading.Event)
 
-    def takes(self, api: int, side: Side, request: bytes = b"") -> bool:
+    def takes(self, api: int, side: Side, hit: Hit) -> bool:
         if api != self.api or side is not self.side:
             return False
-        if self.match is not None and not self.match(request):
+        if self.match is not None and not self.match(hit):
             return False
         self.seen += 1
         if not self.nth <= self.seen < self.nth + self.times:
@@ -124,9 +123,9 @@ class Faults:
             self._faults.remove(fault)
         fault.release(deliver=fault.deliver)
 
-    def take(self, api: int, side: Side, request: bytes) -> Fault | None:
+    def take(self, api: int, side: Side, hit: Hit) -> Fault | None:
         with self._lock:
-            return next((f for f in self._faults if f.takes(api, side, request)), None)
+            return next((f for f in self._faults if f.takes(api, side, hit)), None)
 
     def assert_all_fired(self) -> None:
         with self._lock:
@@ -251,12 +250,13 @@ class Proxy:
                         request.held.answered.set()
                         request.done.set()
                 (api,) = struct.unpack_from(">h", request.frame, 4)
-                fault = self.faults.take(api, side, request.frame)
+                hit = Hit(request.frame, client_port)
+                fault = self.faults.take(api, side, hit)
                 if fault is None:
                     sink.sendall(frame)
                     continue
                 if fault.then is not None:
-                    fault.then(Hit(request.frame, client_port))
+                    fault.then(hit)
                 if fault.action is Action.CUT:
                     sink.sendall(frame[: fault.at_byte])
                     break

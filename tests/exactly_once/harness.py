@@ -1,0 +1,214 @@
+"""The world of the scenarios: brokers that advertise proxies, and what a test asks of both."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spark_kafka_sink.local_kafka import KafkaCluster
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.exactly_once import checker
+from tests.exactly_once.checker import Report
+from tests.exactly_once.truth import Batch, Result, read_truth
+from tests.faults.proxy import Action, Fault, Faults, Hit, Proxy, Side
+from tests.real_kafka import RealKafka
+
+COMMIT_LOG = "__kprod_commits"
+
+
+@dataclass
+class World:
+    """``bootstrap`` leads through the proxies; ``direct`` does not (readers go there)."""
+
+    kafka: RealKafka
+    bootstrap: str
+    faults: Faults
+    home: Path
+    _expected: list[Fault] = field(default_factory=list)
+
+    @property
+    def direct(self) -> str:
+        return self.kafka.bootstrap
+
+    def begin(self) -> None:
+        self.faults.clear()
+        self._expected.clear()
+
+    def end(self) -> None:
+        self.faults.clear()
+
+    def fault(
+        self,
+        api: ApiKey,
+        action: Action,
+        side: Side,
+        *,
+        nth: int = 1,
+        times: int = 1,
+        match: Callable[[Hit], bool] | None = None,
+        then: Callable[[Hit], None] | None = None,
+        **more: Any,
+    ) -> Fault:
+        """Injects it on every broker; :meth:`assert_fired` fails unless it hit something."""
+        fault = Fault(api, action, side, nth=nth, times=times, match=match, then=then, **more)
+        self._expected.append(fault)
+        return self.faults.add(fault)
+
+    def assert_fired(self) -> None:
+        silent = [fault for fault in self._expected if fault.fired == 0]
+        assert not silent, f"faults that never fired: {silent}"
+
+    def scenario(self, name: str, partitions: int = 4, **options: str) -> Scenario:
+        return Scenario(self, name, partitions, options)
+
+
+class Scenario:
+    """One run of one load: a topic, a prefix, a truth file, and options that lead there."""
+
+    def __init__(self, world: World, name: str, partitions: int, options: dict[str, str]) -> None:
+        self.world = world
+        self.run = f"{name}-{uuid.uuid4().hex[:8]}"
+        self.topic = world.kafka.create_topic(self.run, partitions)
+        self.prefix = f"x.{self.run}"
+        self.home = world.home / self.run
+        self.home.mkdir()
+        self.truth = self.home / "truth.jsonl"
+        self.checkpoint = self.home / "checkpoint"
+        self.options = {
+            "kafka.bootstrap.servers": world.bootstrap,
+            "topic": self.topic,
+            "deliveryGuarantee": "exactly-once",
+            "transactionalIdPrefix": self.prefix,
+            "kafka.transaction.timeout.ms": "40000",
+            "kafka.request.timeout.ms": "5000",
+            "kafka.delivery.timeout.ms": "20000",
+            "kafka.max.block.ms": "15000",
+            # Frames that can be read by whoever looks for a task's rows in them.
+            "kafka.compression.type": "none",
+            **{key.replace("_", "."): value for key, value in options.items()},
+        }
+        if self.options["deliveryGuarantee"] != "exactly-once":
+            for name in ("transactionalIdPrefix", "kafka.transaction.timeout.ms"):
+                self.options.pop(name)
+
+    def batch(self, number: int = 0, rows: int = 400, **more: Any) -> dict[str, Any]:
+        """A command for ``Driver.run("batch", ...)``."""
+        return {
+            "run": self.run,
+            "truth": str(self.truth),
+            "options": self.options,
+            "batch": number,
+            "first": number * rows,
+            "rows": rows,
+            **more,
+        }
+
+    def stream(self, *, rows: int = 400, until: int | None = None, **more: Any) -> dict[str, Any]:
+        """A command for ``Driver.run("stream", ...)``."""
+        return {
+            "run": self.run,
+            "truth": str(self.truth),
+            "options": self.options,
+            "checkpoint": str(self.checkpoint),
+            "rows": rows,
+            **({} if until is None else {"until": until}),
+            **more,
+        }
+
+    def marks(self) -> Path:
+        path = self.home / "marks"
+        path.mkdir(exist_ok=True)
+        return path
+
+    def batches(self) -> list[Batch]:
+        return read_truth(self.truth)
+
+    def committed(self) -> int:
+        """The newest batch of the stream that is OK; -1 when there is none."""
+        if not self.truth.exists():
+            return -1
+        done = [b.number for b in self.batches() if b.result is Result.OK]
+        return max(done, default=-1)
+
+    def check(self, *, settle_s: float = checker.SETTLE_S) -> Report:
+        self.world.assert_fired()
+        return checker.check(
+            self.world.direct,
+            self.topic,
+            self.batches(),
+            run=self.run,
+            prefix=self.prefix,
+            also=[COMMIT_LOG],
+            settle_s=settle_s,
+        )
+
+    def assert_clean(self, *, settle_s: float = checker.SETTLE_S) -> Report:
+        report = self.check(settle_s=settle_s)
+        assert report.clean, str(report)
+        return report
+
+
+def wait_for(
+    condition: Callable[[], object], timeout: float = 60.0, what: str = "condition"
+) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come in {timeout} s"
+        time.sleep(0.01)
+
+
+def of_log(hit: Hit) -> bool:
+    """It is about the commit log's own transaction."""
+    return b"~~log" in hit.request
+
+
+def of_data(hit: Hit) -> bool:
+    """It is about a task's transaction."""
+    return b"~~" not in hit.request
+
+
+def of_attempt(task: int, attempt: int) -> Callable[[Hit], bool]:
+    """A Produce request with rows of that attempt of a task."""
+    place = re.compile(rb"\|%d\|d[0-9a-f]{6}\.%d" % (task, attempt))
+    return lambda hit: place.search(hit.request) is not None
+
+
+def of_batch(batch: int, task: int) -> Callable[[Hit], bool]:
+    """A Produce request with rows of that task of a batch."""
+    return lambda hit: b"|%d|%d|" % (batch, task) in hit.request
+
+
+@contextmanager
+def proxied_cluster(nodes: int, home: Path, **options: Any) -> Iterator[World]:
+    """``options`` are KafkaCluster's. Each node advertises its proxy to clients; ``direct`` reads
+    through the brokers' own listener.
+    """
+    faults = Faults()
+    proxies = [Proxy(faults=faults) for _ in range(nodes)]
+    cluster = KafkaCluster(nodes, **options)
+    try:
+        for node, proxy in zip(cluster.nodes, proxies, strict=True):
+            properties = node.properties
+            address, port = node.address(), node.port()
+            listeners = properties["advertised.listeners"].replace(
+                f"PLAINTEXT://{address}", f"PLAINTEXT://127.0.0.1:{proxy.port}"
+            )
+            assert str(proxy.port) in listeners
+            properties["advertised.listeners"] = listeners
+            proxy.target = ("127.0.0.1", port)
+        with cluster:
+            direct = ",".join("{}:{}".format(*node.probe_address) for node in cluster.nodes)
+            through = ",".join(f"127.0.0.1:{proxy.port}" for proxy in proxies)
+            yield World(RealKafka(direct, cluster), through, faults, home)
+    finally:
+        for proxy in proxies:
+            proxy.close()
+        cluster.stop()
+        shutil.rmtree(home, ignore_errors=True)

@@ -1,0 +1,180 @@
+"""Load drivers as processes: started, told what to do, frozen and killed, alone or with all theirs.
+
+A driver's processes: its own Python, Spark's JVM, and below that the daemons and workers of Python.
+SIGKILL of the JVM alone leaves the Python worker alive that commits for it, for a while: it is the
+nastier death, because two drivers may then act at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+ROOT = Path(__file__).parents[2]
+START_S = 60.0
+
+
+class Driver:
+    """One process. ``begin`` sends a command and returns; ``answer`` waits for its end."""
+
+    def __init__(
+        self, home: Path, *, master: str = "local[2,3]", confs: dict[str, str] | None = None
+    ) -> None:
+        self.name = f"d{uuid.uuid4().hex[:6]}"
+        self.home = home / self.name
+        self.home.mkdir(parents=True)
+        self.log = self.home / "driver.log"
+        environment = {n: v for n, v in os.environ.items() if not n.startswith("SPARK")}
+        environment |= {
+            "PYTHONPATH": str(ROOT),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "tests.exactly_once.load_driver",
+            f"--master={master}",
+            f"--name={self.name}",
+            f"--conf=spark.local.dir={self.home / 'local'}",
+            f"--conf=spark.sql.warehouse.dir={self.home / 'warehouse'}",
+        ]
+        command += [f"--conf={name}={value}" for name, value in (confs or {}).items()]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=self.home,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._frozen: list[psutil.Process] = []
+        threading.Thread(target=self._listen, daemon=True).start()
+        self.java = 0
+
+    def wait_until_ready(self, timeout: float = START_S) -> Driver:
+        if not self.java:
+            self.java = int(self._next(timeout)["java"])
+        return self
+
+    def begin(self, do: str, **command: Any) -> None:
+        self.wait_until_ready()
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"do": do, **command}).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def answer(self, timeout: float = 90.0) -> dict[str, Any]:
+        return self._next(timeout)
+
+    def run(self, do: str, **command: Any) -> dict[str, Any]:
+        self.begin(do, **command)
+        return self.answer()
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def tree(self) -> list[psutil.Process]:
+        """Every process of the driver, executors and Python workers included, the JVM first."""
+        try:
+            found = psutil.Process(self.process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+        found.sort(key=lambda process: process.pid != self.java)
+        return [*found, psutil.Process(self.process.pid)]
+
+    def kill(self) -> None:
+        """SIGKILL to all of it, as when its container goes."""
+        tree = self.tree()
+        for process in tree:  # nobody may start another one meanwhile
+            _send(process, signal.SIGSTOP)
+        for process in [*tree, *self.tree()]:
+            _send(process, signal.SIGKILL)
+        self._reap()
+
+    def kill_java(self) -> None:
+        """SIGKILL to Spark's driver JVM only: its Python children are told by closed sockets."""
+        os.kill(self.java, signal.SIGKILL)
+
+    def freeze(self) -> None:
+        self._frozen = self.tree()
+        for process in self._frozen:
+            _send(process, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        for process in reversed(self._frozen):
+            _send(process, signal.SIGCONT)
+        self._frozen = []
+
+    def close(self) -> None:
+        if self.alive:
+            self.kill()
+        self._reap()
+        for pipe in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+
+    def log_tail(self, lines: int = 60) -> str:
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _reap(self) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(20)
+
+    def _next(self, timeout: float) -> dict[str, Any]:
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                return self._answers.get(timeout=0.2)
+            except queue.Empty:
+                gone = not self.alive and self._answers.empty()
+                late = time.monotonic() > deadline
+                assert not gone, f"the driver is gone:\n{self.log_tail()}"
+                assert not late, f"no answer after {timeout} s:\n{self.log_tail()}"
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        with contextlib.suppress(ValueError, OSError):
+            for line in self.process.stdout:
+                self._answers.put(json.loads(line))
+
+
+def _send(process: psutil.Process, number: int) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+        process.send_signal(number)
+
+
+def owner_of_port(port: int) -> psutil.Process:
+    """The process whose connection has this local TCP port: who sent what a proxy sees."""
+    for process in psutil.process_iter():
+        try:
+            connections = process.net_connections("tcp")
+        except (psutil.AccessDenied, psutil.NoSuchProcess):
+            continue
+        if any(c.laddr and c.laddr.port == port and c.raddr for c in connections):
+            return process
+    raise AssertionError(f"nobody has port {port}")
+
+
+def kill_and_wait(process: psutil.Process) -> None:
+    _send(process, signal.SIGKILL)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.wait(20)

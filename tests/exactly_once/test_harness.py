@@ -1,0 +1,53 @@
+"""The harness on a sink that does not promise exactly-once: the faults double rows, and the checker
+finds them. Without this, a clean verdict would prove nothing.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.exactly_once.checker import Fault
+from tests.exactly_once.harness import of_attempt, of_batch, wait_for
+from tests.exactly_once.processes import kill_and_wait, owner_of_port
+from tests.faults.proxy import Action, Side
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(240)]
+
+
+def test_a_worker_killed_behind_its_last_acknowledgement_doubles_rows_at_least_once(world, driver):
+    scenario = world.scenario("harness", deliveryGuarantee="at-least-once")
+    world.fault(
+        ApiKey.PRODUCE,
+        Action.CUT,
+        Side.RESPONSE,
+        match=of_attempt(task=1, attempt=0),
+        then=lambda hit: kill_and_wait(owner_of_port(hit.client_port)),
+    )
+    answer = driver.run("batch", **scenario.batch())
+    assert answer["result"] == "OK", answer
+    report = scenario.check()
+    assert report.faults == {Fault.DOUBLED, Fault.MIXED}, str(report)
+    assert Fault.LOST not in report.faults
+
+
+def test_a_driver_killed_before_sparks_commit_doubles_rows_at_least_once(world, driver, new_driver):
+    scenario = world.scenario("harness-stream", deliveryGuarantee="at-least-once")
+    victim = new_driver().wait_until_ready()
+    fault = world.fault(
+        ApiKey.PRODUCE,
+        Action.HOLD,
+        Side.RESPONSE,
+        match=of_batch(2, task=1),
+    )
+    victim.begin("stream", **scenario.stream())
+    assert fault.hit.wait(60)
+    victim.kill()
+    fault.release()
+    assert scenario.committed() == 1
+    answer = driver.run("stream", **scenario.stream(until=4))
+    assert answer["result"] == "OK", answer
+    wait_for(lambda: scenario.committed() >= 4)
+    report = scenario.check()
+    assert Fault.DOUBLED in report.faults, str(report)
+    assert Fault.LOST not in report.faults, str(report)
