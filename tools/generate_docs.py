@@ -274,7 +274,7 @@ def _key_rules() -> Iterator[str]:
         "`bucket[N]` has in bucket i (Iceberg has no bucket for null). Iceberg hashes a value",
         "according to its type, and a key arrives as text or bytes. So a column of strings or",
         "binaries is the key as it is, for `iceberg_bucket`. An integer is a key as Kafka's",
-        "IntegerSerializer and LongSerializer write it, in 1, 2, 4 or 8 bytes with the highest",
+        "IntegerSerializer and LongSerializer write it, in 4 or 8 bytes with the highest",
         "first, for `iceberg_bucket_long`, which hashes the long of that value as Iceberg does; in",
         "Spark `unhex(lpad(hex(id), 16, '0'))` makes it of an int or a long. A key of any other",
         "length is an error there. Dates are days, times and timestamps microseconds since the",

