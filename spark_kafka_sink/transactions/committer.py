@@ -33,6 +33,7 @@ from spark_kafka_sink.errors import (
     CommitError,
     CommitOutcomeUnknownError,
     KafkaError,
+    KafkaTimeoutError,
     PartialCommitError,
     SupersededError,
 )
@@ -52,6 +53,8 @@ _NAMED = 5
 #: Spark kills a task's Python process so long after it asked it to stop, at most
 #: (spark.python.task.killTimeout, 2 s by default); what it still produces then is swept once more.
 KILLED_AFTER_MS = 3_000
+#: How long planning waits for a write to the log that is under way. A write takes milliseconds.
+_READ_MS = 3_000
 #: Of a transaction's time, that much must be left for the commit: 10 %, and 30 s of a longer one.
 _MARGIN_MS = 30_000
 
@@ -138,14 +141,20 @@ class Committer:
         Raises PartialCommitError for a batch that lost rows and that nobody resolved yet, and
         CommitOutcomeUnknownError when its transactions can't be ended now.
         """
-        state = self._decisions.read(key, self._before())
+        try:
+            state = self._decisions.read(key, self._clock.now_ms() + _READ_MS)
+        except KafkaTimeoutError:
+            # A driver that died in the middle of a write left it open, and readers wait for it
+            # until its time is over. Whoever opens the log ends it. (If that driver lives, it is
+            # stuck for longer than a write ever takes; its write fails now, and it stops.)
+            session = self._decisions.open(key, self._before())
+            return self._rolled_forward(key, session)
         if state is None:
             return CommitState()
         _check_resolved(key, state)
         if state.phase is Phase.DONE:
             return state
-        session = self._decisions.open(key, self._before())
-        return self._rolled_forward(key, session)
+        return self._rolled_forward(key, self._decisions.open(key, self._before()))
 
     def _rolled_forward(self, key: str, session: LogSession) -> CommitState:
         state = session.state or CommitState()

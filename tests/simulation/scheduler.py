@@ -78,6 +78,7 @@ class Scheduler:
     #: How often the writer sleeps between two steps of its own.
     slow_writer: float = 0.0
     dawdled_ms: int = 0
+    most_turns: int = TURNS
     now: int = START_MS
     turns: int = 0
     sources: list[EventSource] = field(default_factory=list)
@@ -193,7 +194,7 @@ class Scheduler:
         self._turns_now += 1
         if self._turns_now > TURNS_AT_ONE_TIME:
             raise SimulationError(f"spins: {self._turns_now} turns at {self.now} ms")
-        if self.turns > TURNS:
+        if self.turns > self.most_turns:
             raise SimulationError(f"spins: {self.turns} turns by {self.now} ms")
         task = ready[0] if len(ready) == 1 else self.fate.choice(ready)
         self._current = task

@@ -1,0 +1,438 @@
+"""Spark's streaming engine, as far as a sink sees it: drivers, task attempts, and what kills them.
+
+What is real: the package's driver side (:class:`ExactlyOnce`) and its producer. What is Spark here
+does what facts/spark.md section 3 says: a micro-batch is planned, its tasks run in processes of
+their own, up to four attempts each, failed and beaten attempts are told nothing, commit gets one
+message per task and is followed by Spark's own record of it, a driver that died is started anew
+under another run id and plans the same micro-batch again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.network.client_factory import new_network_client
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.records.record_columns import RecordColumns
+from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.exactly_once import Batch, ExactlyOnce, Owner
+from spark_kafka_sink.transactions.transactional_ids import worker_id
+from tests.fakes.simulated_network import NetworkFaults
+from tests.simulation.processes import Machine, Process, Strike
+from tests.simulation.scheduler import START_MS, Scheduler, SimulationError
+from tests.simulation.seeded_cluster import ClusterFaults, SeededCluster
+from tests.simulation.world import Timeline
+
+PREFIX = "orders"
+QUERY = "query-0"
+TOPIC = "t"
+PARTITIONS = 3
+LOG_TOPIC = "__kprod_commits"
+TIMEOUT_MS = 60_000
+#: Starts of the query after which the world is made perfect, and after which it must be done.
+PATIENCE, MOST_RUNS = 8, 20
+#: Attempts of a task (spark.task.maxFailures).
+MOST_ATTEMPTS = 4
+
+
+@dataclass(frozen=True)
+class SparkLife:
+    """What a seed, or a test, decides before a query begins."""
+
+    seed: int
+    batches: int = 2
+    tasks: int = 2
+    rows: int = 3
+    transaction_version: int = 2
+    network: NetworkFaults = field(default_factory=lambda: NetworkFaults(latency_ms=2))
+    cluster: ClusterFaults = field(default_factory=ClusterFaults)
+    preemption: float = 0.0
+    strikes: tuple[Strike, ...] = ()
+    #: Probabilities: of an attempt that raises, of one that is started twice, of a task without
+    #: rows, of an attempt that takes up to half of its transaction's time.
+    fails: float = 0.0
+    speculative: float = 0.0
+    empty: float = 0.0
+    slow: float = 0.0
+    #: Of a second start of the query, beside the one that runs.
+    twice: float = 0.0
+    heals_after_ms: int | None = None
+
+
+@dataclass(eq=False)
+class Worker:
+    """A Python worker process of Spark: the ids that it used, and in which batch last."""
+
+    token: str
+    used: dict[int, int] = field(default_factory=dict)
+    busy: bool = False
+    lost: bool = False
+
+    def claim(self, batch: int, last_done: int) -> int:
+        k = 0
+        while self.used.get(k, -1) > last_done:
+            k += 1
+        self.used[k] = batch
+        return k
+
+
+@dataclass(eq=False)
+class Attempt:
+    """One attempt of a task. ``message`` is what Spark gets; None while there is none."""
+
+    task: int
+    number: int
+    process: Process
+    ended: bool = False
+    prepared: PreparedTransaction | None = None
+    rows: int = 0
+    error: BaseException | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.ended or self.process.dead
+
+    @property
+    def won(self) -> bool:
+        return self.ended and self.error is None
+
+
+@dataclass(eq=False)
+class Run:
+    """One start of the query."""
+
+    id: str
+    process: Process
+    workers: list[Worker] = field(default_factory=list)
+    ended: bool = False
+
+
+class SparkWorld:
+    """``live`` is called once."""
+
+    def __init__(self, life: SparkLife) -> None:
+        self.life = life
+        self.trace: list[str] = []
+        self.fired: Counter[str] = Counter()
+        #: Spark's own records of micro-batches that are committed.
+        self.commits: list[int] = []
+        #: (run id, micro-batch, error): what each start ended with.
+        self.errors: list[tuple[str, int, KafkaError]] = []
+        fate = random.Random(f"world {life.seed}")
+        self.fate = random.Random(f"spark {life.seed}")
+        self.scheduler = Scheduler(random.Random(f"turns {life.seed}"), life.preemption)
+        self.scheduler.most_turns = 1_000_000
+        self.cluster = SeededCluster(
+            {TOPIC: PARTITIONS},
+            fate,
+            life.cluster,
+            too_large={},
+            transaction_version=life.transaction_version,
+            versions={} if life.transaction_version == 2 else {0: 11, 26: 4},
+            trace=self.note,
+        )
+        self.machine = Machine(
+            self.scheduler,
+            self.cluster,
+            self.cluster.ports,
+            fate,
+            self.note,
+            list(life.strikes),
+            life.network,
+        )
+        self.cluster.on_down = self.machine.cut_node
+        self.timeline = Timeline(self.scheduler)
+        self.scheduler.sources.append(self.timeline)
+        if life.heals_after_ms is not None:
+            self.timeline.after(life.heals_after_ms, self.heal)
+        self._runs: list[Run] = []
+        self._attempts: list[Attempt] = []
+
+    def note(self, what: str) -> None:
+        self.trace.append(f"{self.scheduler.now - START_MS:>8} {what}")
+
+    def heal(self) -> None:
+        self.note("the world heals")
+        self.cluster.heal()
+        self.machine.calm()
+        self.scheduler.lost_ms = (1, 2, 7)
+
+    # -- Spark --
+
+    def live(self) -> None:
+        before = random.getstate()
+        random.seed(self.life.seed)
+        try:
+            self.scheduler.run(self._spark)
+            self._settle()
+        finally:
+            self.machine.bury()
+            random.setstate(before)
+
+    def _spark(self) -> None:
+        """Start the query, and start it again whenever it ended, until every batch is done."""
+        while len(self.commits) < self.life.batches:
+            if len(self._runs) == PATIENCE:
+                self.heal()
+            if len(self._runs) >= MOST_RUNS:
+                raise SimulationError(f"the query is not done after {MOST_RUNS} starts")
+            run = self._start()
+            if self.fate.random() < self.life.twice:
+                # An operator's mistake: the same checkpoint, twice at once.
+                self.scheduler.sleep(self.fate.randint(0, 300))
+                other = self._start()
+                self.scheduler.block(lambda r=other: r.ended or r.process.dead, NEVER)
+            self.scheduler.block(lambda r=run: r.ended or r.process.dead, NEVER)
+            self.scheduler.sleep(self.fate.choice((0, 100, 3_000)))
+        self.scheduler.block(lambda: all(r.ended or r.process.dead for r in self._runs), NEVER)
+        self.note("the query is done")
+        # Zombies may still be at work.
+        self.scheduler.block(lambda: all(a.over for a in self._attempts), NEVER)
+
+    def _start(self) -> Run:
+        process = self.machine.process("driver")
+        run = Run(f"run-{len(self._runs)}", process)
+        self._runs.append(run)
+        process.start(lambda: self._drive(run), "micro-batches")
+        return run
+
+    def _drive(self, run: Run) -> None:
+        try:
+            while len(self.commits) < self.life.batches:
+                number = len(self.commits)
+                try:
+                    self._micro_batch(run, number)
+                except KafkaError as error:
+                    self.note(f"{run.id}: {type(error).__name__}: {error.message}")
+                    self.errors.append((run.id, number, error))
+                    return
+                self.note(f"{run.id}: Spark notes batch {number}")
+                if len(self.commits) == number:
+                    self.commits.append(number)
+        finally:
+            run.ended = True
+
+    def _micro_batch(self, run: Run, number: int) -> None:
+        with self._driver_side(run) as planner:
+            state = planner.plan(PREFIX)
+        owner = Owner(PREFIX, run.id, QUERY, state.generation)
+        attempts, whole = self._stage(run, number, state)
+        prepared = tuple(a.prepared for a in attempts if a.prepared is not None)
+        if not whole:
+            self._abort(run, owner, number, prepared, tasks_may_live=True)
+            raise KafkaError(f"a task of batch {number} failed {MOST_ATTEMPTS} times")
+        try:
+            with self._driver_side(run) as committer:
+                how = committer.commit(owner, Batch(number, prepared))
+        except KafkaError:
+            self._abort(run, owner, number, prepared, tasks_may_live=False)
+            raise
+        self.fired[f"= commits: {how.value}"] += 1
+
+    def _abort(
+        self,
+        run: Run,
+        owner: Owner,
+        number: int,
+        prepared: tuple[PreparedTransaction, ...],
+        *,
+        tasks_may_live: bool,
+    ) -> None:
+        try:
+            with self._driver_side(run) as aborter:
+                swept = aborter.abort(owner, number, prepared, tasks_may_live=tasks_may_live)
+                self.fired["= orphans swept by an abort"] += len(swept)
+        except KafkaError as error:
+            self.note(f"{run.id}: abort: {type(error).__name__}: {error.message}")
+
+    def _driver_side(self, run: Run) -> ExactlyOnce:
+        network = run.process.network()
+        config = self._config("driver")
+        return ExactlyOnce(
+            config,
+            LOG_TOPIC,
+            clock=self.scheduler,
+            new_client=lambda c, m, k: new_network_client(c, m, k, selector=network),
+        )
+
+    def _config(self, client_id: str) -> ProducerConfig:
+        return ProducerConfig.parse(
+            {
+                "bootstrap.servers": "127.0.0.1:9093,127.0.0.1:9094,127.0.0.1:9095",
+                "client.id": client_id,
+                "request.timeout.ms": "5000",
+                "delivery.timeout.ms": "20000",
+                "max.block.ms": "20000",
+                "transaction.timeout.ms": str(TIMEOUT_MS),
+                "buffer.memory": "1000000",
+                "batch.size": "200",
+            }
+        )
+
+    # -- tasks --
+
+    def _stage(self, run: Run, number: int, state: CommitState) -> tuple[list[Attempt], bool]:
+        """The attempt that counts of each task; False when some task has none."""
+        attempts = [self._launch(run, number, task, 0, state) for task in range(self.life.tasks)]
+        if self.fate.random() < self.life.speculative:
+            task = self.fate.randrange(self.life.tasks)
+            attempts.append(self._launch(run, number, task, 100, state))
+            self.fired["= speculative attempts"] += 1
+        winners: dict[int, Attempt] = {}
+        while True:
+            self.scheduler.block(lambda: any(a.over for a in attempts), NEVER)
+            for attempt in [a for a in attempts if a.over]:
+                attempts.remove(attempt)
+                if attempt.task in winners:
+                    continue  # commit denied: Spark drops its message, and tells nobody
+                if attempt.won:
+                    winners[attempt.task] = attempt
+                    continue
+                if any(a.task == attempt.task for a in attempts):
+                    continue
+                if attempt.number % 100 + 1 >= MOST_ATTEMPTS:
+                    self.note(f"{run.id}: task {attempt.task} failed too often")
+                    return list(winners.values()), False
+                again = attempt.number % 100 + 1
+                attempts.append(self._launch(run, number, attempt.task, again, state))
+            if len(winners) == self.life.tasks:
+                return list(winners.values()), True
+
+    def _launch(
+        self, run: Run, number: int, task: int, attempt: int, state: CommitState
+    ) -> Attempt:
+        free = [w for w in run.workers if not w.busy and not w.lost]
+        if free and self.fate.random() < 0.8:
+            worker = self.fate.choice(free)
+        else:
+            worker = Worker(f"{self.fate.getrandbits(48):012x}")
+            run.workers.append(worker)
+        worker.busy = True
+        process = self.machine.process("task")
+        found = Attempt(task, attempt, process)
+        self._attempts.append(found)
+
+        def died() -> None:
+            worker.lost = True
+
+        process.on_death = died
+
+        def body() -> None:
+            try:
+                self._write(process, found, run, worker, number, state)
+            except KafkaError as error:
+                self.note(f"{process.name}: {type(error).__name__}: {error.message}")
+                found.error = error
+                worker.lost = True  # Spark ends the worker of a task that raised
+            finally:
+                worker.busy = False
+                found.ended = True
+
+        process.start(body, f"batch {number} task {task} attempt {attempt}")
+        return found
+
+    def _write(
+        self,
+        process: Process,
+        attempt: Attempt,
+        run: Run,
+        worker: Worker,
+        number: int,
+        state: CommitState,
+    ) -> None:
+        if state.query_id == QUERY and number <= state.last_done:
+            return
+        rows = self.rows(number, attempt.task)
+        if not rows:
+            return
+        k = worker.claim(number, state.last_done)
+        network = process.network()
+        transactional_id = str(worker_id(PREFIX, run.id, worker.token, k))
+        self.note(f"{process.name} writes batch {number} task {attempt.task} as {transactional_id}")
+        config = replace(self._config("task"), transactional_id=transactional_id)
+        producer = KafkaProducer(
+            config,
+            clock=self.scheduler,
+            new_client=lambda c, m, k_: new_network_client(c, m, k_, selector=network),
+            start_thread=process.start,
+        )
+        process.guard(producer)
+        try:
+            producer.init_transactions()
+            producer.begin_transaction()
+            fails = self.fate.random() < self.life.fails
+            half = len(rows) // 2
+            producer.send_columns(_columns(rows[:half] or rows, number, attempt))
+            if self.fate.random() < self.life.slow:
+                self.scheduler.sleep(self.fate.randint(0, TIMEOUT_MS // 2))
+            if fails:
+                self.fired["= attempts that raised"] += 1
+                raise KafkaError("the user's code raised")
+            if half:
+                producer.send_columns(_columns(rows[half:], number, attempt))
+            attempt.prepared = producer.prepare()
+            attempt.rows = len(rows)
+            if self.fate.random() < self.life.fails / 2:
+                # The worker is gone after it prepared, before Spark had its message.
+                self.fired["= attempts lost after they prepared"] += 1
+                raise KafkaError("the worker is lost")
+        except KafkaError:
+            producer.close(self.fate.choice((0, 1_000)))
+            raise
+        producer.close(1_000)
+
+    def rows(self, number: int, task: int) -> list[int]:
+        """Partitions of the task's rows: of one task and batch always the same."""
+        fate = random.Random(f"rows {self.life.seed} {number} {task}")
+        if fate.random() < self.life.empty:
+            return []
+        return [fate.randrange(PARTITIONS) for _ in range(self.life.rows)]
+
+    # -- what came of it --
+
+    def _settle(self) -> None:
+        """Let brokers end by time what nobody ended."""
+        self.heal()
+        for _ in range(8):
+            self.scheduler.now += TIMEOUT_MS // 2
+            for source in self.scheduler.sources:
+                source.happen(self.scheduler.now)
+
+    def seen(self, *, committed: bool = True) -> dict[int, list[tuple[int, int, int, int]]]:
+        """(batch, task, attempt, row) of each record, by partition, in the order of offsets."""
+        found = {}
+        for tp, log in self.cluster.logs.items():
+            if tp.topic == TOPIC:
+                records = log.records(committed=committed)
+                found[tp.partition] = [_row(r.value or b"") for r in records]
+        return found
+
+
+def _row(value: bytes) -> tuple[int, int, int, int]:
+    batch, task, attempt, row = value.split(b":")[:4]
+    return int(batch), int(task), int(attempt), int(row)
+
+
+def _columns(rows: list[int], number: int, attempt: Attempt) -> RecordColumns:
+    first = attempt.rows
+    attempt.rows += len(rows)
+    values = [
+        b"%d:%d:%d:%d:" % (number, attempt.task, attempt.number, first + i) + b"x" * 40
+        for i in range(len(rows))
+    ]
+    return RecordColumns(
+        rows=len(rows),
+        topic=TOPIC,
+        partition=np.array(rows, np.int32),
+        key=None,
+        value=pa.array(values, pa.binary()),
+    )
