@@ -22,7 +22,7 @@ from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo
 from spark_kafka_sink.records.batch_columns import columns_of_record
 from spark_kafka_sink.records.key_rules import JAVA_RULE, Choice, KeyRule
 from spark_kafka_sink.records.partition_columns import TopicView
-from spark_kafka_sink.records.partitioners import Partitioner
+from spark_kafka_sink.records.partitioners import Partitioner, RoundRobinPartitioner
 
 #: Raw bytes after which a sticky partition has had enough (Java: batch.size).
 StickySize = Callable[[str], int]
@@ -142,13 +142,15 @@ def uniform(topic: str, cluster: Cluster) -> int:
 
 
 class ColumnsPartitioner:
-    """A partitioner that knows columns only, asked for one record (slow: one row is a column).
+    """A partitioner that knows columns only, asked for one record (slow: one row is a column); but
+    whose turn it is needs no column.
 
     One lock (``_lock``) guards the partitioner, which belongs to one thread at a time.
     """
 
     def __init__(self, by_columns: Partitioner, accumulator: RecordAccumulator) -> None:
         self._by_columns = by_columns
+        self._turns = by_columns if isinstance(by_columns, RoundRobinPartitioner) else None
         self._accumulator = accumulator
         self._lock = threading.Lock()
 
@@ -156,6 +158,10 @@ class ColumnsPartitioner:
         self, topic: str, key: bytes | None, value: bytes | None, cluster: Cluster
     ) -> int:
         """See :class:`OwnPartitioner`."""
+        if self._turns is not None:
+            partitions = cluster.topics[topic]
+            with self._lock:
+                return self._turns.next(topic, partitions.available or range(len(partitions)))
         accumulator = self._accumulator
         views = {topic: TopicView.of(cluster, topic, accumulator.raw_limit(topic))}
         columns = columns_of_record(topic, key, value)

@@ -254,14 +254,23 @@ class RoundRobinPartitioner:
             view = views[topic]
             turn = np.array(view.available or range(view.count), np.int32)
             count = columns.rows if rows is None else len(rows)
-            first = self._next.get(topic)
-            if first is None:
-                first = self._random.randrange(len(turn))
-            self._next[topic] = first + count
+            first = self._taken(topic, count, len(turn))
             out[slice(None) if rows is None else rows] = turn.take(
                 np.arange(first, first + count) % len(turn)
             )
         return out
+
+    def next(self, topic: str, among: Sequence[int]) -> int:
+        """The partition of one row: the same turns as by columns. ``among``: with a leader."""
+        return among[self._taken(topic, 1, len(among)) % len(among)]
+
+    def _taken(self, topic: str, count: int, among: int) -> int:
+        """The first of ``count`` turns."""
+        first = self._next.get(topic)
+        if first is None:
+            first = self._random.randrange(among)
+        self._next[topic] = first + count
+        return first
 
 
 _JAVA_PACKAGE = "org.apache.kafka.clients.producer."

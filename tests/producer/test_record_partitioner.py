@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -128,10 +129,31 @@ def test_keys_can_be_ignored():
     assert isinstance(found, StickyPartition)
 
 
+class LastByte:
+    """A user's own partitioner."""
+
+    def partition(
+        self, topic: str, keys: pa.Array, values: pa.Array, count: int, available: Sequence[int]
+    ) -> list[int]:
+        return [key[-1] % count for key in keys.to_pylist()]
+
+
 def test_a_partitioner_that_knows_columns_only_is_asked_row_by_row():
     cluster = cluster_of([1, 2, 1])
-    own = ColumnsPartitioner(RoundRobinPartitioner(), World().accumulator)
+    own = ColumnsPartitioner(by_name(f"{__name__}:LastByte"), World().accumulator)
     partitioner = partitioner_of(cluster, own=own)
-    found = [choice(partitioner, cluster, b"key") for _ in range(6)]
-    assert sorted(found[:3]) == [0, 1, 2]  # type: ignore[type-var]
-    assert found[:3] == found[3:]
+    assert [choice(partitioner, cluster, b"key %d" % n) for n in range(6)] == [0, 1, 2, 0, 1, 2]
+
+
+@pytest.mark.parametrize("leaders", [[1, 2, 1, 2], [1, -1, 2, 1], [-1, -1, -1]])
+def test_records_and_columns_take_the_same_turns(leaders: list[int]):
+    cluster = cluster_of(leaders)
+    turns = RoundRobinPartitioner()
+    alone = partitioner_of(cluster, own=ColumnsPartitioner(turns, World().accumulator))
+    views = {"test": TopicView.of(cluster, "test", 3)}
+    found: list[object] = [choice(alone, cluster, b"key") for _ in range(5)]
+    found += turns.assign(RecordColumns(7, "test"), views, lambda tp: None).tolist()
+    found += [choice(alone, cluster, None) for _ in range(4)]
+    among = [i for i, leader in enumerate(leaders) if leader >= 0] or list(range(len(leaders)))
+    start = among.index(found[0])  # type: ignore[arg-type]
+    assert found == [among[(start + n) % len(among)] for n in range(16)]
