@@ -148,19 +148,23 @@ class WriteReport:
             "tasks": self.tasks,
             "longestTaskMs": self.longest_task_ms,
             "guarantee": self.guarantee,
+            **self._ended(),
             "slowestBroker": "none"
             if slowest is None
             else f"{slowest.id}({slowest.mean_latency_ms:.1f}ms)",
             "offsets": ",".join(parts) or "none",
         }
-        if self.guarantee == DeliveryGuarantee.EXACTLY_ONCE:
-            values |= {
-                "transactions": self.transactions,
-                "outcome": self.outcome.replace(" ", "-"),
-            }
         if self.query_id:
             values = {"queryId": self.query_id, "batchId": self.batch_id} | values
         return {name: str(value) for name, value in values.items()}
+
+    def _ended(self) -> dict[str, object]:
+        if self.guarantee != DeliveryGuarantee.EXACTLY_ONCE:
+            return {}
+        return {
+            "transactions": self.transactions,
+            "outcome": self.outcome.replace(" ", "-"),
+        }
 
     def json(self, written_at_ms: int) -> str:
         """The report as one line of JSON; ``written_at_ms`` is wall time."""

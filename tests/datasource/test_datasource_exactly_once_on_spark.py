@@ -1,0 +1,299 @@
+"""Exactly-once from Spark into a real Kafka, read back by confluent-kafka with read_committed."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.functions import col, expr, raise_error, rpad, when
+
+import spark_kafka_sink
+from spark_kafka_sink import foreach_batch
+
+COMMITTED = "read_committed"
+
+
+@pytest.fixture(autouse=True)
+def _registered(spark):
+    spark_kafka_sink.register(spark)
+
+
+@pytest.fixture
+def topic(kafka):
+    return kafka.unique_topic("exactly-once", partitions=2)
+
+
+@pytest.fixture
+def prefix():
+    return f"test.{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def options(kafka, topic, prefix, tmp_path):
+    return {
+        "kafka.bootstrap.servers": kafka.bootstrap,
+        "topic": topic,
+        "deliveryGuarantee": "exactly-once",
+        "transactionalIdPrefix": prefix,
+        "kafka.transaction.timeout.ms": "60000",
+        "reportPath": str(tmp_path / "report.jsonl"),
+    }
+
+
+@pytest.fixture
+def reports(tmp_path):
+    def read():
+        path = tmp_path / "report.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    return read
+
+
+@pytest.fixture
+def source(spark, tmp_path):
+    """A file stream of one micro-batch a file, and a function that adds a file."""
+    directory = tmp_path / "source"
+    directory.mkdir()
+
+    def add(values):
+        part = tmp_path / f"part-{uuid.uuid4().hex}"
+        part.write_text("".join(json.dumps({"value": value}) + "\n" for value in values))
+        part.rename(directory / f"{part.name}.json")
+
+    frame = (
+        spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).json(str(directory))
+    )
+    return frame, add
+
+
+def save(df, options, **more):
+    df.write.format("kprod").mode("append").options(**(options | more)).save()
+
+
+def run(df, options, tmp_path, **more):
+    """Runs a stream over all that is there, from its checkpoint."""
+    query = (
+        df.writeStream.format("kprod")
+        .options(**(options | more))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return query
+
+
+def numbers(spark, start, end, partitions=2):
+    return spark.range(start, end, 1, partitions).selectExpr("cast(id AS string) AS value")
+
+
+def seen(consume, topic, expected):
+    """What a read_committed reader sees once the markers are there (milliseconds later)."""
+    deadline = time.monotonic() + 10
+    while True:
+        found = sorted(consume(topic, isolation=COMMITTED).values)
+        if found == sorted(str(v).encode() for v in expected) or time.monotonic() > deadline:
+            return found == sorted(str(v).encode() for v in expected), found
+
+
+def fails_at(df, value):
+    """``df``, with a row that fails its task after others were written."""
+    return df.select(
+        when(col("value") == str(value), raise_error("told to fail"))
+        .otherwise(col("value"))
+        .alias("value")
+    )
+
+
+def test_a_batch_job_is_visible_once_and_its_report_says_so(
+    spark, options, topic, consume, reports
+):
+    save(numbers(spark, 0, 1000), options)
+    same, found = seen(consume, topic, range(1000))
+    assert same, found
+    (report,) = reports()
+    assert report["deliveryGuarantee"] == "exactly-once"
+    assert (report["transactions"], report["outcome"], report["rows"]) == (2, "committed", 1000)
+
+
+def test_of_a_failed_job_nothing_is_visible_and_nothing_is_left_open(
+    spark, options, topic, consume
+):
+    with pytest.raises(Exception, match="told to fail"):
+        save(fails_at(numbers(spark, 0, 60_000), 45_000), options)
+    save(numbers(spark, 0, 10), options)
+    same, found = seen(consume, topic, range(10))
+    assert same, found
+    assert len(consume(topic)) > 10, "rows of the failed job are in the log, aborted"
+
+
+def test_a_job_of_no_rows_is_fine(spark, options, topic, consume, reports):
+    save(numbers(spark, 0, 0), options)
+    assert reports()[0]["outcome"] == "no rows"
+    assert len(consume(topic)) == 0
+
+
+def test_a_version_that_is_done_writes_nothing(spark, options, topic, consume, reports):
+    app = {"txnAppId": "nightly"}
+    save(numbers(spark, 0, 10), options, txnVersion=1, **app)
+    save(numbers(spark, 0, 10), options, txnVersion=1, **app)
+    save(numbers(spark, 10, 20), options, txnVersion=2, **app)
+    save(numbers(spark, 0, 10), options, txnVersion=0, **app)
+    same, found = seen(consume, topic, range(20))
+    assert same, found
+    assert len(consume(topic)) == 20, "nothing was written and aborted either"
+    assert [(r["outcome"], r["rows"]) for r in reports()] == [
+        ("committed", 10),
+        ("done before", 0),
+        ("committed", 10),
+        ("done before", 0),
+    ]
+
+
+def test_a_version_that_failed_can_be_written_again(spark, options, topic, consume):
+    app = {"txnAppId": "retried", "txnVersion": 7}
+    with pytest.raises(Exception, match="told to fail"):
+        save(fails_at(numbers(spark, 0, 10), 9), options, **app)
+    save(numbers(spark, 0, 10), options, **app)
+    same, found = seen(consume, topic, range(10))
+    assert same, found
+
+
+def test_a_stream_that_is_restarted_goes_on_and_every_row_is_visible_once(
+    source, options, topic, consume, tmp_path, reports
+):
+    frame, add = source
+    for n in range(3):
+        add([f"{n}{x}" for x in "abc"])
+    run(frame, options, tmp_path)
+    add(["3a", "3b"])
+    run(frame, options, tmp_path)
+    expected = [f"{n}{x}" for n in range(3) for x in "abc"] + ["3a", "3b"]
+    same, found = seen(consume, topic, expected)
+    assert same, found
+    assert [(r["batchId"], r["outcome"]) for r in reports()] == [(n, "committed") for n in range(4)]
+
+
+def test_a_micro_batch_whose_commit_record_is_lost_is_dropped_when_it_comes_again(
+    source, options, topic, consume, tmp_path, reports
+):
+    """The driver dies between our DONE and Spark's own commit record: Spark runs it again."""
+    frame, add = source
+    add(["0a", "0b"])
+    add(["1a"])
+    run(frame, options, tmp_path)
+    for record in (tmp_path / "checkpoint" / "commits").glob("*1*"):
+        record.unlink()
+    add(["2a"])
+    run(frame, options, tmp_path)
+    same, found = seen(consume, topic, ["0a", "0b", "1a", "2a"])
+    assert same, found
+    assert len(consume(topic)) == 4, "the tasks of the second run wrote nothing"
+    assert [(r["batchId"], r["outcome"]) for r in reports()] == [
+        (0, "committed"), (1, "committed"), (1, "done before"), (2, "committed"),
+    ]  # fmt: skip
+
+
+def test_a_deleted_checkpoint_is_an_error_that_names_both_queries(
+    source, options, topic, consume, tmp_path
+):
+    frame, add = source
+    add(["a"])
+    add(["b"])
+    run(frame, options, tmp_path)
+    (tmp_path / "checkpoint").rename(tmp_path / "gone")
+    with pytest.raises(StreamingQueryException) as raised:
+        run(frame, options, tmp_path)
+    text = str(raised.value)
+    assert "is at batch 1 of query" in text
+    assert "wants to write batch 0" in text
+    assert f"kprod txn reset {options['transactionalIdPrefix']}" in text
+    same, found = seen(consume, topic, ["a", "b"])
+    assert same, found
+    assert len(consume(topic)) == 2, "raised before anything was written"
+
+
+def test_a_stream_without_a_prefix_or_with_a_version_is_refused(source, options, tmp_path):
+    frame, add = source
+    add(["a"])
+    bare = {k: v for k, v in options.items() if k != "transactionalIdPrefix"}
+    with pytest.raises(StreamingQueryException, match="needs the option transactionalIdPrefix"):
+        run(frame, bare, tmp_path)
+    with pytest.raises(StreamingQueryException, match="foreach_batch"):
+        run(frame, options, tmp_path, txnAppId="a", txnVersion=1)
+
+
+@pytest.mark.parametrize("prefix", ["a~b", "a b", "x" * 101])
+def test_an_illegal_prefix_is_refused_before_any_task(spark, options, prefix):
+    with pytest.raises(Exception, match="transactionalIdPrefix is") as raised:
+        save(numbers(spark, 0, 1), options)
+    assert "Failed to initialize Python data source writer" in str(raised.value)
+
+
+def test_a_timeout_above_the_brokers_limit_is_refused_before_any_task(spark, options, topic):
+    with pytest.raises(Exception, match=r"transaction\.max\.timeout\.ms") as raised:
+        save(numbers(spark, 0, 1), options, **{"kafka.transaction.timeout.ms": str(2**31 - 1)})
+    assert "Failed to initialize Python data source writer" in str(raised.value)
+
+
+def test_a_task_that_takes_too_long_fails_and_names_both_limits(spark, options, topic, consume):
+    sleep = expr("reflect('java.lang.Thread', 'sleep', 1500L)")
+    df = numbers(spark, 0, 10_001, 1).select(
+        when(col("value") == "10000", sleep).otherwise(rpad("value", 100, "x")).alias("value")
+    )
+    with pytest.raises(Exception, match="is given up") as raised:
+        save(df, options, **{"kafka.transaction.timeout.ms": "2000"})
+    text = str(raised.value)
+    assert "kafka.transaction.timeout.ms (2000)" in text
+    assert "transaction.max.timeout.ms" in text
+    assert seen(consume, topic, [])[0]
+
+
+def test_foreach_batch_writes_each_micro_batch_once_also_when_it_runs_again(
+    source, options, topic, consume, tmp_path, reports
+):
+    frame, add = source
+    write = foreach_batch(f"orders-{uuid.uuid4().hex[:6]}", **options)
+
+    def go():
+        query = (
+            frame.writeStream.foreachBatch(write)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    add(["a", "b"])
+    add(["c"])
+    go()
+    for record in (tmp_path / "checkpoint" / "commits").glob("*1*"):
+        record.unlink()
+    add(["d"])
+    go()
+    same, found = seen(consume, topic, ["a", "b", "c", "d"])
+    assert same, found
+    assert [r["outcome"] for r in reports()] == [
+        "committed", "committed", "done before", "committed",
+    ]  # fmt: skip
+
+
+def test_foreach_batch_serves_update_mode(source, options, topic, consume, tmp_path):
+    frame, add = source
+    write = foreach_batch(f"counts-{uuid.uuid4().hex[:6]}", **options)
+    counts = frame.groupBy("value").count()
+    add(["x", "x", "y"])
+    query = (
+        counts.selectExpr("concat(value, '=', count) AS value")
+        .writeStream.foreachBatch(write)
+        .outputMode("update")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    same, found = seen(consume, topic, ["x=2", "y=1"])
+    assert same, found
