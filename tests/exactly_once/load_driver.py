@@ -60,8 +60,8 @@ def misbehaving(
 ) -> Iterator[pa.RecordBatch]:
     """``spec``: task, attempts (None: all), batch (None: any), after (rows, -1: at the end), how.
 
-    how: ``mark`` (go on), ``raise``, ``exit`` (the Python process that reads the input dies), ``sleep``
-    (``seconds``), ``wait`` (until the file ``until`` is there). Each first makes the file
+    how: ``mark`` (go on), ``raise``, ``exit`` (the Python process that reads the input dies),
+    ``sleep`` (``seconds``), ``wait`` (until the file ``until`` is there). Each first makes the file
     ``{marks}/{how}-{task}-{attempt}``: a test sees by it that the fault fired.
     """
     wanted = spec.get("task") in (None, task) and spec.get("batch") in (None, batch)
@@ -106,7 +106,8 @@ def label(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For mapInArrow: the column ``seq`` becomes key, value and headers of the task that runs.
 
-    ``batch`` -1: the micro-batch's. ``empty``: batches that get no row. ``fates``: task to {attempt to fate}, "" for every attempt.
+    ``batch`` -1: the micro-batch's. ``fates``: task to {attempt to fate}; "" stands for every task
+    or attempt. ``empty``: batches that get no row.
     """
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,130 @@
+"""R05, R06, R13: the driver's EndTxn gets no answer, doubtful ones, and is asked for twice."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.exactly_once.harness import of_data, of_log
+from tests.faults.proxy import Action, Side
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(240)]
+
+#: Length, correlation id, no tagged fields, throttle time; then the error code (EndTxn v3 and on).
+_ERROR_AT = 4 + 4 + 1 + 4
+
+
+def answering(code: ErrorCode):
+    def edit(frame: bytes) -> bytes:
+        return frame[:_ERROR_AT] + struct.pack(">h", code.value) + frame[_ERROR_AT + 2 :]
+
+    return edit
+
+
+@pytest.mark.parametrize("action", [Action.CUT, Action.SWALLOW])
+@pytest.mark.parametrize("whose", [of_data, of_log], ids=["data", "log"])
+def test_r05_an_answer_to_end_txn_that_is_lost_is_found_out(
+    world, driver, action, whose, record_property
+):
+    scenario = world.scenario("r05", kafka_request_timeout_ms="1500")
+    fault = world.fault(ApiKey.END_TXN, action, Side.RESPONSE, match=whose)
+    answer = driver.run("batch", **scenario.batch(tasks=3))
+    assert answer["result"] == "OK", answer
+    assert fault.fired == 1
+    report = scenario.assert_clean()
+    assert report.visible == 400
+    record_property("found", report)
+
+
+#: What EndTxn may answer, although it was done; each is to be found out.
+DOUBTFUL = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_r06_whatever_end_txn_answers_for_a_while_the_batch_is_there_once(
+    world, driver, times, record_property
+):
+    scenario = world.scenario("r06")
+    for number, code in enumerate(DOUBTFUL):
+        fault = world.fault(
+            ApiKey.END_TXN,
+            Action.REPLACE,
+            Side.RESPONSE,
+            times=times,
+            match=of_data,
+            edit=answering(code),
+        )
+        answer = driver.run("batch", **scenario.batch(number, rows=50))
+        assert answer["result"] == "OK", (code, answer)
+        assert fault.fired >= 1, code
+        world.faults.remove(fault)
+    report = scenario.assert_clean()
+    assert report.visible == 50 * len(DOUBTFUL)
+    record_property("found", report)
+
+
+def test_r06_an_end_txn_that_never_gets_a_clear_answer_is_an_error_that_names_the_transactions(
+    world, driver, record_property
+):
+    scenario = world.scenario(
+        "r06-ever",
+        kafka_request_timeout_ms="1000",
+        kafka_delivery_timeout_ms="4000",
+        kafka_max_block_ms="4000",
+    )
+    fault = world.fault(
+        ApiKey.END_TXN,
+        Action.REPLACE,
+        Side.RESPONSE,
+        times=1_000_000,
+        match=of_data,
+        edit=answering(ErrorCode.CONCURRENT_TRANSACTIONS),
+    )
+    answer = driver.run("batch", **scenario.batch())
+    assert answer["result"] == "UNKNOWN", answer
+    assert fault.fired > 3
+    (batch,) = scenario.batches()
+    assert len(batch.ids) == 2, answer
+    world.faults.remove(fault)
+    report = scenario.assert_clean()
+    record_property("found", report)
+
+
+@pytest.mark.parametrize(
+    ("steps", "visible"),
+    [
+        (["commit", "commit"], 400),
+        (["commit", "abort"], 400),
+        (["abort", "commit"], 0),
+        (["abort", "abort"], 0),
+    ],
+    ids="-".join,
+)
+@pytest.mark.parametrize("app", [False, True], ids=["job", "app"])
+def test_r13_commit_and_abort_in_any_order_never_undo_what_was_done(
+    world, driver, steps, visible, app, record_property
+):
+    more = {"txnAppId": "nightly", "txnVersion": "7"} if app else {}
+    scenario = world.scenario("r13", **more)
+    answer = driver.run("twice", **scenario.batch(steps=steps))
+    assert answer["result"] == "OK", answer
+    first, second = answer["answers"]
+    assert first == "OK", answer
+    if steps == ["abort", "commit"]:
+        assert "CommitError" in second, answer
+    report = scenario.assert_clean()
+    assert report.visible == visible, answer
+    record_property("found", f"{second[:60]}; {report}")

@@ -1,0 +1,128 @@
+"""R01, R07, R09, R10, R11: tasks die, fail, take too long, or have no rows."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.exactly_once.checker import Fault as Wrong
+from tests.exactly_once.harness import of_attempt, of_data, wait_for
+from tests.exactly_once.processes import kill_and_wait, owner_of_port
+from tests.faults.proxy import Action, Fault, Side
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(240)]
+
+#: After a clean end, and after an abort: nothing may hang for longer.
+CLEAN_S = 5.0
+
+
+@pytest.mark.parametrize("action", [Action.CUT, Action.PASS], ids=["not told", "told"])
+def test_r01_a_worker_killed_behind_its_last_acknowledgement_is_not_seen(
+    world, driver, action, record_property
+):
+    """Behind the broker's acknowledgement, in front of the commit message."""
+    scenario = world.scenario("r01")
+    fault = world.fault(
+        ApiKey.PRODUCE,
+        action,
+        Side.RESPONSE,
+        match=of_attempt(task=1, attempt=0),
+        then=lambda hit: kill_and_wait(owner_of_port(hit.client_port)),
+    )
+    fates = {"1": {"0": "ABORT", "1": "COMMIT"}}
+    answer = driver.run("batch", **scenario.batch(fates=fates))
+    assert answer["result"] == "OK", answer
+    assert fault.fired == 1
+    report = scenario.assert_clean(settle_s=CLEAN_S)
+    assert report.aborted > 0, "the dead attempt's rows are in the log"
+    record_property("found", report)
+
+
+@pytest.mark.parametrize("how", ["raise", "exit"])
+def test_r10_a_job_whose_task_fails_for_good_leaves_nothing_visible_and_nothing_open(
+    world, driver, how, record_property
+):
+    scenario = world.scenario("r10", kafka_linger_ms="0", kafka_batch_size="2000")
+    spec = {"task": 1, "after": 100, "how": how, "marks": str(scenario.marks())}
+    command = scenario.batch(misbehave=[spec], fates={"": {"": "ABORT"}})
+    answer = driver.run("batch", **command)
+    assert answer["result"] == "FAIL", answer
+    # What is open now is not ended by anybody any more: abort has returned.
+    report = scenario.assert_clean(settle_s=CLEAN_S)
+    assert report.visible == 0
+    assert report.aborted > 0, "its rows are in the log"
+    assert sorted(p.name for p in scenario.marks().iterdir()) == [f"{how}-1-{n}" for n in range(3)]
+    record_property("found", report)
+
+
+def test_r07_a_stage_that_outlives_the_transactions_fails_as_a_whole_and_says_why(
+    world, driver, record_property
+):
+    scenario = world.scenario("r07", **{"kafka.transaction.timeout.ms": "4000"})
+    spec = {"task": 1, "after": 0, "how": "sleep", "seconds": 6, "marks": str(scenario.marks())}
+    answer = driver.run("batch", **scenario.batch(misbehave=[spec]))
+    assert answer["result"] == "FAIL", answer
+    assert "transaction.timeout.ms" in answer["error"], answer
+    assert (scenario.marks() / "sleep-1-0").exists()
+    report = scenario.assert_clean()
+    assert report.visible == 0
+    record_property("found", report)
+
+
+def test_r09_a_dead_attempts_produce_that_arrives_in_the_next_transaction_is_refused(
+    world, driver, record_property
+):
+    scenario = world.scenario("r09", partitions=1)
+    zombie = world.fault(
+        ApiKey.PRODUCE,
+        Action.HOLD,
+        Side.REQUEST,
+        match=of_attempt(task=1, attempt=0),
+        then=lambda hit: kill_and_wait(owner_of_port(hit.client_port)),
+    )
+    answer = driver.run("batch", **scenario.batch(0, fates={"1": {"0": "ABORT"}}))
+    assert answer["result"] == "OK", answer
+    assert zombie.fired == 1
+    second = world.fault(ApiKey.END_TXN, Action.HOLD, Side.REQUEST, match=of_data)
+    driver.begin("batch", **scenario.batch(1))
+    assert second.hit.wait(60)
+    zombie.release()
+    assert zombie.answered.wait(20), "the broker has answered the zombie"
+    second.release()
+    answer = driver.answer()
+    assert answer["result"] == "OK", answer
+    report = scenario.assert_clean(settle_s=CLEAN_S)
+    assert report.visible == 800
+    record_property("found", report)
+
+
+def test_r11_what_has_no_rows_opens_and_ends_no_transaction(world, driver, record_property):
+    scenario = world.scenario("r11", partitions=3)
+    counted = world.faults.add(Fault(ApiKey.END_TXN, Action.PASS, Side.REQUEST, match=of_data))
+    counted.times = 1_000_000
+    first = {**scenario.batch(0, rows=0, tasks=3), "first": 0}
+    assert driver.run("batch", **first)["result"] == "OK"
+    assert counted.seen == 0
+    assert (
+        driver.run("batch", **{**scenario.batch(1, rows=2, tasks=6), "first": 10})["result"] == "OK"
+    )
+    assert counted.seen == 2, "a transaction for each task that had a row"
+    many = int(os.environ.get("KPROD_FAULT_TASKS", "40"))
+    assert (
+        driver.run("batch", **{**scenario.batch(2, rows=1, tasks=many), "first": 20})["result"]
+        == "OK"
+    )
+    assert counted.seen == 3
+    report = scenario.assert_clean(settle_s=CLEAN_S)
+    assert report.visible == 3
+
+    stream = world.scenario("r11-stream", partitions=2)
+    answer = driver.run("stream", **stream.stream(rows=50, until=5, empty=[0, 2, 3]))
+    assert answer["result"] == "OK", answer
+    wait_for(lambda: stream.committed() >= 5)
+    report = stream.assert_clean(settle_s=CLEAN_S)
+    assert report.visible >= 150
+    assert Wrong.LOST not in report.faults
+    record_property("found", report)
