@@ -109,7 +109,26 @@ def test_a_streams_wrong_option_column_and_guarantee_are_found_at_planning(
     for df, options, word in (
         (stream, {"kafka.liner.ms": "1"}, "did you mean kafka.linger.ms?"),
         (stream.selectExpr("1 AS value"), {}, "value attribute unsupported type int"),
-        (stream, {"deliveryGuarantee": "exactly-once"}, "not supported by this version"),
+        (
+            stream,
+            {"deliveryGuarantee": "exactly-once"},
+            "in a stream needs the option transactionalIdPrefix",
+        ),
+        (
+            stream,
+            {"deliveryGuarantee": "exactly-once", "transactionalIdPrefix": "a~b"},
+            "transactionalIdPrefix is 'a~b'",
+        ),
+        (
+            stream,
+            {
+                "deliveryGuarantee": "exactly-once",
+                "transactionalIdPrefix": "a",
+                "txnAppId": "b",
+                "txnVersion": "1",
+            },
+            "spark_kafka_sink.foreach_batch",
+        ),
     ):
         failure = stream_fails(df, tmp_path, **options)
         assert "Failed to initialize Python data source writer" in failure.text

@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 from recording_producer import OneProducer, RecordingProducer
 
-from spark_kafka_sink.datasource.write_task import TaskIdentity, WriteTask
+from spark_kafka_sink.datasource.write_task import TaskIdentity, TransactionTime, WriteTask
 from spark_kafka_sink.errors import DataError, DeliveryError, IllegalStateError
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
 
 PLAN = ColumnPlan(topic="t", value_column=0)
@@ -144,3 +145,78 @@ def test_a_bad_rows_error_says_where_in_the_dataframe_it_is():
 def test_outside_of_a_task_there_is_no_identity():
     with pytest.raises(IllegalStateError, match="outside of a Spark task"):
         TaskIdentity.current()
+
+
+# --- exactly-once ------------------------------------------------------------------------------
+
+PREPARED = PreparedTransaction("p~j~42", 4711, 3, 2)
+
+
+def timed(producers, batches, at, timeout_ms=1000, margin_ms=300):
+    """Runs a task whose clock says ``at`` one after the other, then stands still."""
+    ticks = iter([*at, *[at[-1]] * 100])
+    task = WriteTask(
+        PLAN,
+        producers,
+        IDENTITY,
+        transaction_time=TransactionTime(timeout_ms, margin_ms, 8),
+        monotonic_ms=lambda: next(ticks),
+        wall_ms=lambda: 1_700_000,
+    )
+    return task.run(iter(batches))
+
+
+def test_the_message_names_the_prepared_transaction_the_generation_and_its_begin():
+    told = timed(OneProducer(RecordingProducer(), PREPARED), [batch("a")], [0])
+    assert told.transaction == ("p~j~42", 4711, 3, 2)
+    assert told.prepared == PREPARED
+    assert (told.generation, told.start_ms) == (8, 1_700_000)
+
+
+def test_without_a_row_there_is_no_transaction_but_a_generation():
+    producers = OneProducer(RecordingProducer(), PREPARED)
+    told = timed(producers, [batch()], [0])
+    assert (told.transaction, told.generation, told.start_ms) == (None, 8, -1)
+    assert producers.acquired == 0
+
+
+def test_without_exactly_once_a_message_says_nothing_of_transactions():
+    told = run(OneProducer(RecordingProducer()), [batch("a")])
+    assert (told.transaction, told.generation, told.start_ms) == (None, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("at", "events"),
+    [
+        # start, first row, before the second batch, before prepare
+        ([0, 10_000, 10_701], ["start", "send 1"]),
+        ([0, 10_000, 10_700, 10_701], ["start", "send 1", "send 1", "finish"]),
+    ],
+)
+def test_a_transaction_without_time_for_the_commit_is_given_up(at, events):
+    """The wait for the first row doesn't count: there was no transaction yet."""
+    producers = OneProducer(RecordingProducer(), PREPARED)
+    with pytest.raises(DeliveryError) as raised:
+        timed(producers, [batch("a"), batch("b")], at)
+    assert producers.producer.events == events
+    assert (producers.released, producers.discarded) == (0, 1)
+    assert "kafka.transaction.timeout.ms (1000)" in raised.value.message
+    assert "open for 701 ms" in raised.value.message
+    assert "transaction.max.timeout.ms" in raised.value.hint
+
+
+def test_a_transaction_with_just_enough_time_is_prepared():
+    producers = OneProducer(RecordingProducer(), PREPARED)
+    assert timed(producers, [batch("a"), batch("b")], [0, 10_000, 10_700]).rows == 2
+    assert producers.released == 1
+
+
+def test_a_prepare_that_fails_closes_the_producer():
+    class Refusing(OneProducer):
+        def prepare(self, producer):
+            raise IllegalStateError("told to refuse")
+
+    producers = Refusing(RecordingProducer())
+    with pytest.raises(IllegalStateError, match="told to refuse"):
+        timed(producers, [batch("a")], [0])
+    assert producers.discarded == 1

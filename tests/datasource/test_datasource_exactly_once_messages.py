@@ -1,0 +1,219 @@
+"""Commit messages with transactions: what the driver ends, and what it refuses to end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+from dataclasses import replace
+
+import pytest
+from pyspark.cloudpickle import dumps as cloud_dumps
+from test_datasource_commit_message import message
+from test_datasource_exactly_once_plan import JOB, STREAM, config
+
+from spark_kafka_sink.datasource import transaction_commit
+from spark_kafka_sink.datasource.commit_message import checked_messages
+from spark_kafka_sink.datasource.transaction_commit import prepared_transactions
+from spark_kafka_sink.datasource.write_plan import WritePlan
+from spark_kafka_sink.datasource.write_report import WriteReport
+from spark_kafka_sink.errors import CommitError
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.transactions.committer import Owner
+
+JOBS = Owner("p", "j0b", "", 3)
+STREAMS = Owner("p", "run-2", "query-1", 3)
+
+
+def of_job(id_="p~j0b~17", **changes):
+    values = {"generation": 3, "start_ms": 1, "transaction": (id_, 4711, 0, 2)}
+    return message(**(values | changes))
+
+
+def of_stream(id_="p~run-2~0123456789ab~0", **changes):
+    values = {"query_id": "query-1", "run_id": "run-2", "batch_id": 7}
+    return of_job(id_, **(values | changes))
+
+
+def empty(**changes):
+    none = {"rows": 0, "acknowledged": 0, "transaction": None, "start_ms": -1, "nodes": ()}
+    return of_stream(**(none | {"offsets": (), "producer_id": -1, "producer_epoch": -1} | changes))
+
+
+def test_a_transaction_survives_sparks_pickle():
+    copy = pickle.loads(cloud_dumps(of_job()))
+    assert copy == of_job()
+    assert copy.prepared == PreparedTransaction("p~j0b~17", 4711, 0, 2)
+    assert empty().prepared is None
+
+
+@pytest.mark.parametrize(
+    "transaction",
+    [
+        ("p~j0b~17", 4711, 0),
+        ("p~j0b~17", 4711, 0, 3),
+        ("p~j0b~17", 4711, 0, 0),
+        ("p~j0b~17", 4711, 2**15, 2),
+        ("p~j0b~17", -1, 0, 2),
+        ("p~j0b~17", 4711, -1, 2),
+        (17, 4711, 0, 2),
+        ["p~j0b~17", 4711, 0, 2],
+        ("p~j0b~17", True, 0, 2),
+        "p~j0b~17",
+    ],
+)
+def test_a_transaction_that_is_none_is_refused(transaction):
+    with pytest.raises(CommitError, match="transaction is not"):
+        checked_messages([of_job(transaction=transaction)])
+
+
+@pytest.mark.parametrize("field", ["generation", "start_ms"])
+@pytest.mark.parametrize("value", [-2, "1", None, True])
+def test_a_wrong_generation_or_start_is_refused(field, value):
+    with pytest.raises(CommitError, match=field):
+        checked_messages([of_job(**{field: value})])
+
+
+def test_what_was_prepared_is_what_is_ended():
+    told = [of_stream(), empty(), of_stream("p~run-2~ba9876543210~4")]
+    assert [t.transactional_id for t in prepared_transactions(told, STREAMS)] == [
+        "p~run-2~0123456789ab~0",
+        "p~run-2~ba9876543210~4",
+    ]
+    assert prepared_transactions([of_job()], JOBS) == (of_job().prepared,)
+
+
+@pytest.mark.parametrize(
+    ("id_", "why"),
+    [
+        ("p.q~run-2~0123456789ab~0", "its prefix is not 'p'"),
+        ("P~run-2~0123456789ab~0", "its prefix is not 'p'"),
+        ("p~run-1~0123456789ab~0", "its run is not run-2"),
+        ("p~run-2~0", "it is one of a batch job"),
+        ("p~run-2~0123456789ab~00", "no transactional id of a task"),
+        ("p~~log", "no transactional id of a task"),
+        ("p~run-2~~0", "no transactional id of a task"),
+        ("their-payments", "no transactional id of a task"),
+        ("", "no transactional id of a task"),
+        ("p~run-2~0123456789ab~0\n", "no transactional id of a task"),
+    ],
+)
+def test_an_id_that_is_not_of_this_run_is_refused(id_, why):
+    with pytest.raises(CommitError) as raised:
+        prepared_transactions([of_stream(id_)], STREAMS)
+    assert why in raised.value.message
+    assert "\n" not in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("id_", "why"),
+    [
+        ("p~other~17", "its run is not j0b"),
+        ("p~j0b~18", "its task attempt is not 17"),
+        ("p~j0b~0123456789ab~17", "it is one of a stream"),
+        ("q~j0b~17", "its prefix is not 'p'"),
+    ],
+)
+def test_an_id_that_is_not_of_this_job_is_refused(id_, why):
+    with pytest.raises(CommitError, match=why):
+        prepared_transactions([of_job(id_)], JOBS)
+
+
+def test_one_transaction_of_two_tasks_is_refused():
+    with pytest.raises(CommitError, match="another task has it too"):
+        prepared_transactions([of_stream(), of_stream(partition_id=1)], STREAMS)
+
+
+def test_a_transaction_of_another_producer_than_the_tasks_is_refused():
+    with pytest.raises(CommitError, match="its producer id is not the task's"):
+        prepared_transactions([of_stream(producer_epoch=1)], STREAMS)
+
+
+def test_rows_without_a_transaction_and_a_transaction_without_rows_are_refused():
+    with pytest.raises(CommitError, match="wrote 3 rows, and its commit message names no"):
+        prepared_transactions([of_stream(transaction=None)], STREAMS)
+    with pytest.raises(CommitError, match="wrote 0 rows, and its commit message names a"):
+        prepared_transactions([of_stream(rows=0, acknowledged=0)], STREAMS)
+
+
+# --- who commits -------------------------------------------------------------------------------
+
+
+def plan(transactions=None):
+    given = config(transactionalIdPrefix="p")
+    return WritePlan(given, ColumnPlan(topic="t", value_column=0), None, transactions)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"run_id": "run-3"}, {"query_id": "query-9"}, {"generation": 4}],
+)
+def test_messages_of_two_runs_are_refused_before_anything_is_asked(other):
+    second = of_stream("p~run-2~0123456789ab~1", partition_id=1, **other)
+    with pytest.raises(CommitError, match="name 2 runs, queries or generations"):
+        plan().commit([of_stream(), second], 7)
+
+
+@pytest.mark.parametrize("missing", [{"run_id": ""}, {"query_id": ""}, {"generation": -1}])
+def test_messages_that_say_no_run_are_refused(missing):
+    with pytest.raises(CommitError, match="don't say which run"):
+        plan().commit([of_stream(**missing)], 7)
+
+
+def test_a_message_of_another_plan_is_refused():
+    with pytest.raises(CommitError, match="of another plan"):
+        plan(JOB).commit([of_job(generation=2)])
+
+
+def test_a_forged_id_is_refused_before_anything_is_asked():
+    with pytest.raises(CommitError, match="which is not its own"):
+        plan().commit([of_stream("their-payments")], 7)
+
+
+def test_a_none_a_foreign_version_and_another_micro_batch_are_refused_as_ever():
+    with pytest.raises(CommitError, match="1 of 2 tasks sent no commit message"):
+        plan().commit([of_stream(), None], 7)
+    with pytest.raises(CommitError, match="was given a message of micro-batch 7"):
+        plan().commit([of_stream()], 8)
+
+
+def test_a_skipped_version_commits_without_asking_anybody(caplog):
+    skipped = plan(replace(JOB, txn_version=6))
+    with caplog.at_level(logging.INFO):
+        skipped.commit([empty(query_id="", run_id="", batch_id=-1)])
+    assert "guarantee=exactly-once transactions=0 outcome=done-before" in caplog.text
+    skipped.abort([None])
+
+
+def test_an_abort_that_reaches_no_broker_says_so_and_raises_nothing(caplog):
+    with caplog.at_level(logging.WARNING):
+        plan().abort([of_stream(), None], 7)
+        plan(replace(STREAM, job="j0b")).abort([of_job(), None])
+    assert caplog.text.count("could not be aborted") == 2
+    assert "127.0.0.1:1" in caplog.text
+    assert "kafka.transaction.timeout.ms (900000)" in caplog.text
+
+
+def test_an_abort_of_messages_that_nobody_could_have_sent_raises_nothing(caplog):
+    with caplog.at_level(logging.WARNING):
+        plan().abort([of_stream("their-payments"), of_stream(run_id="")], 7)
+    assert "could not be aborted" in caplog.text
+
+
+def test_an_abort_that_hears_of_no_run_says_what_will_end_it(caplog):
+    transaction_commit._last_owner.clear()
+    with caplog.at_level(logging.WARNING):
+        plan().abort([None, None], 7)
+    assert "no task told whose run this is" in caplog.text
+
+
+def test_the_report_names_guarantee_transactions_and_outcome():
+    report = WriteReport.of([of_stream(), empty()], "exactly-once", "committed")
+    assert "guarantee=exactly-once transactions=1 outcome=committed" in report.line()
+    told = json.loads(report.json(1))
+    assert (told["deliveryGuarantee"], told["transactions"], told["outcome"]) == (
+        "exactly-once",
+        1,
+        "committed",
+    )
