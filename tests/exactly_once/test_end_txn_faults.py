@@ -111,7 +111,7 @@ def test_r06_an_end_txn_that_never_gets_a_clear_answer_is_an_error_that_names_th
         (["abort", "commit"], 0),
         (["abort", "abort"], 0),
     ],
-    ids="-".join,
+    ids=["commit twice", "abort after commit", "commit after abort", "abort twice"],
 )
 @pytest.mark.parametrize("app", [False, True], ids=["job", "app"])
 def test_r13_commit_and_abort_in_any_order_never_undo_what_was_done(
