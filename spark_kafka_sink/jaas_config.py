@@ -41,6 +41,11 @@ class JaasEntry:
         return self.module.rpartition(".")[2]
 
 
+def without_shading(name: str) -> str:
+    """A class's name as Kafka has it, where Databricks put ``kafkashaded.`` before it."""
+    return name.removeprefix(_SHADED)
+
+
 def parse_jaas_config(text: str) -> JaasEntry:
     """The one module of ``text``. ConfigError when it can't be read, or when there are two."""
     reader = _Reader(text)
@@ -59,7 +64,7 @@ def parse_jaas_config(text: str) -> JaasEntry:
         options[name] = value
     if not reader.at_end:
         raise _error("there is more than one login module, or text, behind the first ;", reader)
-    return JaasEntry(module.removeprefix(_SHADED), options)
+    return JaasEntry(without_shading(module), options)
 
 
 class _Reader:

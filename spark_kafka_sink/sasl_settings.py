@@ -2,7 +2,7 @@
 
 Owns: the choice of the mechanism, the login modules of ``sasl.jaas.config`` that it may have, the
 short form ``sasl.username`` and ``sasl.password``, and which of them contradict each other. Never:
-a connection, a token, a file.
+a connection, a token, a file; nor where a token comes from (``oauth_settings.py``).
 
 The driver asks for the settings to find mistakes before any task starts, and throws them away;
 each producer asks again, where secrets by reference have their values.
@@ -15,22 +15,36 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.jaas_config import JaasEntry, parse_jaas_config
+from spark_kafka_sink.jaas_config import JaasEntry, parse_jaas_config, without_shading
+from spark_kafka_sink.oauth_settings import (
+    AwsLogin,
+    OAuthSettings,
+    aws_login,
+    oauth_settings,
+    text_of,
+)
 from spark_kafka_sink.secret_references import has_references, is_one_reference
 from spark_kafka_sink.secrets import Password
 
 PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER: Final = "OAUTHBEARER"
+AWS_MSK_IAM: Final = "AWS_MSK_IAM"
+GSSAPI: Final = "GSSAPI"
 #: Every mechanism that is spoken here.
-MECHANISMS: Final = (PLAIN, *SCRAM)
+MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER, AWS_MSK_IAM, GSSAPI)
 #: Java's default.
-DEFAULT_MECHANISM: Final = "GSSAPI"
+DEFAULT_MECHANISM: Final = GSSAPI
 
 #: Login module (without package) to the mechanisms that it serves.
 _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "PlainLoginModule": (PLAIN,),
     "ScramLoginModule": SCRAM,
+    "OAuthBearerLoginModule": (OAUTHBEARER,),
+    "IAMLoginModule": (AWS_MSK_IAM,),
+    "Krb5LoginModule": (GSSAPI,),
 }
+_IAM_HANDLER: Final = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +56,23 @@ class UserAndPassword:
 
 
 @dataclass(frozen=True, slots=True)
+class KerberosSettings:
+    """For GSSAPI. Without ``keytab`` the ticket cache has who we are (``kinit``)."""
+
+    service_name: str
+    keytab: str | None = None
+    principal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """One mechanism, by its registered name, and what it needs."""
+    """One mechanism, by its registered name, and what it needs: one of the others is set."""
 
     mechanism: str
     user: UserAndPassword | None = None
+    oauth: OAuthSettings | None = None
+    aws: AwsLogin | None = None
+    kerberos: KerberosSettings | None = None
 
 
 def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
@@ -58,7 +84,24 @@ def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
     mechanism = _mechanism(options, entry)
     if entry is not None:
         _check_module(entry, mechanism)
+    _check_handlers(options, mechanism)
+    if mechanism == OAUTHBEARER:
+        return SaslSettings(mechanism, oauth=oauth_settings(options, entry))
+    if mechanism == AWS_MSK_IAM:
+        return SaslSettings(mechanism, aws=aws_login(entry))
+    if mechanism == GSSAPI:
+        return SaslSettings(mechanism, kerberos=_kerberos(options, entry))
     return SaslSettings(mechanism, _user(options, entry, mechanism))
+
+
+def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
+    """The mechanism, or all of ``sasl.jaas.config``, is a reference that is looked up later.
+
+    A reference within a login module's options stands for its value in every check.
+    """
+    return has_references(options.get("sasl.mechanism")) or is_one_reference(
+        text_of(options.get("sasl.jaas.config"))
+    )
 
 
 def _jaas(options: Mapping[str, object]) -> JaasEntry | None:
@@ -68,17 +111,20 @@ def _jaas(options: Mapping[str, object]) -> JaasEntry | None:
 
 def _mechanism(options: Mapping[str, object], entry: JaasEntry | None) -> str:
     given = text_of(options.get("sasl.mechanism"))
-    mechanism = (given or DEFAULT_MECHANISM).upper()
-    if mechanism in MECHANISMS:
-        return mechanism
     if given:
+        if given.upper() in MECHANISMS:
+            return given.upper()
         raise ConfigError(
             f"sasl.mechanism={safe_text(given)} is not supported",
             hint=f"supported are {', '.join(MECHANISMS)}",
         )
     serves = _MODULES.get(entry.name, ()) if entry is not None else ()
+    kerberos = text_of(options.get("sasl.kerberos.service.name")) or GSSAPI in serves
+    if kerberos:
+        return DEFAULT_MECHANISM
     raise ConfigError(
-        f"sasl.mechanism is not set; Kafka's default, {DEFAULT_MECHANISM}, is not supported",
+        f"sasl.mechanism is not set, and nothing says that Kafka's default, {DEFAULT_MECHANISM}"
+        " (Kerberos), is meant",
         hint=f"set it to {' or '.join(serves or MECHANISMS)}",
     )
 
@@ -97,22 +143,37 @@ def _check_module(entry: JaasEntry, mechanism: str) -> None:
         )
 
 
+def _check_handlers(options: Mapping[str, object], mechanism: str) -> None:
+    """Java classes that would do the work in a JVM; one of them is done here without it."""
+    client = without_shading(text_of(options.get("sasl.client.callback.handler.class")))
+    if client and not (client == _IAM_HANDLER and mechanism == AWS_MSK_IAM):
+        raise ConfigError(
+            f"sasl.client.callback.handler.class={safe_text(client)} can't be obeyed: it is Java",
+            hint=f"leave it out; only {_IAM_HANDLER} is known here, for {AWS_MSK_IAM}",
+        )
+    for name in ("sasl.login.callback.handler.class", "sasl.oauthbearer.jwt.retriever.class"):
+        if text_of(options.get(name)) and mechanism != OAUTHBEARER:
+            raise ConfigError(
+                f"{name} is set, but sasl.mechanism is {mechanism}",
+                hint=f"it says where the token of {OAUTHBEARER} comes from; leave it out",
+            )
+
+
 def _user(
     options: Mapping[str, object], entry: JaasEntry | None, mechanism: str
 ) -> UserAndPassword:
-    short = {n for n in ("sasl.username", "sasl.password") if text_of(options.get(n))}
+    short = [n for n in ("sasl.password", "sasl.username") if text_of(options.get(n))]
     if entry is not None:
         if short:
             raise ConfigError(
-                f"sasl.jaas.config and {' and '.join(sorted(short))} are both set, and one of them"
+                f"sasl.jaas.config and {' and '.join(short)} are both set, and one of them"
                 " would not count",
                 hint="keep sasl.jaas.config, or sasl.username and sasl.password",
             )
         if entry.options.get("tokenauth", "").lower() == "true":
             raise ConfigError(
                 "sasl.jaas.config: tokenauth=true (a delegation token) is not supported",
-                hint="a delegation token ends with the JVM that renews it; use the user's own"
-                " SCRAM credential",
+                hint="use the user's own SCRAM credential; see docs/security.md",
             )
         username, password = entry.options.get("username"), entry.options.get("password")
         where = f"sasl.jaas.config: the {entry.name} needs username and password"
@@ -121,32 +182,30 @@ def _user(
         password = text_of(options.get("sasl.password"))
         where = f"sasl.mechanism={mechanism} needs sasl.username and sasl.password"
     if not username or not password:
-        missing = (
-            "both are"
-            if not username and not password
-            else ("the password is" if username else "the name is")
-        )
+        one = "the password is" if username else "the name is"
+        missing = one if username or password else "both are"
         raise ConfigError(
             f"{where}; {missing} missing",
-            hint="or sasl.jaas.config, as Kafka's Java client has it" if entry is None else None,
+            hint='in a login module they are username="..." password="..."',
         )
     if "\0" in username or "\0" in password:
         raise ConfigError("a SASL name or password must not contain the character NUL")
     return UserAndPassword(username, Password(password))
 
 
-def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
-    """The mechanism, or all of ``sasl.jaas.config``, is a reference that is looked up later.
-
-    A reference within a login module's options stands for its value in every check.
-    """
-    return has_references(options.get("sasl.mechanism")) or is_one_reference(
-        text_of(options.get("sasl.jaas.config"))
-    )
-
-
-def text_of(value: object) -> str:
-    """An option's text; nothing set is the empty text."""
-    if isinstance(value, Password):
-        return value.value
-    return "" if value is None else str(value)
+def _kerberos(options: Mapping[str, object], entry: JaasEntry | None) -> KerberosSettings:
+    module = {} if entry is None else entry.options
+    option, inline = text_of(options.get("sasl.kerberos.service.name")), module.get("serviceName")
+    if option and inline and option != inline:
+        raise ConfigError(
+            "Conflicting serviceName values found in JAAS and Kafka configs value in JAAS file"
+            f" {safe_text(inline)}, value in Kafka config {safe_text(option)}"
+        )
+    service = option or inline
+    if not service:
+        raise ConfigError(
+            "No serviceName defined in either JAAS or Kafka config",
+            hint="set sasl.kerberos.service.name to the brokers' service, usually kafka",
+        )
+    keytab = module.get("keyTab") if module.get("useKeyTab", "true").lower() == "true" else None
+    return KerberosSettings(service, keytab or None, module.get("principal") or None)

@@ -6,15 +6,19 @@ Never: a certificate, a connection.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from spark_kafka_sink.options import Importance, OneOf, Option, OptionType, Status
+from spark_kafka_sink.options import (
+    AtLeast,
+    Between,
+    Importance,
+    OneOf,
+    Option,
+    OptionType,
+    Status,
+)
 
 _T = OptionType
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
-#: The note of every ``sasl.`` option that this version does not obey.
-SASL_NOTE = "SASL comes in a later version"
 _JVM = "it chooses among Java's own TLS classes; here OpenSSL does that work"
 
 #: The families of options that ``security.protocol`` makes count.
@@ -33,11 +37,7 @@ NOT_HIDDEN_BY_SPARK = (
 )
 
 
-def _later(type_: OptionType, names: str) -> Iterable[Option]:
-    for name in names.split():
-        yield Option(name, type_, None, _MEDIUM, "", None, Status.LATER_IGNORED, SASL_NOTE)
-
-
+_ONE, _OFF = AtLeast(1), False
 _STORE = OneOf(("PEM", "PKCS12", "JKS"))
 
 SECURITY_OPTIONS = (
@@ -83,50 +83,102 @@ SECURITY_OPTIONS = (
     Option("ssl.engine.factory.class", _T.CLASS, None, _LOW, "A Java class that makes TLS engines.",
            None, Status.LATER_REFUSED, "give the ssl. options that the class stands for"),
     Option("sasl.mechanism", _T.STRING, None, _MEDIUM,
-           "How to prove who we are, with SASL_PLAINTEXT and SASL_SSL: PLAIN, SCRAM-SHA-256 or"
-           " SCRAM-SHA-512."),
+           "How to prove who we are, with SASL_PLAINTEXT and SASL_SSL: PLAIN, SCRAM-SHA-256,"
+           " SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI."),
     Option("sasl.jaas.config", _T.PASSWORD, None, _MEDIUM,
            "Who we are, as Kafka's Java client has it: a login module, `required`, and its options."
-           " PlainLoginModule and ScramLoginModule are understood, with and without the"
-           " `kafkashaded.` of Databricks."),
+           " PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule, IAMLoginModule and"
+           " Krb5LoginModule are understood, with and without the `kafkashaded.` of Databricks."),
     Option("sasl.username", _T.PASSWORD, None, _MEDIUM,
-           "The name for PLAIN and SCRAM, instead of `sasl.jaas.config`. Not an option of Java's"
-           " client."),
+           "The name for PLAIN and SCRAM, instead of `sasl.jaas.config`. Java's client does not"
+           " have it."),
     Option("sasl.password", _T.PASSWORD, None, _MEDIUM,
-           "The password for PLAIN and SCRAM, instead of `sasl.jaas.config`. Not an option of"
-           " Java's client."),
-    *_later(_T.PASSWORD, """
-        sasl.oauthbearer.assertion.private.key.passphrase
-        sasl.oauthbearer.client.credentials.client.secret"""),
-    *_later(_T.CLASS, """
-        sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class
-        sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class"""),
-    *_later(_T.LIST, "sasl.oauthbearer.expected.audience"),
-    *_later(_T.BOOLEAN, """
-        sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.header.urlencode"""),
-    *_later(_T.DOUBLE, """
-        sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
-        sasl.login.refresh.window.factor sasl.login.refresh.window.jitter"""),
-    *_later(_T.SHORT, """
-        sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds"""),
-    *_later(_T.INT, """
-        sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
-        sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.nbf.seconds
-        sasl.oauthbearer.clock.skew.seconds"""),
-    *_later(_T.LONG, """
-        sasl.kerberos.min.time.before.relogin sasl.login.retry.backoff.max.ms
-        sasl.login.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.refresh.ms
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"""),
-    *_later(_T.STRING, """
-        sasl.kerberos.kinit.cmd sasl.kerberos.service.name
-        sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
-        sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.sub
-        sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
-        sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id
-        sasl.oauthbearer.expected.issuer sasl.oauthbearer.jwks.endpoint.url
-        sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name
-        sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url"""),
+           "The password for PLAIN and SCRAM, or a token for OAUTHBEARER, instead of"
+           " `sasl.jaas.config`. Java's client does not have it."),
+    Option("sasl.client.callback.handler.class", _T.CLASS, None, _MEDIUM,
+           "A Java class that makes a mechanism's messages. Only IAMClientCallbackHandler is known,"
+           " and nothing is needed for it; any other is an error."),
+    Option("sasl.login.callback.handler.class", _T.CLASS, None, _MEDIUM,
+           "Where OAUTHBEARER's token comes from: the import path of a Python class with a method"
+           " `token()` (see docs/security.md). Of Java's classes, OAuthBearerLoginCallbackHandler"
+           " and Strimzi's JaasClientOauthLoginCallbackHandler mean what the other options say, and"
+           " IAMOAuthBearerLoginCallbackHandler a token signed for Amazon MSK."),
+    Option("sasl.oauthbearer.jwt.retriever.class", _T.CLASS, None, _MEDIUM,
+           "The same as `sasl.login.callback.handler.class`, by the name that Kafka 4.1 gave it."),
+    Option("sasl.oauthbearer.token.endpoint.url", _T.STRING, None, _MEDIUM,
+           "Where an identity provider gives tokens for client id and secret, by https; http is"
+           " taken for this machine only. `file:/path` reads the token from a file, whenever one is"
+           " needed."),
+    Option("sasl.oauthbearer.client.credentials.client.id", _T.STRING, None, _MEDIUM,
+           "The client's id at the token endpoint; or `clientId` in `sasl.jaas.config`."),
+    Option("sasl.oauthbearer.client.credentials.client.secret", _T.PASSWORD, None, _MEDIUM,
+           "The client's secret at the token endpoint; or `clientSecret` in `sasl.jaas.config`."),
+    Option("sasl.oauthbearer.scope", _T.STRING, None, _MEDIUM,
+           "What the token is asked for; or `scope` in `sasl.jaas.config`."),
+    Option("sasl.oauthbearer.header.urlencode", _T.BOOLEAN, _OFF, _LOW,
+           "URL-encode client id and secret before they go to the token endpoint, as RFC 6749 wants"
+           " it and many providers don't."),
+    Option("sasl.login.connect.timeout.ms", _T.INT, 10_000, _LOW,
+           "How long connecting to the token endpoint may take.", _ONE, java_default="without end",
+           why="a connection waits for its token"),
+    Option("sasl.login.read.timeout.ms", _T.INT, 10_000, _LOW,
+           "How long the token endpoint may take to answer.", _ONE, java_default="without end",
+           why="a connection waits for its token"),
+    Option("sasl.login.retry.backoff.ms", _T.LONG, 100, _LOW,
+           "Pause after a token could not be fetched; each failure in a row doubles it. At least a"
+           " second, here.", _ONE),
+    Option("sasl.login.retry.backoff.max.ms", _T.LONG, 10_000, _LOW,
+           "The longest pause after a token could not be fetched.", _ONE),
+    Option("sasl.login.refresh.window.factor", _T.DOUBLE, 0.8, _LOW,
+           "The share of its life for which a token is used. After that, another one is fetched"
+           " before it is used again.", Between(0.5, 1.0)),
+    Option("sasl.login.refresh.window.jitter", _T.DOUBLE, 0.05, _LOW,
+           "A random share, at most this, is added to it.", Between(0.0, 0.25)),
+    Option("sasl.login.refresh.min.period.seconds", _T.SHORT, 60, _LOW,
+           "A token is used at least so long.", Between(0, 900)),
+    Option("sasl.login.refresh.buffer.seconds", _T.SHORT, 300, _LOW,
+           "A token is not used in the last seconds of its life, unless it is too short for that.",
+           Between(0, 3600)),
+    Option("sasl.kerberos.service.name", _T.STRING, None, _MEDIUM,
+           "The Kerberos principal under which brokers run; or `serviceName` in"
+           " `sasl.jaas.config`."),
+    *(Option(name, type_, None, _LOW, "When and how Java renews a Kerberos ticket.", None,
+             Status.NO_MEANING, "the machine's Kerberos libraries and kinit do that")
+      for name, type_ in (("sasl.kerberos.kinit.cmd", _T.STRING),
+                          ("sasl.kerberos.min.time.before.relogin", _T.LONG),
+                          ("sasl.kerberos.ticket.renew.jitter", _T.DOUBLE),
+                          ("sasl.kerberos.ticket.renew.window.factor", _T.DOUBLE))),
+    *(Option(name, type_, None, _LOW, "How Java's client looks at a token before it sends it.",
+             None, Status.NO_MEANING, "only the broker can tell whether a token is good")
+      for name, type_ in (("sasl.oauthbearer.jwt.validator.class", _T.CLASS),
+                          ("sasl.oauthbearer.expected.audience", _T.LIST),
+                          ("sasl.oauthbearer.expected.issuer", _T.STRING),
+                          ("sasl.oauthbearer.clock.skew.seconds", _T.INT),
+                          ("sasl.oauthbearer.scope.claim.name", _T.STRING),
+                          ("sasl.oauthbearer.sub.claim.name", _T.STRING),
+                          ("sasl.oauthbearer.jwks.endpoint.url", _T.STRING),
+                          ("sasl.oauthbearer.jwks.endpoint.refresh.ms", _T.LONG),
+                          ("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", _T.LONG),
+                          ("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _T.LONG))),
+    Option("sasl.login.class", _T.CLASS, None, _LOW, "A Java class that logs in.", None,
+           Status.LATER_REFUSED, "name where the token comes from:"
+           " sasl.login.callback.handler.class"),
+    *(Option(name, type_, None, _LOW,
+             "A signed assertion in place of a client's secret (KIP-1258).", None,
+             Status.LATER_REFUSED, "use client id and secret, or a class of your own in"
+             " sasl.login.callback.handler.class")
+      for name, type_ in (
+          ("sasl.oauthbearer.assertion.algorithm", _T.STRING),
+          ("sasl.oauthbearer.assertion.claim.aud", _T.STRING),
+          ("sasl.oauthbearer.assertion.claim.exp.seconds", _T.INT),
+          ("sasl.oauthbearer.assertion.claim.iss", _T.STRING),
+          ("sasl.oauthbearer.assertion.claim.jti.include", _T.BOOLEAN),
+          ("sasl.oauthbearer.assertion.claim.nbf.seconds", _T.INT),
+          ("sasl.oauthbearer.assertion.claim.sub", _T.STRING),
+          ("sasl.oauthbearer.assertion.file", _T.STRING),
+          ("sasl.oauthbearer.assertion.private.key.file", _T.STRING),
+          ("sasl.oauthbearer.assertion.private.key.passphrase", _T.PASSWORD),
+          ("sasl.oauthbearer.assertion.template.file", _T.STRING))),
 )  # fmt: skip
 
 

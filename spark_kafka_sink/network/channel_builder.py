@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.network.authenticator import PlaintextAuthenticator, SaslAuthenticator
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.kafka_channel import KafkaChannel
@@ -112,7 +113,10 @@ class SaslChannelBuilder:
 
 
 def channel_builder(
-    security_protocol: str, options: Mapping[str, object], client_id: str | None = None
+    security_protocol: str,
+    options: Mapping[str, object],
+    client_id: str | None = None,
+    clock: Clock | None = None,
 ) -> ChannelBuilder:
     """The builder for ``security.protocol``; ``options`` are the ``ssl.`` and ``sasl.`` ones set.
 
@@ -121,5 +125,6 @@ def channel_builder(
     protocol = security_protocol.upper()
     context = ssl_context(options) if protocol.endswith("SSL") else None
     if protocol.startswith("SASL_"):
-        return SaslChannelBuilder(new_login(sasl_settings(options)), context, client_id)
+        login = new_login(sasl_settings(options), clock or SystemClock())
+        return SaslChannelBuilder(login, context, client_id)
     return PlaintextChannelBuilder() if context is None else SslChannelBuilder(context)

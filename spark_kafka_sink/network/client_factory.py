@@ -37,7 +37,7 @@ def new_network_client(
     if selector is None:
         selector = Selector(
             channel_builder(
-                config.security_protocol, resolve(dict(config.security)), config.client_id
+                config.security_protocol, resolve(dict(config.security)), config.client_id, clock
             ),
             clock,
             connections_max_idle_ms=config.connections_max_idle_ms,

@@ -92,11 +92,12 @@ class _Kept(Generic[T]):
     failures: int = 0
 
 
-class FetchingLogin(Generic[T]):
+class Fetcher(Generic[T]):
     """Fetches with ``fetch(host)``, on a daemon thread, and makes exchanges with ``make``.
 
     ``fetch`` may block; it raises KafkaError when trying again is of no use, OSError when it may
-    be. With ``per_host`` every broker has its own credential. ``_lock`` guards what is kept.
+    be. With ``per_host`` every broker has its own credential. Several producers may share one.
+    ``_lock`` guards what is kept, and who is to be woken.
     """
 
     def __init__(
@@ -117,14 +118,17 @@ class FetchingLogin(Generic[T]):
         self._per_host = per_host
         self._lock = threading.Lock()
         self._kept: dict[str, _Kept[T]] = {}
-        self._wakeup: Callable[[], None] | None = None
+        self._wakeups: list[Callable[[], None]] = []
 
-    def attach(self, wakeup: Callable[[], None]) -> None:
-        self._wakeup = wakeup
+    def enlist(self, wakeup: Callable[[], None]) -> None:
+        """Call it, from any thread, after each fetch."""
+        with self._lock:
+            self._wakeups.append(wakeup)
 
-    def close(self) -> None:
-        """A fetch under way ends by itself and wakes nobody."""
-        self._wakeup = None
+    def dismiss(self, wakeup: Callable[[], None]) -> None:
+        with self._lock:
+            if wakeup in self._wakeups:
+                self._wakeups.remove(wakeup)
 
     def mechanism(self, host: str, now: int) -> SaslMechanism | None:
         with self._lock:
@@ -193,8 +197,30 @@ class FetchingLogin(Generic[T]):
                 pause = max(_SHORTEST_USE_MS, self._backoff.backoff(kept.failures))
                 kept.error_until = now + pause
                 kept.failures += 1
+            wakeups = tuple(self._wakeups)
         if error is not None:
             _log.warning("no new credential: %s", error)
-        wakeup = self._wakeup
-        if wakeup is not None:
+        for wakeup in wakeups:
             wakeup()
+
+
+class FetchingLogin(Generic[T]):
+    """One producer's part in a :class:`Fetcher`."""
+
+    __slots__ = ("_fetcher", "_wakeup")
+
+    def __init__(self, fetcher: Fetcher[T]) -> None:
+        self._fetcher = fetcher
+        self._wakeup: Callable[[], None] | None = None
+
+    def mechanism(self, host: str, now: int) -> SaslMechanism | None:
+        return self._fetcher.mechanism(host, now)
+
+    def attach(self, wakeup: Callable[[], None]) -> None:
+        self._wakeup = wakeup
+        self._fetcher.enlist(wakeup)
+
+    def close(self) -> None:
+        """A fetch under way ends by itself, and what it brings is kept for others."""
+        if self._wakeup is not None:
+            self._fetcher.dismiss(self._wakeup)

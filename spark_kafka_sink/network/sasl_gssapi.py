@@ -1,0 +1,119 @@
+"""GSSAPI (RFC 4752): Kerberos, through the package ``gssapi`` and the machine's own libraries.
+
+Owns: the order of the messages, and that no security layer is taken: TLS encrypts, if anything
+does. Never: tickets (``kinit``, or a keytab through the library).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Final
+
+from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
+from spark_kafka_sink.network.login import Fetched
+from spark_kafka_sink.network.sasl_mechanism import SaslError
+from spark_kafka_sink.sasl_settings import KerberosSettings
+
+#: The bit of "no security layer" in the server's offer and in our choice.
+_NO_LAYER: Final = 1
+#: The ticket for a broker stays in the ticket cache; it is looked at again so often.
+_REFRESH_MS: Final = 600_000
+
+
+class GssapiMechanism:
+    """Kerberos' own messages until the context stands, then one about the security layer."""
+
+    __slots__ = ("_chosen", "_context", "complete")
+
+    name = "GSSAPI"
+    hint = (
+        "is the ticket still valid (klist), and does the broker know this principal? The service's"
+        " name is sasl.kerberos.service.name, its host the broker's advertised name"
+    )
+    secrets: tuple[str, ...] = ()
+
+    def __init__(self, context: Any) -> None:  # noqa: ANN401 - gssapi has no types
+        self._context = context
+        self._chosen = False
+        self.complete = False
+
+    def first(self) -> bytes:
+        return self._step(None) or b""
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        if self._chosen:
+            if challenge:
+                raise SaslError("it goes on after the security layer was chosen")
+            self.complete = True
+            return None
+        if not self._context.complete:
+            return self._step(challenge) or b""
+        try:
+            offer = bytes(self._context.unwrap(challenge).message)
+        except Exception as error:  # noqa: BLE001 - the library's own, of many kinds
+            raise SaslError(f"its last message is not of this context: {_name(error)}") from None
+        if len(offer) != 4 or not offer[0] & _NO_LAYER:
+            raise SaslError("it insists on a security layer of GSSAPI, which Kafka does not have")
+        self._chosen = True
+        # No layer, so no size; no other identity than the ticket's.
+        return bytes(self._context.wrap(bytes([_NO_LAYER, 0, 0, 0]), encrypt=False).message)
+
+    def _step(self, token: bytes | None) -> bytes | None:
+        try:
+            answer = self._context.step(token)
+        except Exception as error:  # noqa: BLE001 - the library's own, of many kinds
+            raise SaslError(f"Kerberos does not accept it: {_name(error)}") from None
+        return None if answer is None else bytes(answer)
+
+
+def gssapi_contexts(
+    settings: KerberosSettings,
+) -> tuple[Callable[[str], Fetched[str]], Callable[[str, str], GssapiMechanism]]:
+    """What gets a broker's ticket (which may ask a KDC, and so blocks), and what uses it.
+
+    The first makes a context and throws it away: the ticket is in the cache of the library then,
+    and the second need not wait. ConfigError when the package is not there.
+    """
+    gssapi = _library()
+
+    def context(host: str) -> Any:  # noqa: ANN401 - gssapi has no types
+        service = gssapi.Name(f"{settings.service_name}@{host}", gssapi.NameType.hostbased_service)
+        who = None
+        if settings.keytab or settings.principal:
+            name = None
+            if settings.principal:
+                name = gssapi.Name(settings.principal, gssapi.NameType.kerberos_principal)
+            store = {"client_keytab": settings.keytab} if settings.keytab else None
+            who = gssapi.Credentials(name=name, usage="initiate", store=store)
+        return gssapi.SecurityContext(name=service, creds=who, usage="initiate")
+
+    def fetch(host: str) -> Fetched[str]:
+        try:
+            context(host).step(None)
+        except Exception as error:  # noqa: BLE001 - the library's own, of many kinds
+            raise AuthenticationError(
+                f"no Kerberos ticket for {settings.service_name}@{host}: {_name(error)}",
+                hint="kinit, or useKeyTab=true keyTab=... principal=... in sasl.jaas.config; the"
+                " host is the broker's advertised name",
+                code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+            ) from None
+        return Fetched(host, _REFRESH_MS)
+
+    return fetch, lambda _, host: GssapiMechanism(context(host))
+
+
+def _name(error: Exception) -> str:
+    """GSS errors tell a major and a minor reason, and hold no secret."""
+    return f"{type(error).__name__}: {safe_text(str(error))}"
+
+
+def _library() -> Any:  # noqa: ANN401 - gssapi has no types
+    try:
+        return importlib.import_module("gssapi")
+    except ImportError:
+        raise ConfigError(
+            "sasl.mechanism=GSSAPI (Kerberos) needs the package gssapi",
+            hint="pip install 'spark-kafka-sink[gssapi]' on the driver and on every executor, and"
+            " the machine's Kerberos libraries (libgssapi-krb5-2, krb5-libs)",
+        ) from None

@@ -1,0 +1,141 @@
+"""How the token of each source is fetched. Owns: :func:`token_fetcher`.
+
+Never: a thread: what is returned may block and belongs on a login's own.
+"""
+
+from __future__ import annotations
+
+import random as _random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from spark_kafka_sink import import_paths
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode
+from spark_kafka_sink.network.login import Fetched
+from spark_kafka_sink.network.oauth_token import (
+    Token,
+    checked_token,
+    expiry_of,
+    fetched,
+    unsecured_token,
+)
+from spark_kafka_sink.network.token_endpoint import request_token
+from spark_kafka_sink.oauth_settings import (
+    AwsLogin,
+    ClientCredentials,
+    OAuthSettings,
+    StaticToken,
+    TokenFile,
+    TokenProvider,
+    UnsecuredToken,
+    checked_extension,
+)
+from spark_kafka_sink.secrets import Password
+
+_LONGEST_FILE = 1 << 20
+
+
+def token_fetcher(
+    settings: OAuthSettings, clock: Clock, random: Callable[[], float] = _random.random
+) -> Callable[[str], Fetched[Token]]:
+    """What fetches a token (its argument, the broker's host, does not matter).
+
+    ConfigError when a provider can't be imported or is none.
+    """
+    ask = _asker(settings, clock)
+
+    def fetch(host: str) -> Fetched[Token]:
+        del host
+        token, expires_at, extensions, where = ask()
+        text = checked_token(token, where)
+        pairs = dict(settings.extensions) | dict(extensions)
+        return fetched(
+            Token(Password(text), tuple(sorted(pairs.items()))),
+            expires_at=expiry_of(text) if expires_at is None else expires_at,
+            wall_ms=clock.wall_ms(),
+            rule=settings.refresh,
+            where=where,
+            random=random,
+        )
+
+    return fetch
+
+
+#: Token, its end in seconds since the epoch (None: the token tells), extensions, and its origin.
+_Answer = tuple[str, float | None, Mapping[str, str], str]
+
+
+def _asker(settings: OAuthSettings, clock: Clock) -> Callable[[], _Answer]:
+    match settings.source:
+        case StaticToken(token):
+            return lambda: (token.value, None, {}, "the options")
+        case TokenFile(path):
+            return lambda: (_read(path), None, {}, path)
+        case UnsecuredToken(claims, life_s):
+            made = dict(claims)
+            return lambda: (
+                unsecured_token(made, clock.wall_ms(), life_s), None, {}, "sasl.jaas.config"
+            )  # fmt: skip
+        case ClientCredentials() as client:
+            return lambda: _from_endpoint(client, clock)
+        case TokenProvider() as provider:
+            return _from_provider(provider)
+        case AwsLogin():  # pragma: no cover - signs for each broker, see logins.py
+            raise ConfigError("AWS signs its tokens and has no fetcher")
+
+
+def _read(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(_LONGEST_FILE).decode("ascii")
+    except UnicodeDecodeError:
+        return "\0"  # no token either
+    except OSError as error:
+        raise AuthenticationError(
+            f"SASL OAUTHBEARER: the token file {path} can't be read: {error.strerror}",
+            hint="it must be there on the driver and on every executor",
+            code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ) from None
+
+
+def _from_endpoint(client: ClientCredentials, clock: Clock) -> _Answer:
+    grant = request_token(client)
+    expires_at = expiry_of(grant.token.value)
+    if expires_at is None and grant.expires_in is not None:
+        expires_at = clock.wall_ms() / 1000 + grant.expires_in
+    return grant.token.value, expires_at, {}, "the token endpoint"
+
+
+def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
+    """Whatever ``path`` names: an object with ``token()``, or something to call.
+
+    It gives a token, or a pair of the token and its end in seconds since the epoch. Two more
+    methods are asked if they are there: ``configure(options)`` once, with the options of the login
+    module, and ``extensions()`` with every token.
+    """
+    provider = import_paths.make(settings.path, settings.option)
+    configure = getattr(provider, "configure", None)
+    if callable(configure):
+        configure({name: value.value for name, value in settings.options})
+    ask = getattr(provider, "token", provider)
+    if not callable(ask):
+        raise ConfigError(
+            f"{settings.option}: {settings.path} has no method token()",
+            hint="it returns a token, or a pair of the token and its end in seconds",
+        )
+    extensions = getattr(provider, "extensions", dict)
+
+    def call() -> _Answer:
+        answer = ask()
+        token, expires_at = answer if isinstance(answer, tuple) else (answer, None)
+        if not isinstance(token, str) or not isinstance(expires_at, int | float | None):
+            raise AuthenticationError(
+                f"SASL OAUTHBEARER: {settings.path} gave no token but {type(answer).__name__}",
+                hint="token() returns text, or a pair of text and seconds since the epoch",
+                code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+            )
+        pairs = dict(checked_extension(str(k), str(v)) for k, v in dict(extensions()).items())
+        return token, expires_at, pairs, settings.path
+
+    return call

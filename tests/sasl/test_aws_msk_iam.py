@@ -1,0 +1,182 @@
+"""Amazon MSK's IAM: our signature against botocore's signer, both messages, and credentials."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import sys
+from urllib.parse import parse_qsl, urlsplit
+
+import botocore.auth
+import pytest
+from botocore.auth import SigV4QueryAuth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.network.aws_msk_iam import (
+    AwsMskIamMechanism,
+    Keys,
+    keys_fetcher,
+    msk_token,
+)
+from spark_kafka_sink.network.aws_signature import AwsKeys, signed_query
+from spark_kafka_sink.network.sasl_mechanism import SaslError
+from spark_kafka_sink.oauth_settings import AwsLogin
+
+HOST = "b-1.demo.abc123.c2.kafka.eu-west-1.amazonaws.com"
+WALL_MS = 1_700_000_000_123
+KEYS = AwsKeys("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "to/ken+with=signs")
+
+
+def botocores(keys, region, host, wall_ms, monkeypatch):
+    """The query that botocore's own signer makes of the same request at the same moment."""
+    moment = dt.datetime.fromtimestamp(wall_ms // 1000, dt.UTC)
+
+    class Frozen(dt.datetime):
+        @classmethod
+        def utcnow(cls):
+            return moment.replace(tzinfo=None)
+
+        @classmethod
+        def now(cls, tz=None):
+            return moment
+
+    class Module:
+        datetime = Frozen
+
+    if hasattr(botocore.auth, "get_current_datetime"):
+        monkeypatch.setattr(
+            botocore.auth,
+            "get_current_datetime",
+            lambda remove_tzinfo=True: moment.replace(tzinfo=None) if remove_tzinfo else moment,
+        )
+    monkeypatch.setattr(botocore.auth, "datetime", Module, raising=False)
+    credentials = Credentials(keys.access_key, keys.secret_key, keys.session_token)
+    signer = SigV4QueryAuth(credentials, "kafka-cluster", region, expires=900)
+    request = AWSRequest("GET", f"https://{host}/", params={"Action": "kafka-cluster:Connect"})
+    signer.add_auth(request)
+    return dict(parse_qsl(urlsplit(request.url).query, strict_parsing=True))
+
+
+@given(
+    access=st.text("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", min_size=16, max_size=20),
+    secret=st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=60),
+    session=st.none() | st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1),
+    region=st.sampled_from(["us-east-1", "eu-west-1", "cn-north-1"]),
+    host=st.from_regex(r"[a-z0-9]{1,10}(\.[a-z0-9]{1,10}){1,5}", fullmatch=True),
+    wall_ms=st.integers(0, 4_000_000_000_000),
+)
+def test_the_signature_is_botocores(access, secret, session, region, host, wall_ms):
+    keys = AwsKeys(access, secret, session)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        expected = botocores(keys, region, host, wall_ms, monkeypatch)
+    assert signed_query(keys, region, host, wall_ms) == expected
+
+
+def test_the_message_is_that_of_amazons_java_client():
+    mechanism = AwsMskIamMechanism(Keys(KEYS, None), HOST, WALL_MS)
+    message = json.loads(mechanism.first())
+    signed = signed_query(KEYS, "eu-west-1", HOST, WALL_MS)
+    assert message == {
+        "version": "2020_10_22",
+        "host": HOST,
+        "user-agent": message["user-agent"],
+        "action": "kafka-cluster:Connect",
+        "x-amz-algorithm": "AWS4-HMAC-SHA256",
+        "x-amz-credential": "AKIDEXAMPLE/20231114/eu-west-1/kafka-cluster/aws4_request",
+        "x-amz-date": "20231114T221320Z",
+        "x-amz-security-token": "to/ken+with=signs",
+        "x-amz-signedheaders": "host",
+        "x-amz-expires": "900",
+        "x-amz-signature": signed["X-Amz-Signature"],
+    }
+    assert message["user-agent"].startswith("spark-kafka-sink/")
+    assert not mechanism.complete
+    answer = b'{"version":"2020_10_22","request-id":"x"}'
+    assert mechanism.answer(answer) is None
+    assert mechanism.complete
+    assert set(mechanism.secrets) == {KEYS.secret_key, KEYS.session_token}
+
+
+@given(st.binary(max_size=50) | st.just(b'{"version":"1999"}') | st.just(b"[" * 50_000))
+def test_any_other_answer_is_no_success(answer):
+    mechanism = AwsMskIamMechanism(Keys(KEYS, None), HOST, WALL_MS)
+    with pytest.raises(SaslError, match="not AWS_MSK_IAM's"):
+        mechanism.answer(answer)
+    assert not mechanism.complete
+
+
+def test_the_token_is_the_signed_url_in_base64(monkeypatch):
+    token = msk_token(Keys(KEYS, None), HOST, WALL_MS).value.value
+    assert not token.endswith("=")
+    url = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+    parts = urlsplit(url)
+    assert (parts.scheme, parts.netloc, parts.path) == (
+        "https", "kafka.eu-west-1.amazonaws.com", "/",
+    )  # fmt: skip
+    query = dict(parse_qsl(parts.query, strict_parsing=True))
+    assert query.pop("User-Agent").startswith("spark-kafka-sink/")
+    assert query == botocores(KEYS, "eu-west-1", parts.netloc, WALL_MS, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("host", "region"),
+    [
+        (HOST, "eu-west-1"),
+        (HOST.upper(), "eu-west-1"),
+        ("boot-x.c1.kafka-serverless.us-east-2.amazonaws.com", "us-east-2"),
+        ("b-1.demo.kafka.cn-north-1.amazonaws.com.cn", "cn-north-1"),
+        ("10.0.0.1", "ap-south-1"),
+        ("kafka.example", "ap-south-1"),
+    ],
+)
+def test_the_region_is_in_the_brokers_name_or_configured(host, region):
+    assert Keys(KEYS, "ap-south-1").region_of(host) == region
+
+
+def test_a_region_that_nothing_tells_is_asked_for():
+    with pytest.raises(AuthenticationError, match="region of the broker 10") as raised:
+        Keys(KEYS, None).region_of("10.0.0.1")
+    assert "AWS_REGION" in raised.value.hint
+
+
+@pytest.fixture
+def no_aws(monkeypatch, tmp_path):
+    """An environment that has no credentials, and no way to ask for any."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    return tmp_path
+
+
+def test_credentials_come_from_the_environment_or_a_profile(no_aws, monkeypatch):
+    (no_aws / "credentials").write_text("[p]\naws_access_key_id = A\naws_secret_access_key = B\n")
+    (no_aws / "config").write_text("[profile p]\nregion = eu-north-1\n")
+    found = keys_fetcher(AwsLogin("p"), SystemClock())("h").value
+    assert (found.keys, found.region) == (AwsKeys("A", "B"), "eu-north-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "C")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "D")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "E")
+    assert keys_fetcher(AwsLogin(), SystemClock())("h").value.keys == AwsKeys("C", "D", "E")
+
+
+def test_missing_credentials_are_told(no_aws):
+    with pytest.raises(AuthenticationError, match="no AWS credentials were found"):
+        keys_fetcher(AwsLogin(), SystemClock())("h")
+    with pytest.raises(AuthenticationError, match="ProfileNotFound") as raised:
+        keys_fetcher(AwsLogin("nobody"), SystemClock())("h")
+    assert "awsProfileName" in raised.value.hint
+
+
+def test_without_botocore_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "botocore.session", None)
+    with pytest.raises(ConfigError, match="botocore") as raised:
+        keys_fetcher(AwsLogin(), SystemClock())
+    assert "spark-kafka-sink[aws]" in raised.value.hint

@@ -1,0 +1,424 @@
+"""Tokens: from a local identity provider, a file, a class of one's own; kept, renewed, refused."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.backoff import ExponentialBackoff
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.network.login import Fetched, Fetcher, FetchingLogin
+from spark_kafka_sink.network.logins import new_login
+from spark_kafka_sink.network.oauth_token import (
+    Token,
+    checked_token,
+    expiry_of,
+    fetched,
+    unsecured_token,
+)
+from spark_kafka_sink.network.sasl_mechanism import SaslError
+from spark_kafka_sink.network.sasl_oauthbearer import OAuthBearerMechanism
+from spark_kafka_sink.network.token_sources import token_fetcher
+from spark_kafka_sink.oauth_settings import OAuthSettings, RefreshRule, TokenProvider
+from spark_kafka_sink.sasl_settings import sasl_settings
+from spark_kafka_sink.secrets import Password
+from tests.fakes.clock import FakeClock
+from tests.sasl.identity_provider import IdentityProvider, jwt
+
+SECRET = "s3cr3t"
+
+
+@pytest.fixture
+def provider():
+    with IdentityProvider() as found:
+        yield found
+
+
+def fetch(options, clock=None):
+    settings = sasl_settings(options).oauth
+    return token_fetcher(settings, clock or SystemClock(), lambda: 0.0)("broker")
+
+
+# ---- the message ----
+
+
+def test_a_token_travels_with_its_extensions():
+    token = Token(Password("abc.def.ghi"), (("logicalCluster", "lkc-1"), ("pool", "p 1")))
+    bearer = OAuthBearerMechanism(token)
+    assert bearer.first() == (
+        b"n,,\x01auth=Bearer abc.def.ghi\x01logicalCluster=lkc-1\x01pool=p 1\x01\x01"
+    )
+    assert bearer.complete
+    assert bearer.answer(b"") is None
+    assert "abc" not in repr(token)
+
+
+def test_an_objection_is_heard_once_and_is_no_success():
+    bearer = OAuthBearerMechanism(Token(Password("abc")))
+    bearer.first()
+    assert bearer.answer(b'{"status":"invalid_token"}') == b"\x01"
+    assert not bearer.complete
+    with pytest.raises(SaslError, match="after it refused"):
+        bearer.answer(b"")
+
+
+# ---- tokens and their life ----
+
+
+def test_the_end_of_a_jwt_is_read_and_other_tokens_have_none():
+    assert expiry_of(jwt(exp=1234.5)) == 1234.5
+    for token in ("opaque", "a.b", "a.b.c", "a." + "A" * 5 + ".c", jwt(exp="soon"), jwt(exp=True)):
+        assert expiry_of(token) is None
+
+
+@given(st.text(max_size=100))
+def test_any_text_is_a_token_without_an_end_or_has_one(text):
+    end = expiry_of(text)
+    assert end is None or isinstance(end, float)
+
+
+@pytest.mark.parametrize("text", ["", "a b", "a\x01auth=Bearer b", "a\nb", "\u00e4", "x" * 300_000])
+def test_what_could_break_out_of_the_message_is_no_token(text):
+    with pytest.raises(AuthenticationError, match="the file is not a token"):
+        checked_token(text, "the file")
+
+
+@pytest.mark.parametrize(
+    ("life_s", "rule", "refresh_s"),
+    [
+        (3600, RefreshRule(), 2880),  # 80 %
+        (1000, RefreshRule(), 700),  # not in the last 300 s
+        (361, RefreshRule(), 61),
+        (350, RefreshRule(), 280),  # too short for buffer and minimum: 80 %
+        (3600, RefreshRule(window_factor=0.5), 1800),
+        (3600, RefreshRule(buffer_seconds=3000), 600),
+        (3600, RefreshRule(buffer_seconds=3590, min_period_seconds=5), 10),
+    ],
+)
+def test_a_token_is_renewed_when_javas_client_would(life_s, rule, refresh_s):
+    token = Token(Password("x"))
+    found = fetched(
+        token, expires_at=1000 + life_s, wall_ms=1_000_000, rule=rule, where="t", random=lambda: 0.0
+    )
+    assert found == Fetched(token, refresh_s * 1000, life_s * 1000)
+
+
+def test_a_token_that_has_ended_is_told_as_that():
+    with pytest.raises(AuthenticationError, match="the token of /run/t has expired"):
+        fetched(Token(Password("x")), expires_at=999, wall_ms=1_000_000, rule=RefreshRule(),
+                where="/run/t")  # fmt: skip
+
+
+# ---- the token endpoint ----
+
+
+def test_client_credentials_bring_a_token_with_scope_and_life(provider):
+    found = fetch(provider.options(sasl__oauthbearer__scope="kafka write"))
+    assert expiry_of(found.value.value.value) is not None
+    assert found.expires_after_ms == pytest.approx(3_600_000, abs=20_000)
+    (asked,) = provider.asked
+    assert (asked.user, asked.password, asked.path) == ("client", SECRET, "/oauth2/token")
+    assert asked.form == {"grant_type": ["client_credentials"], "scope": ["kafka write"]}
+
+
+def test_an_opaque_token_lives_as_long_as_the_answer_says(provider):
+    provider.answers = [(200, {"access_token": "opaque", "expires_in": 60})]
+    assert fetch(provider.options()).expires_after_ms == pytest.approx(60_000, abs=5_000)
+    provider.answers = [(201, {"id_token": "opaque"})]
+    assert fetch(provider.options()) == Fetched(Token(Password("opaque")), 0)
+
+
+def test_names_are_url_encoded_only_when_asked_for(provider):
+    provider.client_secret = "a b/c"
+    fetch(provider.options())
+    provider.answers = [(200, {"access_token": "t"})]
+    options = provider.options() | {"sasl.oauthbearer.header.urlencode": True}
+    fetch(options)
+    assert [asked.password for asked in provider.asked] == ["a b/c", "a+b%2Fc"]
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "words"),
+    [
+        (401, {"error": "invalid_client", "error_description": f"{SECRET} is\nwrong"},
+         ("answered 401: invalid_client - [hidden] is\\nwrong", "client secret")),
+        (400, b"<html>", ("answered 400",)),
+        (404, b"", ("answered 404", "URL")),
+        (200, {"no": "token"}, ("without an access_token",)),
+        (200, b"[" * 100_000, ("without an access_token",)),
+        (200, b"x" * (1 << 20) + b"x", ("more than 1048576 bytes",)),
+        (302, b"", ("answered 302", "redirects are not followed")),
+        (200, {"access_token": "a b"}, ("is not a token",)),
+    ],
+)  # fmt: skip
+def test_a_refusal_that_stays_one_is_an_error_at_once(provider, status, answer, words):
+    provider.answers = [(status, answer)]
+    provider.headers = {"Location": provider.url} if status == 302 else {}
+    with pytest.raises(AuthenticationError) as raised:
+        fetch(provider.options())
+    for word in words:
+        assert word in str(raised.value)
+    assert SECRET not in str(raised.value)
+    assert len(provider.asked) == 1
+
+
+def test_what_may_pass_is_an_error_that_is_tried_again(provider):
+    provider.answers = [(503, b""), (429, {"error": "slow_down"})]
+    for words in ("answered 503", "answered 429: slow_down"):
+        with pytest.raises(OSError, match=words):
+            fetch(provider.options())
+    provider.gate.clear()
+    with pytest.raises(TimeoutError, match=r"sasl\.login\.read\.timeout\.ms"):
+        fetch(provider.options() | {"sasl.login.read.timeout.ms": 50})
+    options = provider.options()
+    provider.__exit__()
+    with pytest.raises(OSError, match=r"127\.0\.0\.1:\d+/oauth2/token can't be reached"):
+        fetch(options)
+
+
+def test_a_token_endpoint_over_tls_must_prove_itself(provider):
+    options = provider.options()
+    options["sasl.oauthbearer.token.endpoint.url"] = provider.url.replace("http:", "https:")
+    with pytest.raises(OSError, match=r"TLS to https://127\.0\.0\.1"):
+        fetch(options)
+
+
+# ---- other sources ----
+
+
+def test_a_file_is_read_each_time(tmp_path):
+    path = tmp_path / "token"
+    options = {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": f"file://{path}",
+    }
+    with pytest.raises(AuthenticationError, match=f"{path} can't be read"):
+        fetch(options)
+    for text in ("one", "two"):
+        path.write_text(f"{text}\n")
+        assert fetch(options).value.value == Password(text)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(AuthenticationError, match="is not a token"):
+        fetch(options)
+    path.write_text(jwt(exp=5))
+    with pytest.raises(AuthenticationError, match="has expired"):
+        fetch(options)
+
+
+def test_kafkas_unsecured_tokens_say_who_we_are():
+    token = unsecured_token({"sub": "alice", "scope": ("a",)}, 1_000_000, 60)
+    assert token.endswith(".")
+    assert expiry_of(token) == 1060
+
+
+class Provider:
+    """Stands in for a class of a user's own."""
+
+    options: dict[str, str]
+
+    def configure(self, options):
+        self.options = dict(options)
+
+    def token(self):
+        return f"token-of-{self.options['who']}", 1_700_001_060.0
+
+    def extensions(self):
+        return {"logicalCluster": "lkc-1"}
+
+
+def plain_function():
+    return "just-a-token"
+
+
+def broken():
+    raise ValueError(SECRET)
+
+
+def wrong():
+    return 7
+
+
+NEITHER = 5
+
+
+def from_path(name, **options):
+    pairs = tuple((k, Password(v)) for k, v in options.items())
+    source = TokenProvider(f"{__name__}:{name}", "sasl.login.callback.handler.class", pairs)
+    return token_fetcher(OAuthSettings(source), FakeClock(1_000_000), lambda: 0.0)
+
+
+def test_a_class_of_ones_own_gives_tokens_with_life_and_extensions():
+    found = from_path("Provider", who="me")("broker")
+    assert found.value == Token(Password("token-of-me"), (("logicalCluster", "lkc-1"),))
+    assert found.expires_after_ms == 60_000
+    assert from_path("plain_function")("b").value == Token(Password("just-a-token"))
+
+
+def test_a_class_that_is_no_provider_is_told():
+    with pytest.raises(ConfigError, match=r"has no method token\(\)"):
+        from_path("NEITHER")
+    with pytest.raises(ConfigError, match="can't be imported"):
+        from_path("Missing")
+    with pytest.raises(AuthenticationError, match="gave no token but int"):
+        from_path("wrong")("b")
+
+
+# ---- fetching beside the network thread ----
+
+
+class Scripted:
+    """A fetch whose results the test gives one by one."""
+
+    def __init__(self, *results):
+        self.results = list(results)
+        self.calls = []
+
+    def __call__(self, host):
+        self.calls.append(host)
+        result = self.results.pop(0)
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+
+class Woken:
+    def __init__(self):
+        self.event = threading.Event()
+
+    def __call__(self):
+        self.event.set()
+
+    def wait(self):
+        assert self.event.wait(10)
+        self.event.clear()
+
+
+def login_of(fetch, clock, **more):
+    backoff = ExponentialBackoff(100, 10_000, jitter=0)
+    made = Fetcher("TEST", fetch, lambda value, host: (value, host), clock, backoff=backoff, **more)
+    login, woken = FetchingLogin(made), Woken()
+    login.attach(woken)
+    return login, woken
+
+
+def test_a_credential_is_fetched_beside_us_and_kept_until_it_is_to_be_renewed():
+    clock, fetch = FakeClock(), Scripted(Fetched("a", 5_000, 9_000), Fetched("b", 5_000, 9_000))
+    login, woken = login_of(fetch, clock)
+    now = clock.now_ms()
+    assert login.mechanism("h", now) is None
+    woken.wait()
+    assert login.mechanism("h", now) == ("a", "h")
+    assert login.mechanism("i", now + 4_999) == ("a", "i")
+    assert len(fetch.calls) == 1
+    assert login.mechanism("h", now + 5_000) is None
+    woken.wait()
+    assert login.mechanism("h", now) == ("b", "h")
+
+
+def test_many_who_wait_cause_one_fetch():
+    gate = threading.Event()
+    fetch = Scripted(Fetched("a", 0))
+
+    def slow(host):
+        gate.wait(10)
+        return fetch(host)
+
+    clock = FakeClock()
+    login, woken = login_of(slow, clock)
+    for host in "abc":
+        assert login.mechanism(host, clock.now_ms()) is None
+    gate.set()
+    woken.wait()
+    for host in "abc":  # of no kept life, and yet of use to all who waited
+        assert login.mechanism(host, clock.now_ms()) == ("a", host)
+    assert len(fetch.calls) == 1
+
+
+def test_each_host_has_its_own_where_that_is_asked_for():
+    fetch = Scripted(Fetched("a", 9_000), Fetched("b", 9_000))
+    login, woken = login_of(fetch, FakeClock(), per_host=True)
+    for host in ("h", "i"):
+        assert login.mechanism(host, 0) is None
+        woken.wait()
+    assert [login.mechanism(host, 0) for host in ("h", "i")] == [("a", "h"), ("b", "i")]
+    assert fetch.calls == ["h", "i"]
+
+
+def test_a_failed_renewal_falls_back_on_what_is_still_good_and_then_fails(caplog):
+    failure = OSError("the server is busy")
+    clock = FakeClock()
+    now = clock.now_ms()
+    fetch = Scripted(Fetched("a", 1_000, 60_000), failure, failure, Fetched("c", 9_000))
+    login, woken = login_of(fetch, clock)
+    assert login.mechanism("h", now) is None
+    woken.wait()
+    now += 2_000
+    clock.advance(2_000)
+    assert login.mechanism("h", now) is None
+    with caplog.at_level(logging.WARNING):
+        woken.wait()
+    assert "the server is busy" in caplog.text
+    assert login.mechanism("h", now) == ("a", "h"), "it has not expired"
+    clock.advance(60_000)
+    now += 60_000
+    assert login.mechanism("h", now) is None
+    woken.wait()
+    for _ in range(3):
+        with pytest.raises(ConnectionError, match="the server is busy"):
+            login.mechanism("h", now)
+    assert len(fetch.calls) == 3, "an answer is everybody's for a while"
+    now = clock.advance(20_000)
+    assert login.mechanism("h", now) is None
+    woken.wait()
+    assert login.mechanism("h", now) == ("c", "h")
+
+
+def test_what_can_not_pass_is_an_authentication_error_for_all():
+    cases = [
+        (AuthenticationError("no", hint="h"), "no"),
+        (ConfigError("bad"), "bad"),
+        (ValueError(SECRET), "fetching the credential failed: ValueError"),
+    ]
+    for failure, words in cases:
+        login, woken = login_of(Scripted(failure), FakeClock())
+        assert login.mechanism("h", 0) is None
+        woken.wait()
+        with pytest.raises(AuthenticationError, match=words) as raised:
+            login.mechanism("h", 0)
+        assert SECRET not in str(raised.value)
+
+
+def test_who_has_closed_is_not_woken():
+    gate, done = threading.Event(), threading.Event()
+
+    def slow(host):
+        gate.wait(10)
+        return Fetched("a", 0)
+
+    login, woken = login_of(slow, FakeClock())
+    other = FetchingLogin(login._fetcher)
+    other.attach(done.set)
+    assert login.mechanism("h", 0) is None
+    login.close()
+    gate.set()
+    assert done.wait(10)
+    assert not woken.event.is_set()
+
+
+def test_producers_of_one_process_share_a_token(provider):
+    settings = sasl_settings(provider.options())
+    first, second = (new_login(settings, SystemClock()) for _ in range(2))
+    woken = Woken()
+    first.attach(woken)
+    assert first.mechanism("h", SystemClock().now_ms()) is None
+    woken.wait()
+    for login in (first, second):
+        assert login.mechanism("h", SystemClock().now_ms()) is not None
+    assert len(provider.asked) == 1
+    other = sasl_settings(provider.options(sasl__oauthbearer__scope="other"))
+    assert new_login(other, SystemClock()).mechanism("h", 0) is None

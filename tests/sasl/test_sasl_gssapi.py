@@ -1,0 +1,141 @@
+"""GSSAPI's messages over a stand-in for the package ``gssapi``, whose Kerberos is two words.
+
+No KDC is asked here: what is shown is the order of the messages, and every way out of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from spark_kafka_sink.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.network.sasl_gssapi import gssapi_contexts
+from spark_kafka_sink.network.sasl_mechanism import SaslError
+from spark_kafka_sink.sasl_settings import KerberosSettings
+
+
+class GSSError(Exception):
+    """As the library's: a major and a minor reason."""
+
+
+class Library:
+    """What of ``gssapi`` is used. Its context stands after "who" was answered by "you"."""
+
+    NameType = SimpleNamespace(hostbased_service="service", kerberos_principal="principal")
+
+    def __init__(self):
+        self.made = []
+        self.ticket = True
+
+    def Name(self, text, kind):
+        return (text, kind)
+
+    def Credentials(self, **arguments):
+        return arguments
+
+    def SecurityContext(self, **arguments):
+        self.made.append(arguments)
+        return Context(self)
+
+
+class Context:
+    def __init__(self, library):
+        self.library = library
+        self.complete = False
+
+    def step(self, token):
+        if not self.library.ticket:
+            raise GSSError("No credentials cache found")
+        if token is None:
+            return b"who"
+        if token != b"you":
+            raise GSSError("Wrong principal")
+        self.complete = True
+        return None
+
+    def wrap(self, message, encrypt):
+        assert not encrypt
+        return SimpleNamespace(message=b"<" + message + b">")
+
+    def unwrap(self, message):
+        if message[:1] + message[-1:] != b"<>":
+            raise GSSError("A token was invalid")
+        return SimpleNamespace(message=message[1:-1])
+
+
+@pytest.fixture
+def library(monkeypatch):
+    made = Library()
+    monkeypatch.setitem(sys.modules, "gssapi", made)
+    return made
+
+
+def test_the_context_comes_first_and_then_no_security_layer(library):
+    fetch, make = gssapi_contexts(KerberosSettings("kafka", "/etc/k.keytab", "me@EXAMPLE"))
+    mechanism = make(fetch("b1.example").value, "b1.example")
+    assert (
+        library.made
+        == [
+            {
+                "name": ("kafka@b1.example", "service"),
+                "creds": {
+                    "name": ("me@EXAMPLE", "principal"),
+                    "usage": "initiate",
+                    "store": {"client_keytab": "/etc/k.keytab"},
+                },
+                "usage": "initiate",
+            }
+        ]
+        * 2
+    )
+    assert mechanism.first() == b"who"
+    assert mechanism.answer(b"you") == b""
+    assert mechanism.answer(b"<\x07\x00\x10\x00>") == b"<\x01\x00\x00\x00>"
+    assert not mechanism.complete
+    assert mechanism.answer(b"") is None
+    assert mechanism.complete
+
+
+def test_the_ticket_cache_needs_no_names(library):
+    fetch, _ = gssapi_contexts(KerberosSettings("kafka"))
+    fetch("b")
+    assert library.made[0]["creds"] is None
+
+
+def test_a_missing_ticket_is_told_with_what_to_do(library):
+    library.ticket = False
+    fetch, _ = gssapi_contexts(KerberosSettings("kafka"))
+    with pytest.raises(AuthenticationError, match="kafka@b1: GSSError: No credentials") as raised:
+        fetch("b1")
+    assert "kinit" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ([b"me"], "Kerberos does not accept it: GSSError: Wrong principal"),
+        ([b"you", b"(\x01\x00\x00\x00)"], "not of this context"),
+        ([b"you", b"<\x06\x00\x10\x00>"], "insists on a security layer"),
+        ([b"you", b"<\x01>"], "insists on a security layer"),
+        ([b"you", b"<\x01\x00\x00\x00>", b"more"], "after the security layer"),
+    ],
+)
+def test_a_broker_that_breaks_the_order_is_not_believed(library, messages, words):
+    fetch, make = gssapi_contexts(KerberosSettings("kafka"))
+    mechanism = make(fetch("b").value, "b")
+    mechanism.first()
+    for message in messages[:-1]:
+        mechanism.answer(message)
+    with pytest.raises(SaslError, match=words):
+        mechanism.answer(messages[-1])
+    assert not mechanism.complete
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    with pytest.raises(ConfigError, match="GSSAPI") as raised:
+        gssapi_contexts(KerberosSettings("kafka"))
+    assert "spark-kafka-sink[gssapi]" in raised.value.hint
+    assert "libgssapi-krb5-2" in raised.value.hint
