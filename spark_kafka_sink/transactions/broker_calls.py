@@ -35,7 +35,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.network.client_factory import new_network_client
 from spark_kafka_sink.network.client_request import ClientResponse
 from spark_kafka_sink.network.kafka_client import KafkaClient
-from spark_kafka_sink.protocol.cluster import Node, TopicPartition
+from spark_kafka_sink.protocol.cluster import Cluster, Node, TopicPartition
 from spark_kafka_sink.protocol.messages import FindCoordinatorRequest
 from spark_kafka_sink.protocol.request import ApiKey, Request
 from spark_kafka_sink.protocol.responses import FindCoordinatorResponse
@@ -105,8 +105,8 @@ class Call(Generic[ResponseT]):
     ``take`` gets each answer and gives the code for which it is to be asked for again (see
     :func:`following`), or None when it is clear; what it raises ends all calls. ``request`` None
     only finds out where ``to`` is. With ``once`` the call ends at the first lost connection, not
-    done: whoever made it knows better where to go then. ``told`` says why it isn't done,
-    ``lost`` how often no answer came.
+    done: whoever made it knows better where to go then. ``told`` says why it isn't done, ``sent``
+    how often it left.
     """
 
     request: Request[ResponseT] | None
@@ -116,7 +116,7 @@ class Call(Generic[ResponseT]):
     done: bool = False
     over: bool = False
     attempts: int = 0
-    lost: int = 0
+    sent: int = 0
     told: str = _SILENCE
 
 
@@ -184,6 +184,11 @@ class BrokerCalls(AdminClient):
         if not self.run(calls, deadline_ms):
             raise self.timeout("FindCoordinator", calls)
         return {i: self._coordinators[i] for i in transactional_ids}
+
+    @property
+    def cluster(self) -> Cluster:
+        """As known now; without an answer so far the bootstrap servers."""
+        return self._metadata.fetch()
 
     def brokers(self, deadline_ms: int, *, fresh: bool) -> tuple[Node, ...]:
         """All brokers; ``fresh``: as a broker says from now on, not as one of them said before.
@@ -372,6 +377,7 @@ class _Run:
 
     def _send(self, call: Call[object], node: Node, now: int) -> None:
         assert call.request is not None
+        call.sent += 1
 
         def answered(response: ClientResponse) -> None:
             self._take(call, response)
@@ -404,7 +410,6 @@ class _Run:
         elif response.body is None:
             # Bytes that are no answer end the connection, too; what became of it is unknown.
             said = response.error.message if response.error is not None else _SILENCE
-            call.lost += 1
             self._lost(call, now, said)
         else:
             try:

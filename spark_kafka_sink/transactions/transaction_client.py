@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
@@ -24,10 +25,15 @@ from spark_kafka_sink.errors import (
     AuthorizationError,
     ConfigError,
     ErrorCode,
+    KafkaError,
     UnsupportedVersionError,
 )
 from spark_kafka_sink.network.client_factory import new_network_client
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction, ProducerIdAndEpoch
+from spark_kafka_sink.producer.transaction_states import (
+    NO_PRODUCER_ID,
+    PreparedTransaction,
+    ProducerIdAndEpoch,
+)
 from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.config_messages import (
     ConfigResource,
@@ -84,6 +90,18 @@ _NOTHING_HAPPENED: Final = frozenset(
 _SOFTWARE: Final = ("spark-kafka-sink", "0")
 
 
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How one EndTxn went: it has a clear answer (``response``), or none, and then an ``error``.
+
+    ``unclear``: an attempt without a clear answer may have ended the transaction.
+    """
+
+    response: EndTxnResponse | None
+    error: KafkaError | None
+    unclear: bool
+
+
 class TransactionClient:
     """Implements ``Coordinators``; a context manager. On the caller's thread, one call at a time.
 
@@ -99,6 +117,7 @@ class TransactionClient:
         clock: Clock | None = None,
         new_client: NewClient | None = None,
     ) -> None:
+        self.config = config
         self.clock = SystemClock() if clock is None else clock
         #: For whoever asks brokers something else over the same connections.
         self.calls = BrokerCalls(
@@ -137,26 +156,31 @@ class TransactionClient:
 
     def end_one(
         self, transaction: PreparedTransaction, *, committed: bool, deadline_ms: int
-    ) -> tuple[EndTxnResponse | None, bool]:
-        """As :meth:`end`, with the whole answer: version 2 gives the next transaction's identity.
-
-        True: an attempt before that answer may have ended the transaction.
-        """
+    ) -> Ending:
+        """As :meth:`end`, with all that is known of how it went."""
         where = f"EndTxn of {_named(transaction.transactional_id)}"
-        found: list[EndTxnResponse] = []
-        unclear: list[ErrorCode] = []
+        answers: list[EndTxnResponse] = []
+        nothing_happened = 0
 
         def take(response: EndTxnResponse) -> ErrorCode | None:
+            nonlocal nothing_happened
+            nothing_happened += response.error in _NOTHING_HAPPENED
             again = _again(response.error, where, _WRITE)
             if again is None:
-                found.append(response)
-            elif again not in _NOTHING_HAPPENED:
-                unclear.append(again)
+                answers.append(response)
             return again
 
         call = _ending(transaction, take, committed=committed)
-        self.calls.run([call], deadline_ms)
-        return found[0] if found else None, bool(unclear) or call.lost > 0 or not found
+        error: KafkaError | None = None
+        try:
+            if not self.calls.run([call], deadline_ms):
+                error = self.calls.timeout(where, [call])
+        except KafkaError as refused:
+            error = refused
+        unclear = call.sent - nothing_happened - len(answers)
+        if isinstance(error, AuthorizationError):
+            unclear -= 1  # an answer, too
+        return Ending(answers[0] if answers else None, error, unclear=unclear > 0)
 
     def fence(self, transactional_ids: Sequence[str], deadline_ms: int) -> EndAnswers:
         """InitProducerId for each. NONE: what was open is aborted, markers written."""
@@ -268,9 +292,17 @@ class TransactionClient:
     # -- what the log and the preflight ask -------------------------------------------------------
 
     def init_producer_id(
-        self, transactional_id: str, timeout_ms: int, deadline_ms: int
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        deadline_ms: int,
+        *,
+        ours: ProducerIdAndEpoch = NO_PRODUCER_ID,
     ) -> ProducerIdAndEpoch:
         """InitProducerId: every earlier writer of that id is fenced, what it left open is aborted.
+
+        With ``ours`` (KIP-360, brokers since 2.5) only while that is still the identity of the id:
+        ProducerFencedError when somebody else took the id meanwhile, whom this does not fence.
 
         ``timeout_ms`` is the next transaction's; ConfigError when it is above the broker's
         transaction.max.timeout.ms. KafkaTimeoutError when there is no clear answer in time.
@@ -289,9 +321,8 @@ class TransactionClient:
             found.append(ProducerIdAndEpoch(response.producer_id, response.producer_epoch))
             return again
 
-        call = Call(
-            InitProducerIdRequest(transactional_id, timeout_ms), Coordinator(transactional_id), take
-        )
+        request = InitProducerIdRequest(transactional_id, timeout_ms, *ours)
+        call = Call(request, Coordinator(transactional_id), take)
         if not self.calls.run([call], deadline_ms):
             raise self.calls.timeout(where, [call])
         return found[-1]

@@ -1,0 +1,101 @@
+"""How a state lies in the commit log: in one record, or cut into several when it is long.
+
+Owns: the keys and the values of these records; pure functions. Never: what a state says
+(``commit_state.py``), a topic.
+
+=============  ===================================================================
+key            value
+=============  ===================================================================
+``{key}``      the whole state, or the first part of it
+``{key}#{n}``  part n, from 1 on
+=============  ===================================================================
+
+A part is a line of JSON, ``{"part":0,"of":3,"revision":123}``, then its bytes of the state. All
+parts of a state are written in one transaction and carry its revision, so a part of another
+revision is a leftover, and is ignored. ``#`` never occurs in a key (``transactional_ids.py``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from spark_kafka_sink.errors import CommitError
+
+#: Bytes of a state in one record. A topic takes 1 MiB by default.
+PART_BYTES: Final = 512 * 1024
+_PART: Final = b'{"part":'
+
+
+def belongs_to(key: bytes, record_key: bytes) -> bool:
+    """Is the record one of ``key``'s?"""
+    return record_key == key or record_key.startswith(key + b"#")
+
+
+def key_of(record_key: bytes) -> bytes:
+    """The key whose record it is."""
+    return record_key.partition(b"#")[0]
+
+
+def cut(
+    key: bytes,
+    state: bytes | None,
+    revision: int,
+    there: Collection[bytes],
+    limit: int = PART_BYTES,
+) -> dict[bytes, bytes | None]:
+    """The records that put ``state`` in the place of what is ``there`` (record keys); None as a
+    value is a tombstone, and as the state leaves nothing.
+    """
+    records: dict[bytes, bytes | None] = {}
+    if state is not None and len(state) <= limit:
+        records[key] = state
+    elif state is not None:
+        count = -(-len(state) // limit)
+        for part in range(count):
+            line = json.dumps(
+                {"part": part, "of": count, "revision": revision}, separators=(",", ":")
+            )
+            records[_record_key(key, part)] = (
+                line.encode() + b"\n" + state[part * limit : (part + 1) * limit]
+            )
+    return {**dict.fromkeys(sorted(set(there) - records.keys())), **records}
+
+
+def join(key: bytes, records: Mapping[bytes, bytes]) -> tuple[bytes | None, tuple[bytes, ...]]:
+    """The state, or None, and the keys of the records it is made of. CommitError when one of them
+    is missing, or is none of ours.
+    """
+    first = records.get(key)
+    if first is None:
+        return None, ()
+    if not first.startswith(_PART):
+        return first, (key,)
+    revision, count = None, 1
+    parts: list[bytes] = []
+    keys: list[bytes] = []
+    while len(parts) < count:
+        record_key = _record_key(key, len(parts))
+        try:
+            line, _, data = records[record_key].partition(b"\n")
+            fields = json.loads(line)
+            found = (int(fields["part"]), int(fields["of"]), int(fields["revision"]))
+        except (KeyError, ValueError, TypeError):
+            found, data = (-1, -1, -1), b""
+        if revision is None:
+            revision, count = found[2], found[1]
+        if found != (len(parts), count, revision) or count < 1:
+            raise CommitError(
+                f"the commit log's state of '{key.decode(errors='replace')}' is not whole: part "
+                f"{len(parts)} of {count} is missing",
+                hint="the topic of commitLogTopic must not be written by anybody else, and its "
+                "cleanup.policy must be compact",
+            )
+        parts.append(data)
+        keys.append(record_key)
+    return b"".join(parts), tuple(keys)
+
+
+def _record_key(key: bytes, part: int) -> bytes:
+    return key if part == 0 else key + b"#%d" % part

@@ -1,0 +1,265 @@
+"""Writes records to the commit log, each time in one transaction, and knows whether it is written.
+
+Owns: :class:`LogWriter`: one transactional id's transactions on one partition, one after another.
+Never: what a record says, a read (``log_reader.py``), who else writes.
+
+One write, with the last moment at which each failure is clear::
+
+    version 1: AddPartitionsToTxn    nothing is written
+    Produce (one batch or some)      nothing will ever count: nobody else commits this transaction
+    EndTxn(commit)                   NONE: written. No clear answer: nobody knows
+
+A Produce without a clear answer is sent again as the same bytes; DUPLICATE_SEQUENCE_NUMBER says
+that the first one had arrived. **No (producer id, epoch) is used for two transactions.** With
+version 2, EndTxn's answer brings the next epoch. With version 1 it does not: InitProducerId is
+asked with ours, which the coordinator grants only while nobody else has asked (KIP-360).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Final, TypeVar
+
+from spark_kafka_sink.errors import (
+    CommitOutcomeUnknownError,
+    ErrorCode,
+    IllegalStateError,
+    KafkaError,
+    ProducerFencedError,
+    SupersededError,
+)
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction, ProducerIdAndEpoch
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from spark_kafka_sink.protocol.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+)
+from spark_kafka_sink.records.compression import Codec, CompressionType
+from spark_kafka_sink.records.record_batch import write_header
+from spark_kafka_sink.records.single_record import record_bytes, record_tail
+from spark_kafka_sink.transactions.broker_calls import (
+    Call,
+    Coordinator,
+    Leader,
+    Next,
+    following,
+    refusal,
+)
+from spark_kafka_sink.transactions.log_parts import PART_BYTES
+from spark_kafka_sink.transactions.transaction_client import TransactionClient
+
+ResponseT = TypeVar("ResponseT")
+
+_CODEC: Final = Codec(CompressionType.ZSTD, 3)
+#: The last version of Produce whose batches are of version 1 (KIP-890).
+_LAST_OF_VERSION_1: Final = 11
+_LATEST_PRODUCE: Final = 12
+#: How long a failed write may take to abort its transaction.
+_TIDY_MS: Final = 1_000
+
+
+class _State(Enum):
+    READY = "its identity is unused"
+    SPENT = "its identity was used for a transaction that is committed"
+    BUSY = "a transaction is open"
+    FAILED = "a write failed"
+
+
+class LogWriter:
+    """``producer`` is what InitProducerId gave just now. After an error it can't go on."""
+
+    def __init__(
+        self,
+        client: TransactionClient,
+        tp: TopicPartition,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        version: int,
+        *,
+        timeout_ms: int,
+        rights: str,
+    ) -> None:
+        self._client = client
+        self._tp = tp
+        self._id = transactional_id
+        self._producer = producer
+        self._version = version
+        self._timeout_ms = timeout_ms
+        self._rights = rights
+        self._state = _State.READY
+        self._unanswered = 0
+
+    def begin(self, deadline_ms: int) -> int:
+        """Make sure that nobody else took the id; gives the number of the next transaction: unlike
+        all others of the log.
+        """
+        if self._state is _State.SPENT:
+            self._state = _State.FAILED
+            try:
+                self._producer = self._client.init_producer_id(
+                    self._id, self._timeout_ms, deadline_ms, ours=self._producer
+                )
+            except ProducerFencedError as error:
+                raise self._superseded(error) from error
+            self._state = _State.READY
+        self._require(_State.READY)
+        self._state = _State.BUSY
+        return self._producer.producer_id << 16 | self._producer.epoch
+
+    def commit(self, records: Mapping[bytes, bytes | None], deadline_ms: int) -> None:
+        """All of ``records`` (None: a tombstone), or none of them.
+
+        Raises SupersededError and every other KafkaError when nothing is written,
+        CommitOutcomeUnknownError when that is not known.
+        """
+        self._require(_State.BUSY)
+        self._state = _State.FAILED
+        try:
+            if self._version < 2:
+                self._add_partition(deadline_ms)
+            sequence = 0
+            for batch, count in self._batches(records):
+                self._produce(batch, sequence, count, deadline_ms)
+                sequence += count
+        except SupersededError:
+            raise  # it is not ours any more
+        except KafkaError:
+            if self._unanswered == 0:
+                self._abort(deadline_ms)
+            # Else an abort might overtake a Produce that is still on its way.
+            raise
+        self._end(deadline_ms)
+
+    # -- steps ------------------------------------------------------------------------------------
+
+    def _add_partition(self, deadline_ms: int) -> None:
+        def take(response: AddPartitionsToTxnResponse) -> ErrorCode | None:
+            return self._again(response.errors[self._tp], f"AddPartitionsToTxn of '{self._id}'")
+
+        request = AddPartitionsToTxnRequest(self._id, *self._producer, (self._tp,))
+        self._run(Call(request, Coordinator(self._id), take), "AddPartitionsToTxn", deadline_ms)
+
+    def _batches(
+        self, records: Mapping[bytes, bytes | None]
+    ) -> Iterator[tuple[list[tuple[bytes, bytes | None]], int]]:
+        """Each small enough for a topic's max.message.bytes."""
+        batch: list[tuple[bytes, bytes | None]] = []
+        size = 0
+        for key, value in records.items():
+            more = len(key) + len(value or b"")
+            if batch and size + more > PART_BYTES:
+                yield batch, len(batch)
+                batch, size = [], 0
+            batch.append((key, value))
+            size += more
+        if batch:
+            yield batch, len(batch)
+
+    def _produce(
+        self,
+        records: list[tuple[bytes, bytes | None]],
+        sequence: int,
+        count: int,
+        deadline_ms: int,
+    ) -> None:
+        now = self._client.clock.wall_ms()
+        raw = [record_bytes(i, 0, record_tail(k, v)) for i, (k, v) in enumerate(records)]
+        section = _CODEC.compress(raw)
+        header = write_header(
+            [section],
+            codec=_CODEC,
+            record_count=count,
+            base_timestamp=now,
+            max_timestamp=now,
+            producer_id=self._producer.producer_id,
+            producer_epoch=self._producer.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+
+        def take(response: ProduceResponse) -> ErrorCode | None:
+            code = response.partitions[0].error
+            if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                code = ErrorCode.NONE
+            return self._again(code, f"Produce to the commit log {self._tp}")
+
+        data = PartitionProduceData(self._tp, [header, section], len(header) + len(section))
+        latest = _LATEST_PRODUCE if self._version >= 2 else _LAST_OF_VERSION_1
+        request = ProduceRequest(
+            -1, self._client.config.request_timeout_ms, (data,), self._id, max_version=latest
+        )
+        self._run(Call(request, Leader(self._tp), take), "Produce", deadline_ms)
+
+    def _end(self, deadline_ms: int) -> None:
+        ending = self._client.end_one(self._transaction(), committed=True, deadline_ms=deadline_ms)
+        response = ending.response
+        if response is not None and response.error is ErrorCode.NONE:
+            successor = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+            if successor.is_valid:
+                self._producer, self._state = successor, _State.READY
+            else:
+                self._state = _State.SPENT
+            return
+        error = ending.error
+        if response is not None:
+            error = response.error.error(f"EndTxn of '{self._id}'")
+        if ending.unclear:
+            raise CommitOutcomeUnknownError(
+                f"whether the commit log {self._tp} has the decision is not known: "
+                f"EndTxn of '{self._id}' was asked for and got no clear answer in time",
+                hint="nothing was undone: the next start of the query finds out",
+                transactional_ids=(self._id,),
+            ) from error
+        if isinstance(error, ProducerFencedError):
+            raise self._superseded(error) from error
+        assert error is not None, "EndTxn has an answer or an error"
+        raise error
+
+    def _abort(self, deadline_ms: int) -> None:
+        """So that no reader waits for the transaction's timeout. As far as it goes."""
+        soon = min(deadline_ms, self._client.clock.now_ms() + _TIDY_MS)
+        self._client.end_one(self._transaction(), committed=False, deadline_ms=soon)
+
+    # -- answers ----------------------------------------------------------------------------------
+
+    def _run(
+        self,
+        call: Call[ResponseT],
+        what: str,
+        deadline_ms: int,
+    ) -> None:
+        try:
+            if not self._client.calls.run([call], deadline_ms):
+                raise self._client.calls.timeout(f"{what} of the commit log's '{self._id}'", [call])
+        finally:
+            self._unanswered += call.sent
+
+    def _again(self, code: ErrorCode, where: str) -> ErrorCode | None:
+        self._unanswered -= 1
+        if code is ErrorCode.NONE:
+            return None
+        if following(code) is not Next.CLEAR:
+            return code
+        error = refusal(code, where, self._rights)
+        if isinstance(error, ProducerFencedError):
+            raise self._superseded(error) from error
+        raise error
+
+    def _transaction(self) -> PreparedTransaction:
+        return PreparedTransaction(self._id, *self._producer, self._version)
+
+    def _superseded(self, error: KafkaError) -> SupersededError:
+        return SupersededError(
+            f"another driver writes the commit log as '{self._id}' now: {error.message}",
+            hint="this one must stop; if no other was started, two queries share a "
+            "transactionalIdPrefix",
+        )
+
+    def _require(self, state: _State) -> None:
+        if self._state is not state:
+            raise IllegalStateError(
+                f"'{self._id}' of the commit log: {self._state.value}; open the key again"
+            )

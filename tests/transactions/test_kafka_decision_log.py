@@ -1,0 +1,390 @@
+"""The decision log on real brokers, transactions of both versions, and read by an independent
+client.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from spark_kafka_sink.admin import NewClient
+from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import (
+    CommitError,
+    ConfigError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+    SupersededError,
+)
+from spark_kafka_sink.local_kafka import KafkaCluster
+from spark_kafka_sink.network.client_factory import new_network_client
+from spark_kafka_sink.network.client_request import ClientRequest
+from spark_kafka_sink.network.network_client import NetworkClient
+from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.fetch_messages import FetchRequest
+from spark_kafka_sink.transactions.commit_state import CommitState, Decision
+from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
+from spark_kafka_sink.transactions.log_reader import LogPlaces
+from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from spark_kafka_sink.transactions.transactional_ids import log_id, worker_id
+from tests.real_kafka import RealKafka, consume_topic
+
+SOON_MS = 30_000
+
+
+@pytest.fixture(scope="module")
+def version_1() -> Iterator[RealKafka]:
+    with KafkaCluster(format_options=("--feature", "transaction.version=1")) as cluster:
+        yield RealKafka(cluster.bootstrap, cluster)
+
+
+@pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
+def broker(request: pytest.FixtureRequest) -> RealKafka:
+    """A broker whose cluster writes transactions of that version."""
+    found: RealKafka = request.getfixturevalue("version_1" if request.param == 1 else "kafka")
+    return found
+
+
+class Drivers:
+    """Drivers of one topic: each :meth:`new` is one, with connections of its own."""
+
+    def __init__(self, kafka: RealKafka, topic: str) -> None:
+        self.kafka = kafka
+        self.topic = topic
+        self.clients: list[TransactionClient] = []
+
+    def new(self, new_client: NewClient | None = None, **options: object) -> KafkaDecisionLog:
+        config = ProducerConfig.parse({"bootstrap.servers": self.kafka.bootstrap})
+        self.clients.append(TransactionClient(config, new_client=new_client))
+        return KafkaDecisionLog(self.clients[-1], self.topic, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def drivers(broker: RealKafka) -> Iterator[Drivers]:
+    topic = broker.unique_topic("commits", 1, {"cleanup.policy": "compact"})
+    found = Drivers(broker, topic)
+    yield found
+    for client in found.clients:
+        client.close()
+
+
+def soon() -> int:
+    return SystemClock().now_ms() + SOON_MS
+
+
+def new_key() -> str:
+    return f"k{uuid.uuid4().hex[:8]}"
+
+
+def state(number: int, transactions: int = 1, stem: str = "worker") -> CommitState:
+    """Batch ``number`` is decided."""
+    return CommitState(generation=1, run_id="run", query_id="query", last_done=number - 1).decided(
+        Decision(
+            number,
+            tuple(
+                PreparedTransaction(str(worker_id("p", "run", f"{stem}{i}", 0)), 7000 + i, 3, 2)
+                for i in range(transactions)
+            ),
+        )
+    )
+
+
+def test_a_state_is_written_read_replaced_and_removed(drivers: Drivers) -> None:
+    key = new_key()
+    assert drivers.new().read(key, soon()) is None
+    session = drivers.new().open(key, soon())
+    assert session.state is None
+    session.write(None, soon())  # there is nothing to remove
+    for wanted in (state(1), state(1).finished(), state(2), None, state(3)):
+        session.write(wanted, soon())
+        assert session.state == wanted
+        assert drivers.new().read(key, soon()) == wanted
+    assert drivers.new().open(key, soon()).state == state(3)
+    told = consume_topic(drivers.kafka.bootstrap, drivers.topic, isolation="read_committed")
+    assert set(told.keys) == {key.encode()}
+    assert [v and CommitState.decode(v) for v in told.values] == [
+        state(1),
+        state(1).finished(),
+        state(2),
+        None,
+        state(3),
+    ]
+
+
+def test_keys_of_one_partition_do_not_meet(drivers: Drivers) -> None:
+    first, second = "a", "a~b"
+    log = drivers.new()
+    log.open(first, soon()).write(state(1), soon())
+    log.open(second, soon()).write(state(2), soon())
+    assert log.read(first, soon()) == state(1)
+    assert log.read(second, soon()) == state(2)
+    assert log.read("a.b", soon()) is None
+
+
+def test_the_earlier_of_two_sessions_is_superseded(drivers: Drivers) -> None:
+    key = new_key()
+    earlier = drivers.new().open(key, soon())
+    earlier.write(state(1), soon())
+    later = drivers.new().open(key, soon())
+    assert later.state == state(1)
+    with pytest.raises(SupersededError, match="another driver writes the commit log"):
+        earlier.write(state(2), soon())
+    with pytest.raises(IllegalStateError, match="a write failed; open the key again"):
+        earlier.write(state(2), soon())
+    later.write(state(3), soon())
+    assert drivers.new().read(key, soon()) == state(3)
+
+
+def test_a_session_that_was_never_used_is_superseded_too(drivers: Drivers) -> None:
+    key = new_key()
+    earlier = drivers.new().open(key, soon())
+    later = drivers.new().open(key, soon())
+    with pytest.raises(SupersededError):
+        earlier.write(state(1), soon())
+    later.write(state(2), soon())
+    assert drivers.new().read(key, soon()) == state(2)
+
+
+def test_a_long_state_is_cut_and_put_together(drivers: Drivers) -> None:
+    """5000 transactions; and what is left of it when a short one follows."""
+    key = new_key()
+    long, longer = state(1, 5000, "w" * 90), state(2, 9000, "w" * 90)
+    assert len(long.encode()) > 512 * 1024
+    session = drivers.new().open(key, soon())
+    for wanted in (long, longer, long):
+        session.write(wanted, soon())
+        assert drivers.new().read(key, soon()) == wanted
+    session = drivers.new().open(key, soon())
+    assert session.state == long
+    session.write(state(3), soon())
+    assert drivers.new().read(key, soon()) == state(3)
+    told = consume_topic(drivers.kafka.bootstrap, drivers.topic, isolation="read_committed")
+    last = dict(zip(told.keys, told.values, strict=True))
+    assert {k for k, v in last.items() if v is not None} == {key.encode()}
+    assert set(last) == {f"{key}{part}".encode() for part in ("", "#1", "#2")}
+
+
+def test_what_a_dead_writer_left_open_is_ended_by_the_next_open(drivers: Drivers) -> None:
+    key = new_key()
+    drivers.new().open(key, soon()).write(state(1), soon())
+    dead = DyingWriter(drivers, key)
+    later = drivers.new().open(key, soon())
+    assert later.state == state(1)
+    assert dead.commits_in_vain()
+    later.write(state(2), soon())
+    assert drivers.new().read(key, soon()) == state(2)
+
+
+def test_a_reader_waits_for_a_writer_in_the_middle_of_a_write(drivers: Drivers) -> None:
+    key = new_key()
+    drivers.new().open(key, soon()).write(state(1), soon())
+    other = new_key()  # a writer of another key in the same partition holds it up as well
+    stuck = DyingWriter(drivers, other)
+    reader = drivers.new()
+    with pytest.raises(KafkaTimeoutError, match=r"a transaction is open from offset \d+ on"):
+        reader.read(key, SystemClock().now_ms() + 300)
+    found: list[CommitState | None] = []
+    thread = threading.Thread(target=lambda: found.append(drivers.new().read(key, soon())))
+    thread.start()
+    time.sleep(0.2)  # it can't be through: nothing ends the transaction but the next line
+    assert not found
+    drivers.new().open(other, soon())
+    thread.join(30)
+    assert found == [state(1)]
+    assert stuck.commits_in_vain()
+
+
+class DyingWriter:
+    """A driver, by another client, that dies between its Produce and its EndTxn; or is stunned."""
+
+    def __init__(self, drivers: Drivers, key: str) -> None:
+        self.producer = Producer(
+            {"bootstrap.servers": drivers.kafka.bootstrap, "transactional.id": log_id(key)}
+        )
+        self.producer.init_transactions(30)
+        self.producer.begin_transaction()
+        self.producer.produce(drivers.topic, state(99).encode(), key.encode())
+        assert self.producer.flush(30) == 0
+
+    def commits_in_vain(self) -> bool:
+        try:
+            self.producer.commit_transaction(30)
+        except KafkaException as refused:
+            return bool(refused.args[0].fatal() or refused.args[0].txn_requires_abort())
+        return False
+
+
+def test_only_what_is_new_is_read_again(drivers: Drivers) -> None:
+    """Within a process by its places, and from one process to the next by a position."""
+    key, places = new_key(), LogPlaces()
+    session = drivers.new().open(key, soon())
+    for number in range(1, 6):
+        session.write(state(number), soon())
+    fetched = Fetches(drivers)
+    first = fetched.log(places=places)
+    assert first.read(key, soon()) == state(5)
+    assert fetched.offsets[0] == 0
+    position = first.position(key)
+    assert position is not None
+    assert position.offset == 8  # after each record there is a marker
+    fetched.offsets.clear()
+    assert fetched.log(places=places).read(key, soon()) == state(5)
+    assert fetched.offsets == []  # it stands at the end
+    session.write(state(6), soon())
+    assert fetched.log(places=places).read(key, soon()) == state(6)
+    assert fetched.offsets[0] == 10
+    fetched.offsets.clear()
+    later = fetched.log()
+    later.begin_at(key, position)
+    assert later.read(key, soon()) == state(6)
+    assert fetched.offsets[0] == 8
+    # Of a topic that has another id by now, nothing is believed.
+    fetched.offsets.clear()
+    other = fetched.log()
+    other.begin_at(key, position._replace(topic_id=bytes(16)))
+    assert other.read(key, soon()) == state(6)
+    assert fetched.offsets[0] == 0
+
+
+class Fetches:
+    """Logs whose clients tell from which offsets they fetch."""
+
+    def __init__(self, drivers: Drivers) -> None:
+        self.drivers = drivers
+        self.offsets: list[int] = []
+
+    def log(self, **options: object) -> KafkaDecisionLog:
+        return self.drivers.new(self._new_client, **options)
+
+    def _new_client(
+        self, config: ProducerConfig, metadata: Metadata, clock: Clock
+    ) -> NetworkClient:
+        client = new_network_client(config, metadata, clock)
+        send = client.send
+
+        def noted(request: ClientRequest, now: int) -> None:
+            if isinstance(request.request, FetchRequest):
+                self.offsets.append(request.request.partitions[0].offset)
+            send(request, now)
+
+        client.send = noted  # type: ignore[method-assign]
+        return client
+
+
+# --- the topic
+
+
+@pytest.fixture
+def client(kafka: RealKafka) -> Iterator[TransactionClient]:
+    with TransactionClient(ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})) as found:
+        yield found
+
+
+def test_a_missing_topic_is_created_compacted(kafka: RealKafka, client: TransactionClient) -> None:
+    topic = f"commits-{uuid.uuid4().hex[:12]}"
+    log = KafkaDecisionLog(client, topic)
+    assert log.read("k", soon()) is None
+    assert len(client.calls.cluster.topics[topic]) == 16
+    names = ("cleanup.policy", "segment.bytes", "segment.ms", "min.cleanable.dirty.ratio")
+    assert dict(client.topic_configs(topic, names, soon())) == {
+        "cleanup.policy": "compact",
+        "segment.bytes": "16777216",
+        "segment.ms": "3600000",
+        "min.cleanable.dirty.ratio": "0.1",
+    }
+    keys = [f"k{i}" for i in range(5)]
+    for number, key in enumerate(keys):
+        log.open(key, soon()).write(state(number), soon())
+    assert [log.read(key, soon()) for key in keys] == [state(n) for n in range(len(keys))]
+    partitions = consume_topic(kafka.bootstrap, topic).partitions
+    assert len(set(partitions)) > 1
+
+
+def test_a_topic_that_deletes_is_refused(kafka: RealKafka, client: TransactionClient) -> None:
+    topic = kafka.unique_topic("commits", 1, {"cleanup.policy": "compact,delete"})
+    with pytest.raises(ConfigError, match=r"cleanup\.policy=compact,delete; it must be compact"):
+        KafkaDecisionLog(client, topic).read("k", soon())
+
+
+def test_a_refused_record_leaves_no_transaction_open(
+    kafka: RealKafka, client: TransactionClient
+) -> None:
+    topic = kafka.unique_topic(
+        "commits", 1, {"cleanup.policy": "compact", "max.message.bytes": "300"}
+    )
+    log, key = KafkaDecisionLog(client, topic), new_key()
+    with pytest.raises(RecordTooLargeError):
+        log.open(key, soon()).write(state(1, 1000, uuid.uuid4().hex), soon())
+    # Were it open, the read would wait for half a minute.
+    assert log.read("other", client.clock.now_ms() + 5_000) is None
+
+
+def test_a_strangers_record_is_told_as_such(kafka: RealKafka, client: TransactionClient) -> None:
+    topic = kafka.unique_topic("commits", 1, {"cleanup.policy": "compact"})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for value in (b"{", b"[1]", b'{"part":0,"of":2,"revision":1}\nabc', b'{"part":"x"}'):
+        producer.produce(topic, value, b"k")
+        assert producer.flush(30) == 0
+        with pytest.raises(CommitError):
+            KafkaDecisionLog(client, topic).read("k", soon())
+    producer.produce(topic, b"no key")
+    producer.produce(topic, state(1).encode(), b"k")
+    assert producer.flush(30) == 0
+
+
+def test_a_compacted_log_is_read_over_its_holes(
+    kafka: RealKafka, client: TransactionClient
+) -> None:
+    """Many keys in one partition, most of them overwritten; the cleaner is awaited."""
+    topic = kafka.unique_topic(
+        "commits",
+        1,
+        {
+            "cleanup.policy": "compact",
+            "segment.ms": "100",
+            "min.cleanable.dirty.ratio": "0.01",
+            "min.compaction.lag.ms": "0",
+            "delete.retention.ms": "0",
+        },
+    )
+    log = KafkaDecisionLog(client, topic)
+    sessions = [log.open(f"k{i}", soon()) for i in range(3)]
+    wanted: list[CommitState | None] = []
+    deadline = time.monotonic() + 60
+    number = 0
+    while True:
+        number += 1
+        for session in sessions:
+            session.write(state(number), soon())
+        wanted = [s.state for s in sessions]
+        offsets = consume_topic(kafka.bootstrap, topic).offsets
+        assert [KafkaDecisionLog(client, topic).read(f"k{i}", soon()) for i in range(3)] == wanted
+        if offsets[0] > 0 and number > 3:
+            break
+        assert time.monotonic() < deadline, "the cleaner did not come"
+        time.sleep(0.5)
+
+
+def test_what_a_log_costs(
+    kafka: RealKafka, client: TransactionClient, record_property: Callable[[str, object], None]
+) -> None:
+    """A micro-batch opens the log, writes DECIDED and DONE: p50 of all of it below 60 ms."""
+    topic = kafka.unique_topic("commits", 1, {"cleanup.policy": "compact"})
+    log = KafkaDecisionLog(client, topic)
+    taken = []
+    for number in range(1, 22):
+        start = time.monotonic()
+        session = log.open("k", soon())
+        session.write(state(number, 2), soon())
+        session.write(state(number, 2).finished(), soon())
+        taken.append(time.monotonic() - start)
+    record_property("p50 ms", sorted(taken)[10] * 1000)
+    assert sorted(taken)[10] < 0.06
