@@ -109,6 +109,12 @@ class SupersededError(CommitError):
     """Another driver took over this query or prefix; this one must stop."""
 
 
+class RefusedError(KafkaError):
+    """An operator asked for what contradicts a decision, or for what is not there. Nothing was
+    changed.
+    """
+
+
 class ApiError(KafkaError):
     """A failure that the Kafka protocol knows (Java's ApiException).
 

@@ -1,0 +1,26 @@
+"""The command line ``kprod``: looks at what exactly-once left, and mends it by hand.
+
+Owns: the entry point. Never: a decision (``transactions/operations.py``). Needs the extra ``cli``:
+Typer and Rich are imported when the command runs, and nothing else of the package imports this.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+#: What the extra brings.
+_NEEDED = ("typer", "rich")
+
+
+def main() -> None:
+    """The entry point ``kprod``. Exit codes: 0 done, 1 refused or failed, 2 wrong usage."""
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        sys.stderr.write(
+            f"kprod: {' and '.join(missing)} not installed: pip install 'spark-kafka-sink[cli]'\n"
+        )
+        raise SystemExit(1)
+    from spark_kafka_sink.cli.app import app
+
+    app(prog_name="kprod")

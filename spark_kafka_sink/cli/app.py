@@ -1,0 +1,38 @@
+"""The tree of commands under ``kprod``.
+
+Owns: the application and its version. Never: a command's work (``txn.py``).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from spark_kafka_sink import __version__
+from spark_kafka_sink.cli import txn
+
+app = typer.Typer(
+    help="Looks at what the sink's exactly-once left in a cluster, and mends it by hand.",
+    no_args_is_help=True,
+    add_completion=False,
+    # A traceback that shows locals would show secrets.
+    pretty_exceptions_enable=False,
+)
+app.add_typer(txn.app, name="txn")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"{__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def kprod(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Looks at what the sink's exactly-once left in a cluster, and mends it by hand."""

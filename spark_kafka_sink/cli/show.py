@@ -1,0 +1,262 @@
+"""What was found and what was done: a table for people, JSON for scripts.
+
+Owns: both forms. Never: what is shown (``transactions/inspection.py``), a command. Names in the
+JSON are kept from version to version; new ones may join them. Times are milliseconds, and what is
+not known is null.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from spark_kafka_sink.transactions.commit_state import NOTHING_DONE, CommitState, Phase
+from spark_kafka_sink.transactions.inspection import (
+    DecidedTransaction,
+    KeyReport,
+    OpenTransaction,
+    Overview,
+    Standing,
+)
+from spark_kafka_sink.transactions.outcomes import Outcome
+
+Json = dict[str, object]
+
+#: Rows of a table for people; JSON has all.
+_MOST_ROWS = 100
+#: Of a table that goes into a file or a pipe: no terminal says how wide.
+_WIDTH = 200
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+
+
+def print_json(fields: Json) -> None:
+    """One object on standard output."""
+    sys.stdout.write(json.dumps(fields, indent=2) + "\n")
+
+
+def say(text: str) -> None:
+    """A line for people."""
+    _console().print(text, soft_wrap=True)
+
+
+# -- JSON -----------------------------------------------------------------------------------------
+
+
+def open_json(t: OpenTransaction) -> Json:
+    """An open transaction."""
+    return {
+        "transactionalId": str(t.id),
+        "run": t.id.run,
+        "runIs": t.standing.value,
+        "state": t.found.state.value,
+        "producerId": t.found.producer_id,
+        "epoch": t.found.producer_epoch,
+        "ageMs": t.age_ms,
+        "timeoutMs": t.found.timeout_ms,
+        "partitions": {topic: sorted(ps) for topic, ps in sorted(t.found.partitions)},
+        "decided": None if t.decided is None else {"key": t.decided.key, "batch": t.decided.number},
+    }
+
+
+def state_json(key: str, state: CommitState) -> Json:
+    """A key of the commit log."""
+    return {
+        "key": key,
+        "phase": state.phase.name,
+        "batch": None if state.decision is None else state.decision.number,
+        "lastDone": None if state.last_done == NOTHING_DONE else state.last_done,
+        "generation": state.generation,
+        "runId": state.run_id,
+        "queryId": state.query_id or None,
+        "superseded": list(state.superseded),
+        "lost": list(state.lost),
+    }
+
+
+def report_json(report: KeyReport) -> Json:
+    """A key, with the transactions of its decision."""
+    transactions = [
+        {
+            "transactionalId": t.transaction.transactional_id,
+            "producerId": t.transaction.producer_id,
+            "epoch": t.transaction.producer_epoch,
+            "version": t.transaction.transaction_version,
+            "outcome": _OUTCOMES[t.outcome],
+            "coordinator": {
+                "error": t.found.error.name if t.found.error else None,
+                "state": t.found.state.value,
+                "producerId": t.found.producer_id,
+                "epoch": t.found.producer_epoch,
+            },
+        }
+        for t in report.transactions
+    ]
+    return {**state_json(report.key, report.state), "transactions": transactions}
+
+
+#: RETRY is what a driver does about it.
+_OUTCOMES: Mapping[Outcome, str] = {
+    Outcome.COMMITTED: "committed",
+    Outcome.RETRY: "open",
+    Outcome.LOST: "lost",
+    Outcome.UNKNOWN: "unknown",
+}
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+
+def show_overview(prefix: str, log_topic: str, overview: Overview) -> None:
+    """For ``kprod txn list``."""
+    if overview.open:
+        show_open(f"Open transactions of '{prefix}'", overview.open)
+    else:
+        say(f"No transaction of '{prefix}' is open.")
+    if overview.keys is None:
+        say(f"There is no commit log: the topic {log_topic} is missing.")
+        return
+    if not overview.keys:
+        say(f"The commit log {log_topic} has no key of '{prefix}'.")
+        return
+    rows = [
+        (
+            key,
+            state.phase.name,
+            "" if state.decision is None else str(state.decision.number),
+            _batch(state.last_done),
+            str(state.generation),
+            state.run_id,
+        )
+        for key, state in sorted(overview.keys.items())
+    ]
+    columns = ("key", "phase", "batch", "last done", "generation", "owner (run)")
+    _table(f"Commit log {log_topic}", columns, rows)
+
+
+def show_open(title: str, transactions: Sequence[OpenTransaction]) -> None:
+    """Open transactions."""
+    rows = [
+        (
+            str(t.id),
+            t.found.state.value,
+            age(t.age_ms),
+            f"{t.found.producer_id}/{t.found.producer_epoch}",
+            _partitions(t.found.partitions),
+            t.standing.value
+            if t.decided is None
+            else f"{t.standing.value}; batch {t.decided.number} of {t.decided.key} is decided",
+        )
+        for t in transactions
+    ]
+    columns = ("transactional id", "state", "age", "producer id/epoch", "partitions", "its run is")
+    _table(f"{title} ({len(rows)})", columns, rows)
+
+
+def show_report(report: KeyReport) -> None:
+    """A key of the commit log with its decision."""
+    state = report.state
+    facts = [
+        ("phase", state.phase.name),
+        ("last done", _batch(state.last_done)),
+        ("owner (run)", state.run_id),
+        ("generation", str(state.generation)),
+    ]
+    if state.query_id:
+        facts.append(("query", state.query_id))
+    if state.superseded:
+        facts.append((Standing.SUPERSEDED.value, "\n".join(state.superseded)))
+    if state.decision is not None:
+        facts.append(("batch under way", str(state.decision.number)))
+        facts.append(("its transactions", summary(report.transactions)))
+    if state.lost:
+        facts.append(("noted as lost", str(len(state.lost))))
+    _table(f"'{report.key}' in the commit log", ("", ""), facts, heads=False)
+    if not report.transactions:
+        return
+    # What needs a look comes first.
+    order = (Outcome.LOST, Outcome.UNKNOWN, Outcome.RETRY, Outcome.COMMITTED)
+    rows = [
+        (
+            t.transaction.transactional_id,
+            _OUTCOMES[t.outcome],
+            t.found.error.name if t.found.error else t.found.state.value,
+            f"{t.transaction.producer_id}/{t.transaction.producer_epoch}",
+            f"{t.found.producer_id}/{t.found.producer_epoch}",
+        )
+        for t in sorted(report.transactions, key=lambda t: order.index(t.outcome))
+    ]
+    columns = ("transactional id", "outcome", "coordinator says", "as decided", "as it is now")
+    _table("The decision", columns, rows)
+
+
+def show_kept(title: str, kept: Mapping[str, str]) -> None:
+    """Transactions that are left alone, and why; nothing when there are none."""
+    if kept:
+        _table(f"{title} ({len(kept)})", ("transactional id", "because"), sorted(kept.items()))
+
+
+def summary(transactions: Iterable[DecidedTransaction]) -> str:
+    """``3: 2 committed, 1 lost``."""
+    counts: dict[Outcome, int] = {}
+    for t in transactions:
+        counts[t.outcome] = counts.get(t.outcome, 0) + 1
+    parts = ", ".join(f"{counts[o]} {_OUTCOMES[o]}" for o in Outcome if o in counts)
+    return f"{sum(counts.values())}: {parts}"
+
+
+def phase_of(state: CommitState) -> str:
+    """In a sentence."""
+    if state.decision is None:
+        return f"DONE, last batch {_batch(state.last_done)}"
+    lost = f", {len(state.lost)} lost" if state.phase is Phase.PARTIAL else ""
+    return f"{state.phase.name} {state.decision.number}{lost}"
+
+
+def age(milliseconds: int | None) -> str:
+    """``3 min 12 s``: the two largest units."""
+    if milliseconds is None:
+        return "unknown"
+    parts: list[str] = []
+    for size, unit in _UNITS:
+        if milliseconds >= size or (unit == "s" and not parts):
+            parts.append(f"{milliseconds // size} {unit}")
+            milliseconds %= size
+    return " ".join(parts[:2])
+
+
+def _batch(number: int) -> str:
+    return "none" if number == NOTHING_DONE else str(number)
+
+
+def _partitions(partitions: Iterable[tuple[str, Sequence[int]]]) -> str:
+    shown = [
+        f"{topic}: {', '.join(map(str, sorted(ps)[:12]))}{', ...' if len(ps) > 12 else ''}"
+        for topic, ps in sorted(partitions)
+    ]
+    return "\n".join(shown)
+
+
+def _table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, heads: bool = True
+) -> None:
+    table = Table(title=title, title_justify="left", show_header=heads)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows[:_MOST_ROWS]:
+        table.add_row(*row)
+    console = _console()
+    console.print(table)
+    if len(rows) > _MOST_ROWS:
+        console.print(f"+{len(rows) - _MOST_ROWS} more; --json shows all")
+
+
+def _console() -> Console:
+    # No markup: a name from a broker may hold brackets.
+    console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = _WIDTH
+    return console

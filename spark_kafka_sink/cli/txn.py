@@ -1,0 +1,418 @@
+"""``kprod txn``: list, describe, commit, abort, sweep, resolve, reset.
+
+Owns: arguments, the question before a change, exit codes. Never: what is refused and how a change
+is made (``transactions/operations.py``), how it looks (``show.py``), connections
+(``connection.py``).
+
+A command that changes something first shows what it would do; ``--dry-run`` ends there, else it
+asks, unless ``--yes`` is given.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from spark_kafka_sink.cli.connection import FAILED, Cluster, complain, operator_of
+from spark_kafka_sink.cli.show import (
+    Json,
+    open_json,
+    phase_of,
+    print_json,
+    report_json,
+    say,
+    show_kept,
+    show_open,
+    show_overview,
+    show_report,
+    state_json,
+    summary,
+)
+from spark_kafka_sink.option_table import COMMIT_LOG_TOPIC
+from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.operations import EndPlan, Operator
+from spark_kafka_sink.transactions.outcomes import Outcome
+
+app = typer.Typer(
+    help="Transactions of exactly-once writes: look at them, and end what nobody else will end.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+_DURATION: Final = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
+_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class As(StrEnum):
+    """How a batch that is committed in part is ended."""
+
+    DONE = "done"
+    REPLAY = "replay"
+
+
+_Prefix = Annotated[str, typer.Argument(metavar="PREFIX", help="A transactionalIdPrefix.")]
+_Key = Annotated[
+    str,
+    typer.Argument(
+        metavar="KEY",
+        help="A key of the commit log: a stream's transactionalIdPrefix, or "
+        "transactionalIdPrefix~txnAppId.",
+    ),
+]
+_Servers = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-servers", "-b", metavar="HOST:PORT,...", help="Where the cluster is."
+    ),
+]
+_Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="A Kafka client's properties file, for security settings (and bootstrap.servers).",
+    ),
+]
+_LogTopic = Annotated[
+    str,
+    typer.Option("--log-topic", metavar="TOPIC", help="The topic of the option commitLogTopic."),
+]
+_Timeout = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="For each step.")
+]
+_AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+_DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")
+]
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
+
+_TIMEOUT_S: Final = 30.0
+
+
+@app.command("list")
+def list_(
+    prefix: _Prefix,
+    bootstrap_servers: _Servers = None,
+    config: _Config = None,
+    log_topic: _LogTopic = COMMIT_LOG_TOPIC,
+    timeout: _Timeout = _TIMEOUT_S,
+    as_json: _AsJson = False,
+) -> None:
+    """Open transactions of exactly this prefix, and its keys in the commit log."""
+    with operator_of(Cluster(bootstrap_servers, config, log_topic, timeout)) as operator:
+        found = operator.look.overview(prefix)
+        if not as_json:
+            show_overview(prefix, log_topic, found)
+            return
+        print_json(
+            {
+                "command": "list",
+                "prefix": prefix,
+                "logTopic": log_topic,
+                "logTopicExists": found.keys is not None,
+                "open": [open_json(t) for t in found.open],
+                "keys": [
+                    state_json(key, state) for key, state in sorted((found.keys or {}).items())
+                ],
+            }
+        )
+
+
+@app.command()
+def describe(
+    name: Annotated[
+        str, typer.Argument(metavar="PREFIX|KEY", help="One key, or all keys of a prefix.")
+    ],
+    bootstrap_servers: _Servers = None,
+    config: _Config = None,
+    log_topic: _LogTopic = COMMIT_LOG_TOPIC,
+    timeout: _Timeout = _TIMEOUT_S,
+    as_json: _AsJson = False,
+) -> None:
+    """What the commit log says, and what coordinators hold of each decided transaction."""
+    with operator_of(Cluster(bootstrap_servers, config, log_topic, timeout)) as operator:
+        reports = operator.look.describe(name)
+        if as_json:
+            keys = [report_json(report) for report in reports]
+            print_json({"command": "describe", "name": name, "keys": keys})
+            return
+        for report in reports:
+            show_report(report)
+
+
+@app.command()
+def commit(
+    key: _Key,
+    bootstrap_servers: _Servers = None,
+    config: _Config = None,
+    log_topic: _LogTopic = COMMIT_LOG_TOPIC,
+    timeout: _Timeout = _TIMEOUT_S,
+    as_json: _AsJson = False,
+    dry_run: _DryRun = False,
+    yes: _Yes = False,
+) -> None:
+    """End a batch that is DECIDED: commit its transactions, as the next start would.
+
+    Changes nothing when no batch is decided. When the brokers have aborted some of its transactions
+    meanwhile, the batch becomes PARTIAL, and that is an error.
+    """
+    ask = _Asking(as_json, dry_run, yes)
+    with operator_of(Cluster(bootstrap_servers, config, log_topic, timeout)) as operator:
+        report = operator.plan_commit(key)
+        before: Json = {"command": "commit", "key": report_json(report)}
+        decision = report.state.decision
+        if decision is None:
+            ask.end(before, None, f"Nothing is decided under '{key}': {phase_of(report.state)}.")
+            return
+        if not as_json:
+            show_report(report)
+        lost = len(report.with_outcome(Outcome.LOST))
+        warning = f" {lost} are lost: the batch will be PARTIAL." if lost else ""
+        what = f"batch {decision.number} of '{key}', {len(decision.ids)} transactions."
+        if ask.goes_on(before, f"commit {what}{warning}"):
+            state = operator.commit(report)
+            ask.end(before, _after(key, state), f"'{key}' is {phase_of(state)}.")
+
+
+@app.command()
+def abort(
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ID]...", help="Transactional ids, as 'list' shows them."),
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="RUN", help="All that is open of this run.")
+    ] = None,
+    prefix: Annotated[
+        str | None, typer.Option("--prefix", metavar="PREFIX", help="The prefix of --run.")
+    ] = None,
+    bootstrap_servers: _Servers = None,
+    config: _Config = None,
+    log_topic: _LogTopic = COMMIT_LOG_TOPIC,
+    timeout: _Timeout = _TIMEOUT_S,
+    as_json: _AsJson = False,
+    dry_run: _DryRun = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Also what a decision names: its rows are lost, its batch is PARTIAL."
+        ),
+    ] = False,
+    yes: _Yes = False,
+) -> None:
+    """Abort open transactions by name, or all of a run.
+
+    A driver that is committing them at that moment fails with SupersededError. Refuses when a
+    decision names one of them.
+    """
+    if bool(ids) == (run is not None) or (run is None) != (prefix is None):
+        raise typer.BadParameter("give transactional ids, or --run RUN with --prefix PREFIX")
+    ask = _Asking(as_json, dry_run, yes)
+    with operator_of(Cluster(bootstrap_servers, config, log_topic, timeout)) as operator:
+        if run is not None and prefix is not None:
+            plan = operator.plan_abort_run(prefix, run, force=force)
+        else:
+            plan = operator.plan_abort(ids or [], force=force)
+        _end(operator, plan, ask, "abort")
+
+
+@app.command()
+def sweep(
+    prefix: _Prefix,
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="RUN", help="Only what is open of this run.")
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than", metavar="15m", help="Only what is open for longer (ms, s, m, h, d)."
+        ),
+    ] = None,
+    bootstrap_servers: _Servers = None,
+    config: _Config = None,
+    log_topic: _LogTopic = COMMIT_LOG_TOPIC,
+    timeout: _Timeout = _TIMEOUT_S,
+    as_json: _AsJson = False,
+    dry_run: _DryRun = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also what the owner of a key of the log left open.")
+    ] = False,
+    yes: _Yes = False,
+) -> None:
+    """Abort orphans: what is open, not decided, and not of a run that owns a key of the log.
+
+    Look before you say yes: a run that has not committed anything yet is 'not in the log', as the
+    run of a dead job is. Ending its transactions fails its job. Decided transactions are never
+    swept.
+    """
+    older_than_ms = None if older_than is None else duration_ms(older_than)
+    ask = _Asking(as_json, dry_run, yes)
+    with operator_of(Cluster(bootstrap_servers, config, log_topic, timeout)) as operator:
+        plan = operator.plan_sweep(prefix, run=run, older_than_ms=older_than_ms, force=force)
+        _end(operator, plan, ask, "sweep")
+
+
+@app.command()
+def resolve(
+    key: _Key,
+    batch: Annotated[int, typer.Option("--batch", metavar="N", min=0, help="The batch to end.")],
+    as_: Annotated[
+        As,
+        typer.Option(
+            "--as",
+            help="done: go on without the lost rows. replay: have the whole batch written again; "
+            "rows of its committed transactions come twice.",
+        ),
+    ],
+    bootstrap_servers: _Servers = None,
+    config: _Config = None,
+    log_topic: _LogTopic = COMMIT_LOG_TOPIC,
+    timeout: _Timeout = _TIMEOUT_S,
+    as_json: _AsJson = False,
+    dry_run: _DryRun = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Also a DECIDED batch of which the brokers forgot the outcome."
+        ),
+    ] = False,
+    yes: _Yes = False,
+) -> None:
+    """End a batch that is PARTIAL.
+
+    What is still open of it is committed with 'done' and aborted with 'replay'.
+    """
+    ask = _Asking(as_json, dry_run, yes)
+    with operator_of(Cluster(bootstrap_servers, config, log_topic, timeout)) as operator:
+        plan = operator.plan_resolve(key, batch, done=as_ is As.DONE, force=force)
+        before: Json = {"command": "resolve", "key": report_json(plan.report), "as": as_.value}
+        if not as_json:
+            show_report(plan.report)
+        what = "count as done" if plan.done else "be written again"
+        more = "commit" if plan.done else "abort"
+        also = f", and {more} the {len(plan.open_ids)} that are open" if plan.open_ids else ""
+        if ask.goes_on(
+            before,
+            f"let batch {batch} of '{key}' {what} ({summary(plan.report.transactions)}){also}.",
+        ):
+            state = operator.resolve(plan)
+            ask.end(before, _after(key, state), f"'{key}' is {phase_of(state)}.")
+
+
+@app.command()
+def reset(
+    key: _Key,
+    bootstrap_servers: _Servers = None,
+    config: _Config = None,
+    log_topic: _LogTopic = COMMIT_LOG_TOPIC,
+    timeout: _Timeout = _TIMEOUT_S,
+    as_json: _AsJson = False,
+    dry_run: _DryRun = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Also while a batch is under way, or the owner's transactions are open."
+        ),
+    ] = False,
+    yes: _Yes = False,
+) -> None:
+    """Forget a key of the commit log, after its checkpoint was deleted on purpose.
+
+    What is done is forgotten with it: an old checkpoint, or a txnVersion that was done, would be
+    written again.
+    """
+    ask = _Asking(as_json, dry_run, yes)
+    with operator_of(Cluster(bootstrap_servers, config, log_topic, timeout)) as operator:
+        report = operator.plan_reset(key, force=force)
+        before: Json = {"command": "reset", "key": report_json(report)}
+        if not as_json:
+            show_report(report)
+        if ask.goes_on(before, f"forget '{key}' ({phase_of(report.state)})."):
+            operator.reset(report)
+            ask.end(before, {"changed": True}, f"'{key}' is forgotten.")
+
+
+# -- what they share ------------------------------------------------------------------------------
+
+
+class _Asking:
+    """What every change does before it: say what, stop at --dry-run, ask."""
+
+    def __init__(self, as_json: bool, dry_run: bool, yes: bool) -> None:
+        if as_json and not dry_run and not yes:
+            raise typer.BadParameter("--json asks nothing: give --yes, or --dry-run")
+        self.as_json = as_json
+        self._dry_run = dry_run
+        self._yes = yes
+
+    def goes_on(self, fields: Json, what: str) -> bool:
+        """False: --dry-run, and it is said what would be done. Who says no ends the command."""
+        if self._dry_run:
+            self.end(fields, None, f"Would {what}")
+            return False
+        if self._yes:
+            return True
+        try:
+            agreed = typer.confirm(f"{what[:1].upper()}{what[1:]} Go on?", err=True)
+        except typer.Abort:  # standard input is at its end
+            agreed = False
+        if not agreed:
+            complain("nothing was changed", None, FAILED)
+        return True
+
+    def end(self, fields: Json, after: Json | None, text: str) -> None:
+        """The result: ``after`` is None when nothing was changed."""
+        if not self.as_json:
+            say(text)
+            return
+        print_json({**fields, "dryRun": self._dry_run, **(after or {"changed": False})})
+
+
+def _after(key: str, state: CommitState) -> Json:
+    return {"changed": True, "after": state_json(key, state)}
+
+
+def _end(operator: Operator, plan: EndPlan, ask: _Asking, command: str) -> None:
+    """Abort what is planned."""
+    before: Json = {
+        "command": command,
+        "transactions": [open_json(t) for t in plan.transactions],
+        "kept": dict(plan.kept),
+    }
+    if not ask.as_json:
+        show_kept("Left alone", plan.kept)
+        if plan.transactions:
+            show_open("To be aborted", plan.transactions)
+    if not plan.transactions:
+        ask.end(before, None, "There is nothing to abort.")
+        return
+    runs = len({t.id.run for t in plan.transactions})
+    what = f"abort {len(plan.transactions)} transactions of {runs} runs."
+    if not ask.goes_on(before, what):
+        return
+    aborted = operator.end(plan)
+    after: Json = {
+        "changed": bool(aborted.ended),
+        "kept": {**plan.kept, **aborted.kept},
+        "ended": list(aborted.ended),
+        "failed": dict(aborted.failed),
+    }
+    if not ask.as_json:
+        show_kept("Left alone after a second look", aborted.kept)
+        show_kept("Not aborted", aborted.failed)
+    ask.end(before, after, f"Aborted {len(aborted.ended)} transactions.")
+    if aborted.failed or (command == "abort" and aborted.kept):
+        raise typer.Exit(FAILED)
+
+
+def duration_ms(text: str) -> int:
+    """``15m`` in milliseconds; BadParameter for what is none."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise typer.BadParameter(f"'{text}' is no time: give a number with ms, s, m, h or d (15m)")
+    return int(found[1]) * _UNITS_MS[found[2]]

@@ -1,0 +1,249 @@
+"""What brokers and the commit log know of a prefix: read only, for whoever looks or operates.
+
+Owns: :class:`Inspector`, and what it finds: open transactions with the standing of their runs, keys
+of the log with the outcome of each decided transaction. Never: a change (``operations.py``), a
+terminal (``cli``). It stands beside a record's way.
+
+Nobody is fenced by a look, so what it says may be over a moment later: whoever changes something
+looks again behind a fence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, Protocol
+
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.errors import ConfigError, RefusedError, safe_text
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.transaction_admin_messages import (
+    TransactionDescription,
+    TransactionState,
+)
+from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.coordinators import Coordinators
+from spark_kafka_sink.transactions.decision_log import DecisionLog
+from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
+from spark_kafka_sink.transactions.transactional_ids import (
+    SEPARATOR,
+    TransactionalId,
+    check_part,
+    parse,
+    prefix_of_key,
+)
+
+#: Keys that an error names; it tells how many there are.
+_NAMED: Final = 8
+_OPEN: Final = frozenset(
+    {TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}
+)
+
+
+class ListedLog(DecisionLog, Protocol):
+    """A log that can tell what is in it."""
+
+    def states(self, prefix: str, deadline_ms: int) -> Mapping[str, CommitState] | None:
+        """All keys of exactly this prefix, fencing nobody; None when the topic is missing (it is
+        not created).
+        """
+        ...
+
+
+class Standing(Enum):
+    """What the commit log says of a run (a stream's run id, or a batch job's uuid)."""
+
+    OWNER = "owner"
+    SUPERSEDED = "superseded"
+    #: It has not committed anything yet, or it did and was forgotten.
+    UNKNOWN = "not in the log"
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedBy:
+    """The key and the batch whose decision names a transaction."""
+
+    key: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """``age_ms`` is by this machine's clock, and None when its coordinator doesn't tell."""
+
+    id: TransactionalId
+    found: TransactionDescription
+    standing: Standing
+    decided: DecidedBy | None
+    age_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedTransaction:
+    """A transaction of a decision, and what its coordinator holds of it now."""
+
+    transaction: PreparedTransaction
+    found: TransactionDescription
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class KeyReport:
+    """A key of the log; ``transactions`` are its decision's, none when nothing is under way."""
+
+    key: str
+    state: CommitState
+    transactions: tuple[DecidedTransaction, ...] = field(default=(), repr=False)
+
+    def with_outcome(self, *outcomes: Outcome) -> tuple[DecidedTransaction, ...]:
+        return tuple(t for t in self.transactions if t.outcome in outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Of one prefix. ``keys`` is None when the log's topic is missing."""
+
+    open: tuple[OpenTransaction, ...]
+    keys: Mapping[str, CommitState] | None
+
+
+class Inspector:
+    """Looks; ``block_ms`` bounds each question (max.block.ms)."""
+
+    def __init__(
+        self, log: ListedLog, coordinators: Coordinators, clock: Clock, *, block_ms: int
+    ) -> None:
+        self._log = log
+        self._coordinators = coordinators
+        self._clock = clock
+        self._block_ms = block_ms
+
+    def overview(self, prefix: str) -> Overview:
+        """What is open under ``prefix``, oldest first, and the keys of the log.
+
+        Raises ConfigError for an illegal prefix, KafkaTimeoutError, AuthorizationError.
+        """
+        check_part("PREFIX", prefix)
+        # The log last: a transaction that is decided meanwhile is seen as decided, or as over.
+        listed = self._coordinators.open_transactions(prefix, self._deadline())
+        ids = [one.transactional_id for one in listed]
+        keys = self._log.states(prefix, self._deadline())
+        return Overview(self.described(ids, keys or {}), keys)
+
+    def described(
+        self, ids: Sequence[str], states: Mapping[str, CommitState], *, all_: bool = False
+    ) -> tuple[OpenTransaction, ...]:
+        """Each of ``ids`` (data ids) as its coordinator sees it, oldest first; those that are over
+        are left out, unless ``all_``.
+        """
+        if not ids:
+            return ()
+        decided = decided_ids(states)
+        found = self._coordinators.describe(ids, self._deadline())
+        now = self._clock.wall_ms()
+        result = []
+        for one, description in found.items():
+            data_id = parse(one)
+            if data_id is None or not (all_ or description.state in _OPEN):
+                continue
+            age = max(0, now - description.start_ms) if description.start_ms >= 0 else None
+            standing = standing_of(data_id.run, states.values())
+            result.append(OpenTransaction(data_id, description, standing, decided.get(one), age))
+        return tuple(sorted(result, key=lambda t: (-(t.age_ms or 0), str(t.id))))
+
+    def describe(self, name: str) -> tuple[KeyReport, ...]:
+        """The key ``name``, or every key of the prefix ``name``.
+
+        Raises RefusedError when there is none; it names the keys that there are.
+        """
+        if SEPARATOR in name:
+            return (self.key(name),)
+        keys = self.keys(name)
+        if not keys:
+            raise self._no_such_key(name, keys)
+        return tuple(self._report(key, state) for key, state in sorted(keys.items()))
+
+    def key(self, key: str) -> KeyReport:
+        """Exactly this key. Raises RefusedError when it is not there."""
+        keys = self.keys(prefix_of_key(check_key(key)))
+        if key not in keys:
+            raise self._no_such_key(key, keys)
+        return self._report(key, keys[key])
+
+    def keys(self, prefix: str) -> Mapping[str, CommitState]:
+        """All keys of the prefix. RefusedError when the log's topic is missing: under another
+        commitLogTopic anything may be decided.
+        """
+        check_part("PREFIX", prefix)
+        found = self._log.states(prefix, self._deadline())
+        if found is None:
+            raise RefusedError(
+                "the topic of the commit log is not there, so nothing is known of any decision",
+                hint="--log-topic names the topic of the option commitLogTopic",
+            )
+        return found
+
+    def report(self, key: str, state: CommitState) -> KeyReport:
+        """``state`` of ``key`` with what coordinators hold of its decision."""
+        return self._report(key, state)
+
+    def _report(self, key: str, state: CommitState) -> KeyReport:
+        if state.decision is None:
+            return KeyReport(key, state)
+        found = self._coordinators.describe(state.decision.ids, self._deadline())
+        return KeyReport(
+            key,
+            state,
+            tuple(
+                DecidedTransaction(t, d, outcome_of(t, d))
+                for t in state.decision.transactions
+                for d in (found[t.transactional_id],)
+            ),
+        )
+
+    @staticmethod
+    def _no_such_key(key: str, keys: Collection[str]) -> RefusedError:
+        there = sorted(keys)
+        more = f", +{len(there) - _NAMED} more" if len(there) > _NAMED else ""
+        known = f"there are: {', '.join(there[:_NAMED])}{more}" if there else "there is none"
+        return RefusedError(
+            f"the commit log has no key '{key}'; of the prefix '{prefix_of_key(key)}' {known}",
+            hint="a stream's key is its transactionalIdPrefix, a batch job's is "
+            "transactionalIdPrefix~txnAppId; a job without txnAppId leaves no key when it is done",
+        )
+
+    def _deadline(self) -> int:
+        return self._clock.now_ms() + self._block_ms
+
+
+def check_key(key: str) -> str:
+    """``key`` if it may be one: a prefix, or a prefix and a name. Else ConfigError."""
+    parts = key.split(SEPARATOR)
+    if len(parts) > 2:
+        raise ConfigError(
+            f"KEY is '{safe_text(key, 220)}'; it is a prefix, or prefix~name",
+            hint="that looks like a transactional id; the key is what 'kprod txn list' shows",
+        )
+    for part in parts:
+        check_part("KEY", part)
+    return key
+
+
+def decided_ids(states: Mapping[str, CommitState]) -> dict[str, DecidedBy]:
+    """Every transactional id that a decision under way names."""
+    return {
+        one: DecidedBy(key, state.decision.number)
+        for key, state in states.items()
+        if state.decision is not None
+        for one in state.decision.ids
+    }
+
+
+def standing_of(run: str, states: Collection[CommitState]) -> Standing:
+    """Of the run, among the keys of its prefix."""
+    if any(state.run_id == run for state in states):
+        return Standing.OWNER
+    if any(run in state.superseded for state in states):
+        return Standing.SUPERSEDED
+    return Standing.UNKNOWN

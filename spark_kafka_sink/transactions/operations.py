@@ -1,0 +1,419 @@
+"""What an operator changes by hand: commit, abort, sweep, resolve, reset.
+
+Owns: :class:`Operator`, what is refused and why, and the order of fence, second look and change.
+Never: a terminal (``cli``), a question to the person, what a batch of a live driver goes through
+(``committer.py``). It stands beside a record's way.
+
+Each change has two steps. ``plan_...`` only reads: it says what would be done, or raises
+RefusedError. Then the change itself **looks again behind a fence**, since a driver may be alive::
+
+    we read: no decision names transaction T        driver: all are prepared
+    we abort T                                      driver: writes DECIDED with T  -> a torn batch
+
+So before T is aborted, the key under which its driver would decide is opened (InitProducerId of the
+log's id): a DECIDED that is written by then is seen, and one that is not can't be written any more.
+That driver's commit fails with SupersededError, and nothing of its batch is visible. Transactions
+of superseded runs need no fence: their driver finds itself superseded when it opens the key. One
+gap is left: a batch job with a txnAppId that never committed is not in the log, so nobody knows its
+key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.errors import ConfigError, ErrorCode, RefusedError, safe_text
+from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
+from spark_kafka_sink.transactions.commit_state import CommitState, Phase
+from spark_kafka_sink.transactions.committer import Committer
+from spark_kafka_sink.transactions.coordinators import Coordinators
+from spark_kafka_sink.transactions.ending import commit_all
+from spark_kafka_sink.transactions.inspection import (
+    Inspector,
+    KeyReport,
+    ListedLog,
+    OpenTransaction,
+    Standing,
+    decided_ids,
+    standing_of,
+)
+from spark_kafka_sink.transactions.outcomes import Outcome
+from spark_kafka_sink.transactions.transactional_ids import log_key, parse, prefix_of_key
+
+_DECIDED: Final = "its batch is decided"
+_OWNED: Final = "its run is the owner in the commit log"
+_YOUNG: Final = "not open for that long"
+
+
+@dataclass(frozen=True, slots=True)
+class EndPlan:
+    """``transactions`` are to be aborted, behind a fence of ``keys``. ``kept`` are left alone, by
+    transactional id with the reason. What turns out to be decided, or the owner's, at the second
+    look is left alone too, unless the flag says otherwise.
+    """
+
+    transactions: tuple[OpenTransaction, ...]
+    kept: Mapping[str, str] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
+    even_decided: bool = False
+    even_owners: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """By transactional id: ``ended``, ``kept`` (with the reason), ``failed`` (with what went
+    wrong: it may be open still).
+    """
+
+    ended: tuple[str, ...] = ()
+    kept: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The batch under way at ``report.key`` counts as done, or is to be written again."""
+
+    report: KeyReport
+    done: bool
+    force: bool
+
+    @property
+    def open_ids(self) -> tuple[str, ...]:
+        """Transactions of the batch that are not ended yet, and will be."""
+        return tuple(
+            t.transaction.transactional_id for t in self.report.with_outcome(Outcome.RETRY)
+        )
+
+
+class Operator:
+    """``block_ms`` bounds each step (max.block.ms), ``end_ms`` the ending of what is decided."""
+
+    def __init__(
+        self,
+        log: ListedLog,
+        coordinators: Coordinators,
+        clock: Clock,
+        *,
+        block_ms: int,
+        end_ms: int,
+    ) -> None:
+        self.look = Inspector(log, coordinators, clock, block_ms=block_ms)
+        self._log = log
+        self._coordinators = coordinators
+        self._clock = clock
+        self._block_ms = block_ms
+        self._end_ms = end_ms
+
+    # -- commit -------------------------------------------------------------------------------
+
+    def plan_commit(self, key: str) -> KeyReport:
+        """What is decided under ``key``; without a decision there is nothing to do.
+
+        Raises RefusedError for a key that is not there, or whose batch is PARTIAL.
+        """
+        report = self.look.key(key)
+        if report.state.phase is Phase.PARTIAL:
+            assert report.state.decision is not None
+            raise RefusedError(
+                f"batch {report.state.decision.number} of '{key}' is committed in part: the broker "
+                f"aborted {len(report.state.lost)} of its {len(report.transactions)} transactions, "
+                "and no commit brings their rows back",
+                hint=f"'kprod txn resolve {key} --batch {report.state.decision.number} --as done' "
+                "goes on without them, '--as replay' has the whole batch written again",
+            )
+        return report
+
+    def commit(self, report: KeyReport) -> CommitState:
+        """End every transaction of the decision, as the next start of the query would.
+
+        Raises PartialCommitError, CommitOutcomeUnknownError.
+        """
+        committer = Committer(
+            self._log,
+            self._coordinators,
+            self._clock,
+            block_ms=self._block_ms,
+            end_ms=self._end_ms,
+            transaction_timeout_ms=self._end_ms,
+        )
+        return committer.roll_forward(report.key)
+
+    # -- abort, sweep -------------------------------------------------------------------------
+
+    def plan_abort(self, ids: Sequence[str], *, force: bool = False) -> EndPlan:
+        """Abort exactly these. Raises ConfigError for what is no data id of ours, RefusedError for
+        what is not open, and without ``force`` for what a decision names.
+        """
+        prefixes: dict[str, None] = {}
+        for one in ids:
+            data_id = parse(one)
+            if data_id is None:
+                raise ConfigError(
+                    f"'{safe_text(one, 400)}' is not the transactional id of a task",
+                    hint="'kprod txn list PREFIX' shows them",
+                )
+            prefixes[data_id.prefix] = None
+        states: dict[str, CommitState] = {}
+        for prefix in prefixes:
+            states.update(self.look.keys(prefix))
+        found = self.look.described(list(dict.fromkeys(ids)), states, all_=True)
+        for t in found:
+            if t.found.state is not TransactionState.ONGOING:
+                now = t.found.state.value if t.found.error is ErrorCode.NONE else t.found.error.name
+                raise RefusedError(
+                    f"the transaction '{t.id}' is not open (its coordinator says {now}); none was "
+                    "aborted",
+                    hint="leave it out",
+                )
+        return self._abort_plan(found, states, force=force)
+
+    def plan_abort_run(self, prefix: str, run: str, *, force: bool = False) -> EndPlan:
+        """Abort everything that is open of one run. Raises as :meth:`plan_abort`."""
+        states = self.look.keys(prefix)
+        found = (t for t in self.look.overview(prefix).open if t.id.run == run)
+        return self._abort_plan(_ongoing(found), states, force=force)
+
+    def _abort_plan(
+        self, found: tuple[OpenTransaction, ...], states: Mapping[str, CommitState], *, force: bool
+    ) -> EndPlan:
+        for t in found:
+            if t.decided is not None and not force:
+                raise RefusedError(
+                    f"batch {t.decided.number} of '{t.decided.key}' is decided, and '{t.id}' "
+                    "belongs to it; none was aborted",
+                    hint=f"'kprod txn commit {t.decided.key}' ends it as decided; with --force it "
+                    "is aborted, its rows are lost, and the batch becomes PARTIAL",
+                )
+        return EndPlan(found, keys=_keys_to_fence(found, states), even_decided=force)
+
+    def plan_sweep(
+        self,
+        prefix: str,
+        *,
+        run: str | None = None,
+        older_than_ms: int | None = None,
+        force: bool = False,
+    ) -> EndPlan:
+        """End orphans under ``prefix``: what is open, not decided, and not of a run that owns a key
+        of the log (``force``: of those too).
+
+        A run that has not committed anything yet is not in the log and looks like an orphan.
+        ``older_than_ms`` is by the brokers' clocks where they can tell (since 3.8). RefusedError
+        when ``run`` owns a key and there is no ``force``.
+        """
+        states = self.look.keys(prefix)
+        if run is not None and not force and standing_of(run, states.values()) is Standing.OWNER:
+            raise RefusedError(
+                f"run {run} owns '{_owned_by(run, states)}' in the commit log: its query may be "
+                "alive, and is the one to end its transactions",
+                hint="when it is dead, and will not be started again, --force ends them",
+            )
+        found = self.look.overview(prefix).open
+        old = None if older_than_ms is None else self._older(prefix, older_than_ms, found)
+        kept: dict[str, str] = {}
+        swept = []
+        for t in _ongoing(found):
+            if run is not None and t.id.run != run:
+                continue
+            if t.decided is not None:
+                kept[str(t.id)] = _DECIDED
+            elif t.standing is Standing.OWNER and not force:
+                kept[str(t.id)] = _OWNED
+            elif old is not None and str(t.id) not in old:
+                kept[str(t.id)] = _YOUNG
+            else:
+                swept.append(t)
+        return EndPlan(tuple(swept), kept, _keys_to_fence(tuple(swept), states), even_owners=force)
+
+    def _older(self, prefix: str, age_ms: int, found: Sequence[OpenTransaction]) -> Collection[str]:
+        old = self._coordinators.older_than(prefix, age_ms, self._deadline())
+        if old is not None:
+            return old
+        return {str(t.id) for t in found if t.age_ms is not None and t.age_ms > age_ms}
+
+    def end(self, plan: EndPlan) -> Aborted:
+        """Fence, look again, abort. Raises KafkaTimeoutError, AuthorizationError."""
+        states: dict[str, CommitState] = {}
+        for key in plan.keys:
+            state = self._log.open(key, self._deadline()).state
+            if state is not None:
+                states[key] = state
+        decided = {} if plan.even_decided else decided_ids(states)
+        kept: dict[str, str] = {}
+        failed: dict[str, str] = {}
+        left = []
+        for t in plan.transactions:
+            owned = standing_of(t.id.run, states.values()) is Standing.OWNER
+            if str(t.id) in decided:
+                kept[str(t.id)] = _DECIDED
+            elif owned and not plan.even_owners:
+                kept[str(t.id)] = _OWNED
+            else:
+                left.append(t)
+        now = {str(t.id): t.found for t in self.look.described([str(t.id) for t in left], {})}
+        ids = []
+        for t in left:
+            found = now.get(str(t.id))
+            same = found is not None and (found.state, found.producer_id, found.producer_epoch) == (
+                TransactionState.ONGOING,
+                t.found.producer_id,
+                t.found.producer_epoch,
+            )
+            if same:
+                ids.append(str(t.id))
+            else:
+                kept[str(t.id)] = "it was ended meanwhile"
+        # By InitProducerId: a writer that is alive must not go on under the same epoch.
+        answers = self._coordinators.fence(ids, self._deadline()) if ids else {}
+        ended = []
+        for one in ids:
+            code = answers.get(one)
+            if code is ErrorCode.NONE:
+                ended.append(one)
+            else:
+                failed[one] = "no clear answer in time" if code is None else code.name
+        return Aborted(tuple(ended), kept, failed)
+
+    # -- resolve ------------------------------------------------------------------------------
+
+    def plan_resolve(self, key: str, number: int, *, done: bool, force: bool = False) -> Resolution:
+        """End the batch ``number`` that is PARTIAL; with ``force`` also one that is DECIDED and of
+        which coordinators don't know the outcome any more. Else RefusedError.
+        """
+        report = self.look.key(key)
+        decision = report.state.decision
+        if decision is None:
+            raise RefusedError(
+                f"'{key}' has nothing to resolve: {_last_done(report.state)} and no batch is under "
+                "way"
+            )
+        if decision.number != number:
+            raise RefusedError(
+                f"'{key}' has batch {decision.number} under way "
+                f"({report.state.phase.value.upper()}), not {number}"
+            )
+        doubtful = report.with_outcome(Outcome.UNKNOWN)
+        if report.state.phase is Phase.DECIDED and not (doubtful and force):
+            raise RefusedError(
+                f"batch {number} of '{key}' is DECIDED, not PARTIAL"
+                + (
+                    f", and the outcome of {len(doubtful)} transactions is not known"
+                    * bool(doubtful)
+                ),
+                hint="--force resolves it all the same"
+                if doubtful
+                else f"'kprod txn commit {key}' ends it, or finds out that it is PARTIAL",
+            )
+        return Resolution(report, done, force)
+
+    def resolve(self, plan: Resolution) -> CommitState:
+        """Behind a fence. What is still open of the batch is committed when it counts as done, and
+        aborted when it is to be written again: nobody else would end it.
+
+        Raises RefusedError when something changed meanwhile, or can't be ended.
+        """
+        session = self._log.open(plan.report.key, self._deadline())
+        state = session.state
+        if state is None or state.decision != plan.report.state.decision:
+            raise _changed(plan.report.key)
+        report = self.look.report(plan.report.key, state)
+        self._end_rest(Resolution(report, plan.done, plan.force))
+        state = state.resolved(done=plan.done)
+        session.write(state, self._deadline())
+        return state
+
+    def _end_rest(self, plan: Resolution) -> None:
+        rest = [t.transaction for t in plan.report.with_outcome(Outcome.RETRY)]
+        if not rest:
+            return
+        if plan.done:
+            deadline = self._clock.now_ms() + self._end_ms
+            ended = commit_all(self._coordinators, rest, self._clock, deadline)
+            left = ended.lost + ended.unknown + ended.unclear
+        else:
+            answers = self._coordinators.fence(plan.open_ids, self._deadline())
+            left = tuple(i for i in plan.open_ids if answers.get(i) is not ErrorCode.NONE)
+        if left and not plan.force:
+            raise RefusedError(
+                f"{len(left)} transactions of the batch are open and could not be "
+                f"{'committed' if plan.done else 'aborted'} (first: {left[0]}); the commit log is "
+                "as it was",
+                hint="try again, or look at them with 'kprod txn describe'; --force does without",
+            )
+
+    # -- reset --------------------------------------------------------------------------------
+
+    def plan_reset(self, key: str, *, force: bool = False) -> KeyReport:
+        """Forget ``key``. RefusedError while a batch is under way or a transaction of its owner is
+        open, unless ``force``.
+        """
+        report = self.look.key(key)
+        if force:
+            return report
+        state = report.state
+        if state.decision is not None:
+            raise RefusedError(
+                f"batch {state.decision.number} of '{key}' is {state.phase.value.upper()}: without "
+                "the log nobody would end its transactions",
+                hint=f"first 'kprod txn {'commit' if state.phase is Phase.DECIDED else 'resolve'} "
+                f"{key}'; or --force",
+            )
+        open_ = self.look.overview(prefix_of_key(key)).open
+        own = [t for t in open_ if t.id.run == state.run_id]
+        if own:
+            raise RefusedError(
+                f"{len(own)} transactions of the owner of '{key}', run {state.run_id}, are open "
+                f"(first: {own[0].id}): its query seems to be alive",
+                hint="stop it first; what it leaves open, 'kprod txn sweep' ends; or --force",
+            )
+        return report
+
+    def reset(self, report: KeyReport) -> None:
+        """Behind a fence. RefusedError when something changed meanwhile."""
+        session = self._log.open(report.key, self._deadline())
+        if session.state != report.state:
+            raise _changed(report.key)
+        session.write(None, self._deadline())
+
+    def _deadline(self) -> int:
+        return self._clock.now_ms() + self._block_ms
+
+
+def _ongoing(found: Iterable[OpenTransaction]) -> tuple[OpenTransaction, ...]:
+    """Those that somebody has to end; the others' ends are decided."""
+    return tuple(t for t in found if t.found.state is TransactionState.ONGOING)
+
+
+def _keys_to_fence(
+    transactions: Sequence[OpenTransaction], states: Mapping[str, CommitState]
+) -> tuple[str, ...]:
+    """Under which keys a live driver might decide about them."""
+    keys: dict[str, None] = {}
+    for t in transactions:
+        if t.standing is Standing.SUPERSEDED:
+            continue
+        if t.id.worker:
+            keys[log_key(t.id.prefix)] = None
+            continue
+        keys[log_key(t.id.prefix, t.id.run)] = None
+        keys.update({key: None for key, state in states.items() if state.run_id == t.id.run})
+    return tuple(keys)
+
+
+def _owned_by(run: str, states: Mapping[str, CommitState]) -> str:
+    return next(key for key, state in states.items() if state.run_id == run)
+
+
+def _last_done(state: CommitState) -> str:
+    return f"batch {state.last_done} is done" if state.last_done >= 0 else "nothing is done yet"
+
+
+def _changed(key: str) -> RefusedError:
+    return RefusedError(
+        f"the commit log's state of '{key}' has changed meanwhile; it is left as it is",
+        hint="a driver is alive: look again with 'kprod txn describe'",
+    )

@@ -1,0 +1,444 @@
+"""``kprod txn`` on a real broker: what each command shows, changes and refuses."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from spark_kafka_sink.cli.app import app
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import SupersededError
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.producer_record import ProducerRecord
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
+from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Phase
+from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog, KafkaLogSession
+from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from spark_kafka_sink.transactions.transactional_ids import task_id, worker_id
+from tests.real_kafka import Consumed, RealKafka
+from tests.transactions.open_transactions import TIMEOUT_MS, open_transactions
+
+Json = dict[str, Any]
+
+
+class Stage:
+    """A prefix of its own on the broker, the log, and the command line."""
+
+    def __init__(self, kafka: RealKafka, client: TransactionClient, topics: tuple[str, str]):
+        self.kafka = kafka
+        self.client = client
+        self.topic, self.log_topic = topics
+        self.prefix = f"p{uuid.uuid4().hex[:8]}"
+        self.log = KafkaDecisionLog(client, self.log_topic)
+
+    # -- the world --------------------------------------------------------------------------------
+
+    def soon(self) -> int:
+        return self.client.clock.now_ms() + TIMEOUT_MS
+
+    def open(self, count: int, run: str = "run-1", worker: str = "w") -> list[PreparedTransaction]:
+        """Transactions that a task of ``run`` left open; of a batch job without a worker."""
+        ids = [str(worker_id(self.prefix, run, worker, k)) for k in range(count)]
+        return open_transactions(self.client, ids, TopicPartition(self.topic, 0))
+
+    def state(self, transactions: Sequence[PreparedTransaction] = (), **fields: Any) -> CommitState:
+        """Batch 7 is done by run-1; with ``transactions`` batch 8 is decided."""
+        state = CommitState(generation=2, run_id="run-1", query_id="query", last_done=7)
+        if transactions:
+            state = state.decided(Decision(8, tuple(transactions)))
+        return replace(state, **fields)
+
+    def write(self, state: CommitState | None, key: str | None = None) -> KafkaLogSession:
+        session = self.log.open(key or self.prefix, self.soon())
+        session.write(state, self.soon())
+        return session
+
+    def read(self, key: str | None = None) -> CommitState | None:
+        return self.log.read(key or self.prefix, self.soon())
+
+    def states(self, transactions: Sequence[PreparedTransaction]) -> list[TransactionState]:
+        ids = [t.transactional_id for t in transactions]
+        found = self.client.describe(ids, self.soon())
+        return [found[i].state for i in ids]
+
+    def still_open(self) -> set[str]:
+        return {t.transactional_id for t in self.client.open_transactions(self.prefix, self.soon())}
+
+    # -- the command line -------------------------------------------------------------------------
+
+    def run(self, *arguments: str, code: int = 0, answer: str = "", log: str = "") -> Result:
+        where = ["--bootstrap-servers", self.kafka.bootstrap, "--log-topic", log or self.log_topic]
+        result = CliRunner().invoke(app, ["txn", *arguments, *where], input=answer)
+        assert result.exit_code == code, result.output
+        assert "Traceback" not in result.output
+        return result
+
+    def json(self, *arguments: str, code: int = 0) -> Json:
+        found: Json = json.loads(self.run(*arguments, "--json", code=code).stdout)
+        assert found["command"] == arguments[0]
+        return found
+
+    def refused(self, *arguments: str, code: int = 1) -> str:
+        """The one line on standard error; nothing on standard output."""
+        result = self.run(*arguments, "--json", "--yes", code=code)
+        assert result.stdout == ""
+        assert result.stderr.startswith("kprod: ")
+        assert result.stderr.count("\n") == 1
+        return result.stderr
+
+
+@pytest.fixture(scope="module")
+def client(kafka: RealKafka) -> Iterator[TransactionClient]:
+    config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
+    with TransactionClient(config) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def topics(kafka: RealKafka) -> tuple[str, str]:
+    log = kafka.unique_topic("commits", 2, {"cleanup.policy": "compact"})
+    return kafka.unique_topic("data", 2), log
+
+
+@pytest.fixture
+def stage(kafka: RealKafka, client: TransactionClient, topics: tuple[str, str]) -> Iterator[Stage]:
+    found = Stage(kafka, client, topics)
+    yield found
+    left = list(found.still_open())
+    if left:
+        client.fence(left, found.soon())
+
+
+def names(transactions: Sequence[PreparedTransaction]) -> list[str]:
+    return [t.transactional_id for t in transactions]
+
+
+# -- list, describe -------------------------------------------------------------------------------
+
+
+def test_list_shows_what_is_open_of_exactly_the_prefix_and_the_keys_of_the_log(
+    stage: Stage,
+) -> None:
+    ours = stage.open(2)
+    old = stage.open(1, run="run-0")
+    job = open_transactions(
+        stage.client, [str(task_id(stage.prefix, "job", 5))], TopicPartition(stage.topic, 1)
+    )
+    other = f"{stage.prefix}.b"
+    others = open_transactions(stage.client, [f"{other}~r~w~0"], TopicPartition(stage.topic, 0))
+    stage.write(stage.state(ours, superseded=("run-0",)))
+    stage.write(CommitState(generation=1, run_id="a", last_done=20260101), f"{stage.prefix}~app")
+    stage.write(CommitState(generation=1, run_id="b"), other)
+    found = stage.json("list", stage.prefix)
+    listed = {t["transactionalId"]: t for t in found["open"]}
+    assert sorted(listed) == sorted(names(ours + old + job))
+    first = listed[ours[0].transactional_id]
+    assert first["partitions"] == {stage.topic: [0]}
+    assert (first["producerId"], first["epoch"]) == (ours[0].producer_id, ours[0].producer_epoch)
+    assert first["state"] == "Ongoing"
+    assert 0 <= first["ageMs"] < 60_000
+    assert (first["run"], first["runIs"]) == ("run-1", "owner")
+    assert first["decided"] == {"key": stage.prefix, "batch": 8}
+    assert listed[old[0].transactional_id]["runIs"] == "superseded"
+    assert listed[job[0].transactional_id]["runIs"] == "not in the log"
+    assert [(k["key"], k["phase"], k["batch"], k["lastDone"]) for k in found["keys"]] == [
+        (stage.prefix, "DECIDED", 8, 7),
+        (f"{stage.prefix}~app", "DONE", None, 20260101),
+    ]
+    text = stage.run("list", stage.prefix).stdout
+    for name in (*names(ours), "DECIDED", "superseded", f"{stage.topic}: 0", "run-1"):
+        assert name in text
+    stage.client.fence(names(others), stage.soon())
+
+
+def test_list_creates_no_log(stage: Stage) -> None:
+    missing = f"{stage.prefix}-log"
+    result = stage.run("list", stage.prefix, log=missing)
+    assert "No transaction" in result.stdout
+    assert f"the topic {missing} is missing" in result.stdout
+    # Under another topic anything may be decided, so that nothing is changed either.
+    refused = stage.run("sweep", stage.prefix, "--yes", log=missing, code=1)
+    assert "the topic of the commit log is not there" in refused.stderr
+    assert missing not in topics_of(stage.kafka)
+
+
+def topics_of(kafka: RealKafka) -> set[str]:
+    from confluent_kafka.admin import AdminClient
+
+    return set(AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=30).topics)
+
+
+def test_describe_tells_what_became_of_each_decided_transaction(stage: Stage) -> None:
+    """Committed, open, aborted by the broker, and forgotten."""
+    committed, open_, lost = stage.open(3)
+    forgotten = replace(open_, transactional_id=f"{stage.prefix}~run-1~w~99")
+    stage.write(stage.state((committed, open_, lost, forgotten)))
+    stage.client.end([committed], committed=True, deadline_ms=stage.soon())
+    stage.client.end([lost], committed=False, deadline_ms=stage.soon())
+    (key,) = stage.json("describe", stage.prefix)["keys"]
+    assert (key["phase"], key["batch"], key["runId"], key["generation"]) == (
+        *("DECIDED", 8, "run-1", 2),
+    )
+    assert {t["transactionalId"]: t["outcome"] for t in key["transactions"]} == {
+        committed.transactional_id: "committed",
+        open_.transactional_id: "open",
+        lost.transactional_id: "lost",
+        forgotten.transactional_id: "unknown",
+    }
+    text = stage.run("describe", stage.prefix).stdout
+    assert "1 committed, 1 open, 1 lost, 1 unknown" in text
+    assert "TRANSACTIONAL_ID_NOT_FOUND" in text
+
+
+def test_a_key_that_is_not_there_names_those_that_are(stage: Stage) -> None:
+    stage.write(stage.state(), f"{stage.prefix}~daily")
+    stage.write(stage.state(), f"{stage.prefix}~hourly")
+    for command in (["describe"], ["commit"], ["reset"], ["resolve", "--batch=1", "--as=done"]):
+        flags = [] if command == ["describe"] else ["--yes"]
+        result = stage.run(*command, f"{stage.prefix}~weekly", *flags, code=1)
+        there = f"there are: {stage.prefix}~daily, {stage.prefix}~hourly"
+        assert there in result.stderr, command
+    described = stage.json("describe", stage.prefix)
+    assert [k["key"] for k in described["keys"]] == [
+        f"{stage.prefix}~daily",
+        f"{stage.prefix}~hourly",
+    ]
+    assert "there is none" in stage.run("describe", "nobody", code=1).stderr
+
+
+# -- commit ---------------------------------------------------------------------------------------
+
+
+def test_commit_makes_a_decided_batch_visible(
+    stage: Stage, consume: Callable[..., Consumed]
+) -> None:
+    topic = stage.kafka.unique_topic("decided")
+    name = str(worker_id(stage.prefix, "run-1", "w", 0))
+    options = {"bootstrap.servers": stage.kafka.bootstrap, "transactional.id": name}
+    with KafkaProducer(options) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(ProducerRecord(topic, b"row"))
+        prepared = producer.prepare()
+    stage.write(stage.state([prepared]))
+    assert "Would commit batch 8" in stage.run("commit", stage.prefix, "--dry-run").stdout
+    dry = stage.json("commit", stage.prefix, "--dry-run")
+    assert (dry["dryRun"], dry["changed"]) == (True, False)
+    assert stage.still_open() == {name}
+    assert consume(topic, isolation="read_committed").values == []
+    done = stage.json("commit", stage.prefix, "--yes")
+    assert (done["changed"], done["after"]["phase"], done["after"]["lastDone"]) == (True, "DONE", 8)
+    assert stage.still_open() == set()
+    assert stage.read() == stage.state(last_done=8)
+    assert consume(topic, isolation="read_committed").values == [b"row"]
+    again = stage.json("commit", stage.prefix, "--yes")
+    assert again["changed"] is False
+    assert "Nothing is decided" in stage.run("commit", stage.prefix).stdout
+
+
+def test_a_commit_that_comes_too_late_says_partial(stage: Stage) -> None:
+    kept, lost = stage.open(2)
+    stage.write(stage.state((kept, lost)))
+    stage.client.fence([lost.transactional_id], stage.soon())
+    stage.client.end([lost], committed=False, deadline_ms=stage.soon())
+    (gone,) = stage.client.describe([lost.transactional_id], stage.soon()).values()
+    assert gone.state is TransactionState.EMPTY
+    told = stage.refused("commit", stage.prefix)
+    assert "the outcome of 1 of its 2 transactions is not known" in told
+    (aborted,) = stage.open(1, run="run-1", worker="other")
+    stage.client.end([aborted], committed=False, deadline_ms=stage.soon())
+    stage.write(stage.state((kept, aborted)))
+    assert "1 are lost" in stage.run("commit", stage.prefix, "--dry-run").stdout
+    told = stage.refused("commit", stage.prefix)
+    assert "committed in part" in told
+    state = stage.read()
+    assert state is not None
+    assert (state.phase, state.lost) == (Phase.PARTIAL, (aborted.transactional_id,))
+    assert "no commit brings their rows back" in stage.refused("commit", stage.prefix)
+
+
+# -- abort ----------------------------------------------------------------------------------------
+
+
+def test_abort_ends_what_is_named_and_nothing_else(stage: Stage) -> None:
+    first, second, third = stage.open(3)
+    stage.write(stage.state())
+    dry = stage.json("abort", first.transactional_id, "--dry-run")
+    assert [t["transactionalId"] for t in dry["transactions"]] == [first.transactional_id]
+    assert len(stage.still_open()) == 3
+    done = stage.json("abort", *names([first, second]), "--yes")
+    assert done["ended"] == names([first, second])
+    assert stage.still_open() == {third.transactional_id}
+    again = stage.refused("abort", *names([first, third]))
+    assert "is not open (its coordinator says Empty); none was aborted" in again
+    assert stage.still_open() == {third.transactional_id}
+    stage.run("abort", "--run", "run-1", "--prefix", stage.prefix, "--yes")
+    assert stage.still_open() == set()
+
+
+def test_abort_asks_first(stage: Stage) -> None:
+    (one,) = stage.open(1)
+    stage.write(stage.state())
+    for answer in ("n\n", ""):
+        result = stage.run("abort", one.transactional_id, answer=answer, code=1)
+        assert "nothing was changed" in result.stderr
+        assert one.transactional_id in result.stdout, "shown before the question"
+    assert stage.still_open() == {one.transactional_id}
+    stage.run("abort", one.transactional_id, answer="y\n")
+    assert stage.still_open() == set()
+
+
+def test_abort_refuses_what_a_decision_names_unless_forced(stage: Stage) -> None:
+    decided, free = stage.open(2)
+    stage.write(stage.state([decided]))
+    for arguments in (
+        names([free, decided]),
+        ["--run", "run-1", "--prefix", stage.prefix],
+    ):
+        told = stage.refused("abort", *arguments)
+        assert f"batch 8 of '{stage.prefix}' is decided" in told
+        assert f"kprod txn commit {stage.prefix}" in told
+    assert stage.still_open() == set(names([free, decided]))
+    stage.run("abort", decided.transactional_id, "--force", "--yes")
+    assert stage.still_open() == {free.transactional_id}
+
+
+def test_an_abort_shuts_out_the_driver_that_is_about_to_decide(stage: Stage) -> None:
+    """We abort after its prepare check: were it not fenced, it would decide about nothing."""
+    (one,) = stage.open(1)
+    driver = stage.write(stage.state())
+    stage.run("abort", one.transactional_id, "--yes")
+    with pytest.raises(SupersededError):
+        driver.write(stage.state([one]), stage.soon())
+    assert stage.read() == stage.state()
+
+
+# -- sweep ----------------------------------------------------------------------------------------
+
+
+def test_sweep_ends_orphans_and_leaves_the_owners_and_what_is_decided(stage: Stage) -> None:
+    own = stage.open(2)
+    old = stage.open(2, run="run-0")
+    dead = stage.open(1, run="run-x")
+    stage.write(stage.state(own[:1], superseded=("run-0",)))
+    dry = stage.json("sweep", stage.prefix, "--dry-run")
+    assert {t["transactionalId"] for t in dry["transactions"]} == set(names(old + dead))
+    assert dry["kept"] == {
+        own[0].transactional_id: "its batch is decided",
+        own[1].transactional_id: "its run is the owner in the commit log",
+    }
+    assert len(stage.still_open()) == 5
+    only = stage.json("sweep", stage.prefix, "--run", "run-0", "--yes")
+    assert sorted(only["ended"]) == sorted(names(old))
+    shown = stage.run("sweep", stage.prefix, answer="y\n").stdout
+    assert dead[0].transactional_id in shown
+    assert "Aborted 1 transactions." in shown
+    assert stage.still_open() == set(names(own))
+    assert "There is nothing to abort." in stage.run("sweep", stage.prefix).stdout
+    assert f"owns '{stage.prefix}'" in stage.refused("sweep", stage.prefix, "--run", "run-1")
+    forced = stage.json("sweep", stage.prefix, "--force", "--yes")
+    assert forced["ended"] == [own[1].transactional_id]
+    assert forced["kept"] == {own[0].transactional_id: "its batch is decided"}
+    assert stage.states(own[:1]) == [TransactionState.ONGOING]
+
+
+def test_a_sweep_of_superseded_runs_disturbs_no_driver(stage: Stage) -> None:
+    stage.open(1, run="run-0")
+    driver = stage.write(stage.state(superseded=("run-0",)))
+    stage.run("sweep", stage.prefix, "--yes")
+    assert stage.still_open() == set()
+    driver.write(stage.state(last_done=9), stage.soon())
+
+
+def test_a_sweep_spares_the_young(stage: Stage) -> None:
+    (young,) = stage.open(1, run="run-0")
+    stage.write(stage.state())
+    kept = stage.json("sweep", stage.prefix, "--older-than", "15m", "--yes")
+    assert kept["kept"] == {young.transactional_id: "not open for that long"}
+    assert kept["changed"] is False
+    assert stage.still_open() == {young.transactional_id}
+    swept = stage.json("sweep", stage.prefix, "--older-than", "0ms", "--yes")
+    assert swept["ended"] == [young.transactional_id]
+
+
+# -- resolve --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("how", "last_done"), [("done", 8), ("replay", 7)])
+def test_resolve_ends_a_partial_batch_and_what_is_still_open_of_it(
+    stage: Stage, how: str, last_done: int
+) -> None:
+    committed, open_, lost = stage.open(3)
+    stage.client.end([committed], committed=True, deadline_ms=stage.soon())
+    stage.client.end([lost], committed=False, deadline_ms=stage.soon())
+    partial = stage.state((committed, open_, lost), lost=(lost.transactional_id,))
+    stage.write(partial)
+    dry = stage.json("resolve", stage.prefix, "--batch", "8", "--as", how, "--dry-run")
+    assert dry["key"]["phase"] == "PARTIAL"
+    assert stage.read() == partial
+    assert stage.still_open() == {open_.transactional_id}
+    done = stage.json("resolve", stage.prefix, "--batch", "8", "--as", how, "--yes")
+    assert (done["after"]["phase"], done["after"]["lastDone"]) == ("DONE", last_done)
+    assert stage.read() == stage.state(last_done=last_done)
+    (after,) = stage.states([open_])
+    complete = {TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT}
+    assert (after in complete) if how == "done" else (after is TransactionState.EMPTY)
+
+
+def test_resolve_refuses_another_batch_and_what_can_still_be_committed(stage: Stage) -> None:
+    (one,) = stage.open(1)
+    resolve = ("resolve", stage.prefix, "--as", "replay", "--batch")
+    stage.write(stage.state())
+    assert "nothing to resolve: batch 7 is done" in stage.refused(*resolve, "8")
+    stage.write(stage.state([one]))
+    assert "has batch 8 under way (DECIDED), not 9" in stage.refused(*resolve, "9")
+    for force in ([], ["--force"]):
+        told = stage.refused(*resolve, "8", *force)
+        assert "is DECIDED, not PARTIAL" in told
+        assert f"kprod txn commit {stage.prefix}" in told
+    assert stage.read() == stage.state([one])
+
+
+def test_resolve_ends_a_decided_batch_of_unknown_outcome_when_forced(stage: Stage) -> None:
+    forgotten = PreparedTransaction(f"{stage.prefix}~run-1~w~9", 1, 0, 2)
+    stage.write(stage.state([forgotten]))
+    resolve = ("resolve", stage.prefix, "--as", "done", "--batch", "8")
+    told = stage.refused(*resolve)
+    assert "the outcome of 1 transactions is not known" in told
+    assert "--force" in told
+    stage.run(*resolve, "--force", "--yes")
+    assert stage.read() == stage.state(last_done=8)
+
+
+# -- reset ----------------------------------------------------------------------------------------
+
+
+def test_reset_forgets_a_key(stage: Stage) -> None:
+    stage.write(stage.state())
+    stage.json("reset", stage.prefix, "--dry-run")
+    assert stage.read() == stage.state()
+    assert stage.json("reset", stage.prefix, "--yes")["changed"] is True
+    assert stage.read() is None
+    assert stage.json("list", stage.prefix)["keys"] == []
+
+
+def test_reset_refuses_what_is_under_way_or_alive_unless_forced(stage: Stage) -> None:
+    (one,) = stage.open(1)
+    stage.write(stage.state([one]))
+    assert "is DECIDED: without the log nobody" in stage.refused("reset", stage.prefix)
+    stage.write(stage.state([one], lost=(one.transactional_id,)))
+    assert f"kprod txn resolve {stage.prefix}" in stage.refused("reset", stage.prefix)
+    stage.write(stage.state())
+    told = stage.refused("reset", stage.prefix)
+    assert f"1 transactions of the owner of '{stage.prefix}', run run-1, are open" in told
+    assert stage.read() == stage.state()
+    stage.run("reset", stage.prefix, "--force", "--yes")
+    assert stage.read() is None
