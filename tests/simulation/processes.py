@@ -136,8 +136,6 @@ class Process:
     tasks: list[Task] = field(default_factory=list)
     networks: list[Network] = field(default_factory=list)
     locks: list[threading.Lock] = field(default_factory=list)
-    #: What runs when it is killed (its worker is not to be used any more).
-    on_death: Callable[[], None] = lambda: None
 
     @property
     def name(self) -> str:
@@ -195,4 +193,3 @@ class Process:
         for network in self.networks:
             if not network.closed:
                 network.close()
-        self.on_death()

@@ -1,6 +1,7 @@
 """Spark's streaming engine, as far as a sink sees it: drivers, task attempts, and what kills them.
 
-What is real: the package's driver side (:class:`ExactlyOnce`) and its producer. What is Spark here
+What is real: the driver's side (:class:`ExactlyOnce`), the tasks' (:class:`WriteTask`, the worker's
+ids and warm producers), and the producer. What is Spark here
 does what facts/spark.md section 3 says: a micro-batch is planned, its tasks run in processes of
 their own, up to four attempts each, failed and beaten attempts are told nothing, commit gets one
 message per task and is followed by Spark's own record of it, a driver that died is started anew
@@ -11,21 +12,31 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.transaction_commit import prepared_transactions
+from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.transactional_producers import (
+    WarmProducers,
+    Worker,
+    WorkerIds,
+    producers_of_task,
+)
+from spark_kafka_sink.datasource.write_task import TaskIdentity, WriteTask
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.client_factory import new_network_client
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
-from spark_kafka_sink.records.record_columns import RecordColumns
+from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.committer import margin_ms
 from spark_kafka_sink.transactions.exactly_once import Batch, ExactlyOnce, Owner
-from spark_kafka_sink.transactions.transactional_ids import worker_id
 from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.processes import Machine, Process, Strike
 from tests.simulation.scheduler import START_MS, Scheduler, SimulationError
@@ -69,41 +80,32 @@ class SparkLife:
 
 
 @dataclass(eq=False)
-class Worker:
-    """A Python worker process of Spark: the ids that it used, and in which batch last."""
+class PythonWorker:
+    """A worker process of Spark: it lives on from task to task, and ends with one that raised."""
 
-    token: str
-    used: dict[int, int] = field(default_factory=dict)
+    process: Process
+    kept: Worker
     busy: bool = False
     lost: bool = False
 
-    def claim(self, batch: int, last_done: int) -> int:
-        k = 0
-        while self.used.get(k, -1) > last_done:
-            k += 1
-        self.used[k] = batch
-        return k
+    @property
+    def free(self) -> bool:
+        return not (self.busy or self.lost or self.process.dead)
 
 
 @dataclass(eq=False)
 class Attempt:
-    """One attempt of a task. ``message`` is what Spark gets; None while there is none."""
+    """One attempt of a task; ``message`` is what Spark gets of one that ended well."""
 
     task: int
     number: int
-    process: Process
+    worker: PythonWorker
     ended: bool = False
-    prepared: PreparedTransaction | None = None
-    rows: int = 0
-    error: BaseException | None = None
+    message: TaskCommitMessage | None = None
 
     @property
     def over(self) -> bool:
-        return self.ended or self.process.dead
-
-    @property
-    def won(self) -> bool:
-        return self.ended and self.error is None
+        return self.ended or self.worker.process.dead
 
 
 @dataclass(eq=False)
@@ -112,7 +114,7 @@ class Run:
 
     id: str
     process: Process
-    workers: list[Worker] = field(default_factory=list)
+    workers: list[PythonWorker] = field(default_factory=list)
     ended: bool = False
 
 
@@ -197,6 +199,9 @@ class SparkWorld:
         self.note("the query is done")
         # Zombies may still be at work.
         self.scheduler.block(lambda: all(a.over for a in self._attempts), NEVER)
+        for run in self._runs:
+            for worker in run.workers:
+                worker.process.kill()
 
     def _start(self) -> Run:
         process = self.machine.process("driver")
@@ -223,10 +228,10 @@ class SparkWorld:
 
     def _micro_batch(self, run: Run, number: int) -> None:
         with self._driver_side(run) as planner:
-            state = planner.plan(PREFIX)
-        owner = Owner(PREFIX, run.id, QUERY, state.generation)
-        attempts, whole = self._stage(run, number, state)
-        prepared = tuple(a.prepared for a in attempts if a.prepared is not None)
+            plan = _plan(planner.plan(PREFIX))
+        messages, whole = self._stage(run, number, plan)
+        owner = Owner(PREFIX, run.id, QUERY, plan.generation)
+        prepared = prepared_transactions(messages, owner)
         if not whole:
             self._abort(run, owner, number, prepared, tasks_may_live=True)
             raise KafkaError(f"a task of batch {number} failed {MOST_ATTEMPTS} times")
@@ -280,115 +285,119 @@ class SparkWorld:
 
     # -- tasks --
 
-    def _stage(self, run: Run, number: int, state: CommitState) -> tuple[list[Attempt], bool]:
-        """The attempt that counts of each task; False when some task has none."""
-        attempts = [self._launch(run, number, task, 0, state) for task in range(self.life.tasks)]
+    def _stage(
+        self, run: Run, number: int, plan: TransactionPlan
+    ) -> tuple[list[TaskCommitMessage], bool]:
+        """The message of each task that has one; False when some task failed too often."""
+        attempts = [self._launch(run, number, task, 0, plan) for task in range(self.life.tasks)]
         if self.fate.random() < self.life.speculative:
             task = self.fate.randrange(self.life.tasks)
-            attempts.append(self._launch(run, number, task, 100, state))
+            attempts.append(self._launch(run, number, task, MOST_ATTEMPTS, plan))
             self.fired["= speculative attempts"] += 1
-        winners: dict[int, Attempt] = {}
+        messages: dict[int, TaskCommitMessage] = {}
         while True:
             self.scheduler.block(lambda: any(a.over for a in attempts), NEVER)
             for attempt in [a for a in attempts if a.over]:
                 attempts.remove(attempt)
-                if attempt.task in winners:
+                if attempt.task in messages:
                     continue  # commit denied: Spark drops its message, and tells nobody
-                if attempt.won:
-                    winners[attempt.task] = attempt
+                if attempt.message is not None and not attempt.worker.process.dead:
+                    messages[attempt.task] = attempt.message
                     continue
                 if any(a.task == attempt.task for a in attempts):
                     continue
-                if attempt.number % 100 + 1 >= MOST_ATTEMPTS:
+                again = attempt.number % MOST_ATTEMPTS + 1
+                if again == MOST_ATTEMPTS:
                     self.note(f"{run.id}: task {attempt.task} failed too often")
-                    return list(winners.values()), False
-                again = attempt.number % 100 + 1
-                attempts.append(self._launch(run, number, attempt.task, again, state))
-            if len(winners) == self.life.tasks:
-                return list(winners.values()), True
+                    return [messages[task] for task in sorted(messages)], False
+                attempts.append(self._launch(run, number, attempt.task, again, plan))
+            if len(messages) == self.life.tasks:
+                return [messages[task] for task in sorted(messages)], True
 
     def _launch(
-        self, run: Run, number: int, task: int, attempt: int, state: CommitState
+        self, run: Run, number: int, task: int, attempt: int, plan: TransactionPlan
     ) -> Attempt:
-        free = [w for w in run.workers if not w.busy and not w.lost]
+        free = [worker for worker in run.workers if worker.free]
         if free and self.fate.random() < 0.8:
             worker = self.fate.choice(free)
         else:
-            worker = Worker(f"{self.fate.getrandbits(48):012x}")
+            token = f"{self.fate.getrandbits(48):012x}"
+            kept = Worker(WorkerIds(new_token=lambda: token), WarmProducers())
+            worker = PythonWorker(self.machine.process("worker"), kept)
             run.workers.append(worker)
         worker.busy = True
-        process = self.machine.process("task")
-        found = Attempt(task, attempt, process)
+        found = Attempt(task, attempt, worker)
         self._attempts.append(found)
-
-        def died() -> None:
-            worker.lost = True
-
-        process.on_death = died
+        identity = TaskIdentity(
+            partition_id=task,
+            attempt=attempt,
+            task_attempt_id=len(self._attempts),
+            query_id=QUERY,
+            run_id=run.id,
+            batch_id=number,
+        )
 
         def body() -> None:
             try:
-                self._write(process, found, run, worker, number, state)
+                found.message = self._write(worker, identity, plan)
+                if self.fate.random() < self.life.fails / 2:
+                    self.fired["= workers lost with a prepared transaction"] += 1
+                    worker.process.kill()
             except KafkaError as error:
-                self.note(f"{process.name}: {type(error).__name__}: {error.message}")
-                found.error = error
+                self.note(f"{worker.process.name}: {type(error).__name__}: {error.message}")
                 worker.lost = True  # Spark ends the worker of a task that raised
             finally:
                 worker.busy = False
                 found.ended = True
 
-        process.start(body, f"batch {number} task {task} attempt {attempt}")
+        worker.process.start(body, f"batch {number} task {task} attempt {attempt}")
         return found
 
     def _write(
-        self,
-        process: Process,
-        attempt: Attempt,
-        run: Run,
-        worker: Worker,
-        number: int,
-        state: CommitState,
-    ) -> None:
-        if state.query_id == QUERY and number <= state.last_done:
-            return
-        rows = self.rows(number, attempt.task)
-        if not rows:
-            return
-        k = worker.claim(number, state.last_done)
+        self, worker: PythonWorker, identity: TaskIdentity, plan: TransactionPlan
+    ) -> TaskCommitMessage:
+        done = plan.is_done(identity)
+        producers = producers_of_task(
+            plan,
+            self._config("task"),
+            None,
+            identity,
+            factory=lambda config, _: self._producer(worker.process, config),
+            worker=worker.kept,
+        )
+        task = WriteTask(
+            ColumnPlan(topic=TOPIC, value_column=0, partition_column=1),
+            producers,
+            identity,
+            transaction_time=plan.time,
+            monotonic_ms=self.scheduler.now_ms,
+            wall_ms=self.scheduler.wall_ms,
+        )
+        return task.run(iter(()) if done else self._batches(identity))
+
+    def _producer(self, process: Process, config: ProducerConfig) -> KafkaProducer:
         network = process.network()
-        transactional_id = str(worker_id(PREFIX, run.id, worker.token, k))
-        self.note(f"{process.name} writes batch {number} task {attempt.task} as {transactional_id}")
-        config = replace(self._config("task"), transactional_id=transactional_id)
+        self.note(f"{process.name} opens {config.transactional_id}")
         producer = KafkaProducer(
             config,
             clock=self.scheduler,
-            new_client=lambda c, m, k_: new_network_client(c, m, k_, selector=network),
+            new_client=lambda c, m, k: new_network_client(c, m, k, selector=network),
             start_thread=process.start,
         )
         process.guard(producer)
-        try:
-            producer.init_transactions()
-            producer.begin_transaction()
-            fails = self.fate.random() < self.life.fails
-            half = len(rows) // 2
-            producer.send_columns(_columns(rows[:half] or rows, number, attempt))
+        return producer
+
+    def _batches(self, identity: TaskIdentity) -> Iterator[pa.RecordBatch]:
+        """The rows of a task, in two pieces."""
+        rows = self.rows(identity.batch_id, identity.partition_id)
+        half = len(rows) // 2
+        for first, last in ((0, half), (half, len(rows))):
+            yield _batch(rows, first, last, identity)
             if self.fate.random() < self.life.slow:
                 self.scheduler.sleep(self.fate.randint(0, TIMEOUT_MS // 2))
-            if fails:
+            if self.fate.random() < self.life.fails:
                 self.fired["= attempts that raised"] += 1
                 raise KafkaError("the user's code raised")
-            if half:
-                producer.send_columns(_columns(rows[half:], number, attempt))
-            attempt.prepared = producer.prepare()
-            attempt.rows = len(rows)
-            if self.fate.random() < self.life.fails / 2:
-                # The worker is gone after it prepared, before Spark had its message.
-                self.fired["= attempts lost after they prepared"] += 1
-                raise KafkaError("the worker is lost")
-        except KafkaError:
-            producer.close(self.fate.choice((0, 1_000)))
-            raise
-        producer.close(1_000)
 
     def rows(self, number: int, task: int) -> list[int]:
         """Partitions of the task's rows: of one task and batch always the same."""
@@ -407,6 +416,17 @@ class SparkWorld:
             for source in self.scheduler.sources:
                 source.happen(self.scheduler.now)
 
+    def happened(self) -> Counter[str]:
+        """What was done to the query, and how its starts ended."""
+        found = self.fired + self.cluster.fired
+        for process in self.machine.processes:
+            for network in process.networks:
+                found += network.fired
+        found += Counter(f"= struck: {s.role} {s.blow.value}" for s in self.machine.met)
+        found += Counter(f"= starts ended by {type(e).__name__}" for _, _, e in self.errors)
+        found["= batches"] += len(self.commits)
+        return found
+
     def seen(self, *, committed: bool = True) -> dict[int, list[tuple[int, int, int, int]]]:
         """(batch, task, attempt, row) of each record, by partition, in the order of offsets."""
         found = {}
@@ -422,17 +442,27 @@ def _row(value: bytes) -> tuple[int, int, int, int]:
     return int(batch), int(task), int(attempt), int(row)
 
 
-def _columns(rows: list[int], number: int, attempt: Attempt) -> RecordColumns:
-    first = attempt.rows
-    attempt.rows += len(rows)
-    values = [
-        b"%d:%d:%d:%d:" % (number, attempt.task, attempt.number, first + i) + b"x" * 40
-        for i in range(len(rows))
-    ]
-    return RecordColumns(
-        rows=len(rows),
-        topic=TOPIC,
-        partition=np.array(rows, np.int32),
-        key=None,
-        value=pa.array(values, pa.binary()),
+def _batch(rows: list[int], first: int, last: int, identity: TaskIdentity) -> pa.RecordBatch:
+    where = b"%d:%d:%d" % (identity.batch_id, identity.partition_id, identity.attempt)
+    values = [b"%b:%d:" % (where, row) + b"x" * 40 for row in range(first, last)]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, pa.binary()), pa.array(rows[first:last], pa.int32())],
+        names=["value", "partition"],
+    )
+
+
+def _plan(state: CommitState) -> TransactionPlan:
+    """What planning ships (``transaction_plan.plan_transactions``)."""
+    return TransactionPlan(
+        key=PREFIX,
+        prefix=PREFIX,
+        job="",
+        generation=state.generation,
+        last_done=state.last_done,
+        query_id=state.query_id,
+        superseded=state.superseded,
+        txn_version=None,
+        transaction_timeout_ms=TIMEOUT_MS,
+        margin_ms=margin_ms(TIMEOUT_MS),
+        log_topic=LOG_TOPIC,
     )
