@@ -120,7 +120,18 @@ class LogReader:
             place = Place()  # the log was cut off behind our back: an unclean election
         attempts = 0
         while place.next_offset < end:
-            fetched = self._fetch(tp, place.next_offset, deadline_ms)
+            try:
+                fetched = self._fetch(tp, place.next_offset, deadline_ms)
+            except KafkaTimeoutError as error:
+                if attempts == 0:
+                    raise
+                raise KafkaTimeoutError(
+                    f"{tp} of the commit log could not be read to its end, offset {end}: a "
+                    f"transaction is open from offset {place.next_offset} on",
+                    hint="another driver is in the middle of a write, or died in it; then its time "
+                    "is over within a minute",
+                    code=ErrorCode.REQUEST_TIMED_OUT,
+                ) from error
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 place = Place(self._offset(tp, OffsetSpec.EARLIEST, deadline_ms))
                 continue
@@ -135,14 +146,6 @@ class LogReader:
             if next_offset > place.next_offset:
                 place.next_offset, attempts = next_offset, 0
                 continue
-            if self._client.clock.now_ms() >= deadline_ms:
-                raise KafkaTimeoutError(
-                    f"{tp} of the commit log could not be read to its end, offset {end}: a "
-                    f"transaction is open from offset {fetched.last_stable_offset} on",
-                    hint="another driver is in the middle of a write, or died in it; then its time "
-                    "is over within a minute",
-                    code=ErrorCode.REQUEST_TIMED_OUT,
-                )
             self._client.calls.pause(attempts, deadline_ms)
             attempts += 1
         return place
