@@ -17,7 +17,7 @@ from spark_kafka_sink.protocol.frames import (
 )
 
 #: What is allocated before the first byte of a frame came; from there the buffer doubles.
-FIRST_BUFFER_SIZE = 64 * 1024
+FIRST_BUFFER_SIZE = 32 * 1024
 
 
 class FrameReader:

@@ -177,8 +177,15 @@ class InitProducerIdRequest:
         )
 
     def decode(self, version: int, body: memoryview) -> InitProducerIdResponse:
+        """The answer, whose epoch is higher than the one that this request raises."""
         check_version(self.api_key, version, self.versions)
-        return read_body(self.api_key, version, body, read_init_producer_id)
+
+        def parse(reader: WireReader, version: int) -> InitProducerIdResponse:
+            response = read_init_producer_id(reader, version)
+            _check_epoch(response, self.producer_id, self.producer_epoch)
+            return response
+
+        return read_body(self.api_key, version, body, parse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,8 +304,15 @@ class EndTxnRequest:
         )
 
     def decode(self, version: int, body: memoryview) -> EndTxnResponse:
+        """The answer, whose epoch, if it has one, is higher than that of the ended transaction."""
         check_version(self.api_key, version, self.versions)
-        return read_body(self.api_key, version, body, read_end_txn)
+
+        def parse(reader: WireReader, version: int) -> EndTxnResponse:
+            response = read_end_txn(reader, version)
+            _check_epoch(response, self.producer_id, self.producer_epoch)
+            return response
+
+        return read_body(self.api_key, version, body, parse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +372,16 @@ class CreateTopicsRequest:
         check_version(self.api_key, version, self.versions)
         names = [topic.name for topic in self.topics]
         return read_body(self.api_key, version, body, lambda r, v: read_create_topics(r, v, names))
+
+
+def _check_epoch(
+    response: InitProducerIdResponse | EndTxnResponse, producer_id: int, epoch: int
+) -> None:
+    """One (producer id, epoch) is one transaction: two with the same would join each other."""
+    if response.producer_id == producer_id >= 0 and response.producer_epoch <= epoch:
+        raise MalformedError(
+            f"it gives epoch {response.producer_epoch} to who has epoch {epoch} already"
+        )
 
 
 #: FindCoordinator's key type of transactional ids (KIP-98).

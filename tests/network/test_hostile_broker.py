@@ -1,0 +1,202 @@
+"""A hostile or broken broker on a connection (facts of reliability, section 8): each violation ends
+that connection with its reason, for a price that the bytes bound, and the next one is made anew.
+
+What can be wrong inside an answer is in ``tests/protocol/test_hostile_answers.py``; leaders that
+never settle in ``tests/producer/test_hostile_leaders.py``; SCRAM in ``tests/sasl``.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from spark_kafka_sink.errors import RemoteProtocolError
+from spark_kafka_sink.network.frame_reader import FrameReader
+from spark_kafka_sink.network.network_client import MAX_THROTTLE_MS
+from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.network.simulated import Ask
+from tests.network.test_network_client import NODE, OK, World
+
+
+def allocated(call: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def work(call: Callable[[], object]) -> int:
+    """Functions called: how long it takes, without a clock."""
+    events = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal events
+        events += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return events
+
+
+class Stream(PlaintextTransportLayer):
+    """Gives ``data``, at most ``step`` bytes at a time and nothing in between."""
+
+    def __init__(self, data: bytes, step: int) -> None:
+        self._data = memoryview(data)
+        self._step = step
+        self._paused = False
+
+    def read_into(self, target: memoryview) -> int:
+        self._paused = not self._paused
+        if self._paused:
+            return 0
+        count = min(self._step, len(target), len(self._data))
+        target[:count] = self._data[:count]
+        self._data = self._data[count:]
+        return count
+
+    @property
+    def empty(self) -> bool:
+        return not self._data
+
+
+def read(data: bytes, step: int) -> bytes | None:
+    stream, reader, frame = Stream(data, step), FrameReader(), None
+    while frame is None and not stream.empty:
+        frame = reader.read_from(stream)
+    return None if frame is None else bytes(frame)
+
+
+@pytest.mark.parametrize("step", [1, 1 << 20])
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"\xff\xff\xff\xff",
+        b"\x00\x00\x00\x00",
+        b"\x00\x00\x00\x03",
+        b"\x7f\xff\xff\xff",
+        b"HTTP",
+        b"\x15\x03\x03\x00",
+        b"\x15\x03\x01\x00",
+        b"\x16\x03\x01\x02",
+        b"SSH-",
+    ],
+)
+def test_a_stream_that_is_none_of_a_brokers_ends_at_its_length(start: bytes, step: int) -> None:
+    data = start + bytes(100_000)
+
+    def ends() -> None:
+        try:
+            read(data, step)
+        except RemoteProtocolError:
+            return
+        raise AssertionError("it was taken")
+
+    ends()
+    assert allocated(ends) < 64 * 1024
+    assert work(ends) < 100
+
+
+@pytest.mark.parametrize("size", [4, 1000, 200_000])
+@pytest.mark.parametrize("announced", [0, 1, 300_000])
+def test_a_slow_loris_costs_what_it_sent(size: int, announced: int) -> None:
+    """One byte at a time, of a frame that is longer than what ever comes."""
+    data = (size + announced).to_bytes(4, "big") + bytes(size)
+    whole = read(data, 1 << 20)
+    assert whole == (bytes(size) if announced == 0 else None)
+    assert allocated(lambda: read(data, 977)) <= 4 * len(data) + 64 * 1024
+    assert work(lambda: read(data[:5000], 1)) <= 40 * 5000
+
+
+def answered(world: World, body: bytes = OK, *, off_by: int = 0) -> None:
+    frame = world.net.last_sent(ApiKey.PRODUCE)
+    world.net.answer(frame, body, correlation_id=frame.correlation_id + off_by)
+
+
+#: What the broker does with two requests on the way. Correlation ids: ApiVersions 0, then 1 and 2.
+VIOLATIONS: dict[str, Callable[[World], None]] = {
+    "the second before the first": answered,
+    "an id that was never sent": lambda world: answered(world, off_by=1000),
+    "a negative id": lambda world: answered(world, off_by=-1000),
+    "the answer to ApiVersions once more": lambda world: world.net.deliver(1, bytes(200_000)),
+    "an empty frame": lambda world: world.net.deliver(1, b""),
+    "an id cut short": lambda world: world.net.deliver(1, b"\0\0\0"),
+    "a header without its tags": lambda world: world.net.deliver(1, struct.pack(">i", 1)),
+    "a bomb of tags in the header": lambda world: world.net.deliver(
+        1, struct.pack(">i", 1) + b"\xff\xff\xff\xff\x0f" + bytes(100_000)
+    ),
+    "endless varint in the header": lambda world: world.net.deliver(
+        1, struct.pack(">i", 1) + b"\xff" * 100_000
+    ),
+}
+
+
+@pytest.mark.parametrize("violation", VIOLATIONS)
+def test_a_violation_ends_the_connection_and_the_next_one_is_made_anew(violation: str) -> None:
+    world = World()
+    world.make_ready()
+    for _ in range(2):
+        world.ask_and_write()
+    VIOLATIONS[violation](world)
+    received = sum(len(receive.payload) for receive in world.net._next_receives)
+    price = 0
+
+    def poll() -> None:
+        nonlocal price
+        price = work(world.poll)
+
+    assert allocated(poll) <= 4 * received + 64 * 1024
+    assert price < 1000 + received
+    assert [type(response.error) for response in world.responses] == [RemoteProtocolError] * 2
+    assert world.net.closed == [1]
+    assert not world.client.is_ready(NODE, world.now)
+    world.clock.advance(world.client.connection_delay(NODE, world.now))
+    world.make_ready()
+
+
+def test_the_same_answer_twice_ends_the_connection_after_the_first() -> None:
+    world = World()
+    world.make_ready()
+    world.ask_and_write()
+    answered(world)
+    answered(world)
+    world.poll()
+    assert world.responses[0].error is None
+    world.ask_and_write()
+    world.poll()
+    assert isinstance(world.responses[1].error, RemoteProtocolError)
+    assert world.net.closed == [1]
+
+
+def test_a_throttle_time_without_end_is_a_minute() -> None:
+    world = World()
+    world.make_ready()
+    world.ask_and_write()
+    answered(world, struct.pack(">i", 2**31 - 1))
+    world.poll()
+    assert world.client.poll_delay_ms(NODE, world.now) == MAX_THROTTLE_MS
+    world.clock.advance(MAX_THROTTLE_MS)
+    assert world.client.is_ready(NODE, world.now)
+
+
+def test_a_broker_that_throttles_in_every_answer_is_waited_for_and_never_spun_on() -> None:
+    world = World()
+    world.make_ready()
+    for _ in range(20):
+        frame = world.ask_and_write(ask=Ask())
+        world.net.answer(frame, struct.pack(">i", 2**31 - 1))
+        world.poll()
+        before = world.now
+        world.clock.advance(world.client.poll_delay_ms(NODE, world.now))
+        assert world.now - before == MAX_THROTTLE_MS
+    assert all(response.error is None for response in world.responses)

@@ -1,0 +1,346 @@
+"""Answers of a hostile or broken broker (facts of reliability, section 8): each one is refused, or
+means what it says, at a price that its own size bounds.
+
+Memory: four times the answer's bytes and 64 KiB, and 512 bytes for each item of the question. Time:
+by the functions that are called, since a clock says nothing on a busy machine.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import metadata_bytes as m
+import pytest
+import test_control_messages as control
+import test_fetch_messages as fetching
+import test_produce_codec as producing
+import test_transaction_admin_messages as admin
+import test_transaction_messages as transactions
+from hostile import allocated, refused, work
+from kio.schema.errors import ErrorCode as KioErrorCode
+
+from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.network.sasl_mechanism import SaslError
+from spark_kafka_sink.network.sasl_scram import ScramMechanism
+from spark_kafka_sink.protocol.cluster import Node, TopicPartition
+from spark_kafka_sink.protocol.config_messages import (
+    ConfigResource,
+    ConfigResourceType,
+    DescribeConfigsRequest,
+)
+from spark_kafka_sink.protocol.fetch_messages import FetchPartition, FetchRequest, IsolationLevel
+from spark_kafka_sink.protocol.messages import (
+    AddPartitionsToTxnRequest,
+    ApiVersionsRequest,
+    CreateTopicsRequest,
+    EndTxnRequest,
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
+    MetadataRequest,
+    NewTopic,
+)
+from spark_kafka_sink.protocol.metadata_response import MOST_BROKERS
+from spark_kafka_sink.protocol.sasl import SaslHandshakeRequest
+from spark_kafka_sink.protocol.transaction_admin_messages import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
+from spark_kafka_sink.secrets import Password
+
+METADATA = MetadataRequest(("t",))
+#: As long as a string may be, and four bytes for each character once it is decoded.
+WIDE = "\U0001f600" * 8191
+#: One of each layout: classic, with epochs, flexible, with topic ids, with an error of its own.
+VERSIONS = (4, 8, 13)
+
+
+def memory_allowed(data: bytes, asked: int = 1) -> int:
+    return 4 * len(data) + 64 * 1024 + 512 * asked
+
+
+def work_allowed(data: bytes, asked: int = 1) -> int:
+    return 4 * len(data) + 500 + 20 * asked
+
+
+@dataclass(frozen=True)
+class Case:
+    """``why`` None: it is taken; else words of the refusal."""
+
+    name: str
+    request: Any
+    version: int
+    data: bytes
+    why: str | None = None
+    asked: int = 1
+
+    def __repr__(self) -> str:
+        return f"{self.name} v{self.version}"
+
+    def decode(self) -> Any:
+        return self.request.decode(self.version, memoryview(self.data))
+
+
+def of_metadata() -> list[Case]:
+    cases = []
+
+    def case(name: str, version: int, data: bytes, why: str | None = None) -> None:
+        cases.append(Case(name, METADATA, version, data, why))
+
+    for v in VERSIONS:
+        one = [m.broker(v, 1)]
+
+        def topic(*partitions: bytes, v: int = v) -> list[bytes]:
+            return [m.topic(v, b"t", partitions)]
+
+        def answer(*partitions: bytes, v: int = v, one: list[bytes] = one) -> bytes:
+            return m.answer(v, one, topic(*partitions, v=v))
+
+        numbers = list(range(6_000))
+        shuffled = random.Random(1).sample(numbers, len(numbers))
+        ids = range(MOST_BROKERS)
+        claim = m.int32(0) + m.count(v, 2**31 - 2)
+        case("2^31 brokers and 10 bytes", v, claim + bytes(10), "more items than")
+        case("brokers without end", v, m.answer(v, [m.broker(v, 7)] * 300_000), "names 300000 br")
+        case("as many brokers as may be", v, m.answer(v, [m.broker(v, i) for i in ids]))
+        case(
+            "these in disorder",
+            v,
+            m.answer(v, [m.broker(v, i) for i in random.Random(1).sample(ids, len(ids))]),
+        )
+        case(
+            "one of them twice", v, m.answer(v, [m.broker(v, i % 4999) for i in ids]), "comes twice"
+        )
+        case("a broker twice", v, m.answer(v, one * 2), "broker 1 comes twice")
+        case("a negative broker", v, m.answer(v, [m.broker(v, -1)]), "negative id")
+        case("port 0", v, m.answer(v, [m.broker(v, 1, port=0)]), "the port 0")
+        case("NUL in a host", v, m.answer(v, [m.broker(v, 1, b"a\0b")]), "can't be one")
+        case("a newline in a host", v, m.answer(v, [m.broker(v, 1, b"a\nb")]), "can't be one")
+        case("a host of 32 KB", v, m.answer(v, [m.broker(v, 1, b"a" * 32_767)]), "can't be one")
+        wide = WIDE.encode()
+        case("a wide host", v, m.answer(v, [m.broker(v, 1, wide)]), "can't be one")
+        case("a wide rack", v, m.answer(v, [m.broker(v, 1, rack=wide)]))
+        case("a leader that is no broker", v, answer(m.partition(v, 0, leader=99)))
+        case("a leader -2", v, answer(m.partition(v, 0, leader=-2)), "negative")
+        case("the smallest partitions", v, answer(*(m.partition(v, i) for i in numbers)))
+        case("these in disorder", v, answer(*(m.partition(v, i) for i in shuffled)))
+        gaps = [m.partition(v, i + i // 3) for i in shuffled]
+        case("these with gaps", v, answer(*gaps))
+        case("a partition far beyond", v, answer(m.partition(v, 2**31 - 1)), "far beyond")
+        case("a partition twice", v, answer(*[m.partition(v, 0)] * 6_000), "comes twice")
+        case("replicas that are all others", v, answer(*(m.partition(v, i, (i,)) for i in numbers)))
+        case("32767 replicas", v, answer(m.partition(v, 0, range(32_767))))
+        case("an endless list of replicas", v, answer(m.partition(v, 0, range(500_000))))
+        case("a negative replica", v, answer(m.partition(v, 0, (1, -2))), "negative id")
+        case("errors without a name", v, answer(*(m.partition(v, i, error=999) for i in numbers)))
+        case("error -1", v, answer(*(m.partition(v, i, error=-1) for i in numbers)))
+        case("a topic twice", v, m.answer(v, one, topic() * 2), "more topics than were asked for")
+        strangers = [m.topic(v, b"%05x" % i) for i in range(10_000)]
+        case("topics that nobody asked for", v, m.answer(v, one, strangers), "more topics than")
+        case("one of them", v, m.answer(v, one, strangers[:1]), "not asked for")
+        case("a throttle time without end", v, m.answer(v, one, throttle_ms=2**31 - 1))
+        names = tuple(f"{i:05x}" for i in range(3000))
+        many = [m.topic(v, name.encode(), [m.partition(v, 0)]) for name in names]
+        asked = MetadataRequest(names)
+        cases.append(Case("topics asked for", asked, v, m.answer(v, one, many), None, len(names)))
+        if v >= 9:
+            case("a bomb of tags", v, m.answer(v, one)[:-1] + m.varint(2**32 - 1), "too early")
+            case("a string of 32768 bytes", v, m.answer(v, [m.broker(v, 1, b"a" * 32_768)]), "long")
+            case("endless varint", v, m.int32(0) + b"\xff" * 10, "longer than five")
+            empty = b"".join(m.varint(i) + b"\0" for i in range(10_000))
+            case("10 000 tags", v, m.answer(v, one)[:-1] + m.varint(10_000) + empty)
+        else:
+            negative = m.int32(0) + m.int32(1) + bytes(4) + b"\xff\xfe" + bytes(16)
+            case("a string of -2 bytes", v, negative, "length is negative")
+        case("bytes behind it", v, m.answer(v, one) + bytes(300_000), "left over")
+    return cases
+
+
+def of_the_others() -> list[Case]:
+    api = ApiVersionsRequest("n", "1")
+    plain_init = InitProducerIdRequest(None, 1000)
+    raising = InitProducerIdRequest("x", 1000, 4711, 5)
+    ending = EndTxnRequest("x", 4711, 5, True, 2)
+    produce = producing.request(producing.batch("t", 0, b"a"))
+    tp, tps = TopicPartition("a", 0), tuple(TopicPartition("a", i) for i in range(2000))
+    none = KioErrorCode.none
+
+    def api_answer(count: int) -> bytes:
+        return struct.pack(">hi", 0, count) + b"".join(
+            struct.pack(">hhh", 1000 + i % 30_000, 0, 1) for i in range(count)
+        )
+
+    def produced(version: int, *partitions: dict[str, Any], **more: Any) -> bytes:
+        return producing.kio_response(version, {"t": list(partitions)}, **more)
+
+    def again(epoch: int) -> bytes:
+        return control.init_producer_id(5, producer_epoch=epoch)
+
+    errors = tuple((i, None) for i in range(6_000))
+    told = tuple((i, "a") for i in range(5_000))
+    nodes = tuple(Node(i, "a", 1) for i in range(5_000))
+    fetch = FetchRequest((FetchPartition(tp, 0),), IsolationLevel.READ_COMMITTED)
+    aborted = b"".join(struct.pack(">qq", 2**40 + i, 2**40 + i) for i in range(6_000))
+    fetched = (
+        m.int32(0) + m.int32(1) + b"\0\1a" + m.int32(1) + struct.pack(">ihqq", 0, 0, 9, 9)
+        + m.int32(6_000) + aborted + m.int32(0)
+    )  # fmt: skip
+    describe = DescribeTransactionsRequest(("q",))
+    topics = tuple((f"{i:x}", ()) for i in range(5_000))
+    numbers = (("a", tuple(range(6_000))),)
+    handshake = SaslHandshakeRequest("PLAIN")
+    configs = DescribeConfigsRequest((ConfigResource(ConfigResourceType.BROKER, "1"),))
+    setting = b"".join(b"\0\4%04x\xff\xff\0\0\0" % i + bytes(4) for i in range(2_000))
+    return [
+        Case("no API", api, 0, api_answer(0), "offers no API"),
+        Case("APIs that nobody knows", api, 0, api_answer(6_000), "offers no API"),
+        Case("2^31 APIs", api, 0, b"\0\0\x7f\xff\xff\xff0123456789", "more items"),
+        Case("min > max", api, 4, control.api_versions(4, keys=[(0, 5, 4)]), "versions 5 to 4"),
+        Case("an API twice", api, 4, control.api_versions(4, keys=[(0, 0, 4)] * 2), "twice"),
+        Case(
+            "256 features", api, 4,
+            control.api_versions(4, features=[(f"{i:02x}", 1) for i in range(256)]),
+        ),
+        Case(
+            "5000 features", api, 4,
+            control.api_versions(4, features=[(f"{i:x}", 1) for i in range(5000)]), "5000 features",
+        ),
+        Case("no id", plain_init, 5, control.init_producer_id(5, producer_id=-1), "negative"),
+        Case("no epoch", plain_init, 5, control.init_producer_id(5, producer_epoch=-1), "negative"),
+        Case("the same epoch", raising, 5, again(5), "epoch 5"),
+        Case("epoch going back", raising, 5, again(4), "epoch 4"),
+        Case(
+            "another id at epoch 0", raising, 5,
+            control.init_producer_id(5, producer_id=4712, producer_epoch=0),
+        ),
+        Case("the end's epoch going back", ending, 5, transactions.end_txn(5), "epoch 4 to who"),
+        Case("half an identity", ending, 5, transactions.end_txn(5, producer_epoch=-1), "without"),
+        Case("a partition is missing", produce, 8, produced(8), "missing"),
+        Case("one too many", produce, 8, produced(8, {"index": 0}, {"index": 1}), "not asked for"),
+        Case("acknowledged twice", produce, 12, produced(12, *[{"index": 0}] * 5000), "twice"),
+        Case("offset -2", produce, 12, produced(12, {"index": 0, "base_offset": -2}), "negative"),
+        Case("all records refused", produce, 8, produced(8, {"index": 0, "record_errors": errors})),
+        Case("each with a word", produce, 12, produced(12, {"index": 0, "record_errors": told})),
+        Case("wide words", produce, 12, produced(12, {"index": 0, "error_message": WIDE})),
+        Case(
+            "leaders without end", produce, 12, produced(12, {"index": 0}, endpoints=nodes),
+            "more leaders than partitions",
+        ),
+        Case(
+            "coordinators without end", FindCoordinatorRequest(("a",)), 4,
+            transactions.find_coordinator(
+                FindCoordinatorRequest(("a",)), 4, keys=tuple(f"{i:x}" for i in range(9000))
+            ),
+            "not asked for",
+        ),
+        Case(
+            "partitions that nobody added", AddPartitionsToTxnRequest("x", 1, 0, (tp,)), 3,
+            transactions.add_partitions_to_txn(3, [("a", [(i, none) for i in range(9000)])]),
+            "not asked for",
+        ),
+        Case(
+            "topics that nobody made", CreateTopicsRequest((NewTopic("a"),), 1), 7,
+            control.create_topics(7, tuple(f"{i:x}" for i in range(2000))), "not asked for",
+        ),
+        Case("aborted transactions", fetch, 4, fetched),
+        Case("open topics", describe, 0, admin.describe_transactions(("q",), topics=topics)),
+        Case("open partitions", describe, 0, admin.describe_transactions(("q",), topics=numbers)),
+        Case(
+            "ids that nobody asked for", describe, 0,
+            admin.describe_transactions(tuple(f"{i:x}" for i in range(500))), "not asked for",
+        ),
+        Case(
+            "transactions without end", ListTransactionsRequest(), 1,
+            admin.list_transactions(1, tuple((f"{i:x}", 2**40 + i, "") for i in range(9000))),
+        ),
+        Case(
+            "unknown states", ListTransactionsRequest(), 1,
+            admin.list_transactions(1, (), unknown=tuple(f"{i:x}" for i in range(9000))),
+        ),
+        Case(
+            "producers", DescribeProducersRequest(tps), 0,
+            admin.describe_producers([("a", list(range(2000)))]), None, 2000,
+        ),
+        Case(
+            "offsets", fetching.OFFSETS, 6, fetching.answer(fetching.OFFSETS, 6), None, 3,
+        ),
+        Case("settings without end", configs, 1, b"\0" * 4 + m.int32(1) + b"\0\0\xff\xff\4\0\0011"
+             + m.int32(2_000) + setting, "2000 settings"),
+        Case(
+            "mechanisms without end", handshake, 1, b"\0\0" + m.int32(9000) + b"\0\1a" * 9000,
+            "9000 mechanisms",
+        ),
+    ]  # fmt: skip
+
+
+CASES = of_metadata() + of_the_others()
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_a_hostile_answer_is_refused_or_taken_at_a_bounded_price(case: Case) -> None:
+    if case.why is None:
+        assert not refused(case.decode)
+    else:
+        with pytest.raises(Exception, match=case.why) as caught:
+            case.decode()
+        assert type(caught.value).__name__ == "RemoteProtocolError"
+    assert allocated(case.decode) <= memory_allowed(case.data, case.asked)
+    assert work(lambda: refused(case.decode)) <= work_allowed(case.data, case.asked)
+
+
+def whole(case: Case) -> list[object]:
+    """Everything that an answer says, item by item, as its users go through it."""
+    response = case.decode()
+    told: list[object] = []
+    for topic in getattr(response, "topics", ()):
+        told += [hash(info) for info in topic.partitions]
+    brokers = getattr(response, "brokers", {})
+    told += [len(node.host) for node in brokers.in_order()] if brokers else []
+    return told
+
+
+@pytest.mark.parametrize("name", ["the smallest partitions", "as many brokers as may be"])
+def test_what_is_kept_weighs_no_more_when_it_is_looked_at(name: str) -> None:
+    (case,) = [case for case in CASES if case.name == name and case.version == 13]
+    mine = 64 * len(case.data) // 12  # the list of what was told is the test's own
+    assert allocated(lambda: whole(case)) <= memory_allowed(case.data) + mine
+
+
+@pytest.mark.parametrize("code", [-1, 999, 32_767, -32_768])
+def test_an_error_code_that_nobody_knows_is_an_unknown_server_error(code: int) -> None:
+    data = m.answer(12, [m.broker(12, 1)], [m.topic(12, b"t", error=code)])
+    (topic,) = METADATA.decode(12, memoryview(data)).topics
+    assert topic.error is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+SCRAM_NONCE = "rOprNGfwEbeRWgbNEkqO"
+SCRAM_FIRST = "r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (SCRAM_FIRST.replace("i=4096", "i=2147483647"), "iteration"),
+        (SCRAM_FIRST.replace("i=4096", "i=" + "9" * 100_000), "longer than any"),
+        (SCRAM_FIRST.replace("r=rOprNGfwEbeRWgbNEkqOx", "r=rOpr"), "nonce"),
+        (SCRAM_FIRST.replace("r=rOprNG", "r=XXprNG"), "nonce"),
+        ("," * 100_000, "longer than any|not one of SCRAM's"),
+    ],
+)
+def test_a_hostile_scram_server_costs_no_more_than_its_bytes(message: str, words: str) -> None:
+    """What it wants computed is refused before it is: a hash a function, 2^31 of them."""
+    data = message.encode()
+
+    def answered() -> None:
+        scram = ScramMechanism("SCRAM-SHA-256", "user", Password("p"), nonce=lambda: SCRAM_NONCE)
+        with pytest.raises(SaslError, match=words):
+            scram.answer(data)
+
+    price: Callable[[], None] = answered
+    price()
+    assert allocated(price) <= memory_allowed(data)
+    assert work(price) <= work_allowed(data) + 2000  # pytest's own
