@@ -236,8 +236,7 @@ class Sender:
                 code=ErrorCode.TRANSACTION_ABORTABLE,
             )
             self._accumulator.abort_undrained_batches(error)
-            if not self._accumulator.has_undrained:
-                return 0
+            return NEVER if self._has_pending() else 0
         return NEVER
 
     def wakeup(self) -> None:
