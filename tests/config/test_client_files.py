@@ -1,0 +1,72 @@
+"""conf/clients: each file is what this package takes, and holds no secret."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.config import SinkConfig
+from spark_kafka_sink.config_file import with_config_file
+from spark_kafka_sink.java_properties import parse_properties
+from spark_kafka_sink.option_table import PRODUCER_OPTIONS
+from spark_kafka_sink.options import Status
+from spark_kafka_sink.sasl_settings import sasl_settings
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "conf" / "clients").glob("*.properties"))
+DOCS = (ROOT / "docs" / "security.md").read_text()
+
+
+def parsed(file):
+    given = with_config_file({"configFile": str(file), "topic": "t"})
+    assert given.warnings == ()
+    return SinkConfig.parse(given.options)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_provider_s_file_is_taken_without_a_warning(file):
+    config = parsed(file)
+    assert config.warnings == ()
+    assert config.producer.security_protocol in ("SSL", "SASL_SSL"), "nobody else can listen"
+    assert config.producer.enable_idempotence
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_line_of_a_provider_s_file_is_obeyed(file):
+    for name in parse_properties(file.read_text()):
+        option = PRODUCER_OPTIONS[name]
+        known = name == "sasl.client.callback.handler.class"
+        assert option.status is Status.HONOURED or known, name
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_provider_s_secrets_are_references(file):
+    properties = parse_properties(file.read_text())
+    for name, value in properties.items():
+        if PRODUCER_OPTIONS[name].secret and name != "sasl.jaas.config":
+            assert re.fullmatch(r"\$\{(env|file):[^}]+\}", value), name
+    for secret in re.findall(r'(?:password|clientSecret)="([^"]*)"', file.read_text()):
+        assert re.fullmatch(r"\$\{(env|file):[^}]+\}", secret)
+
+
+@pytest.mark.parametrize(
+    "file", [f for f in FILES if "SASL_SSL" in f.read_text()], ids=lambda file: file.stem
+)
+def test_a_provider_s_login_is_understood(file):
+    """The driver can't read a login module that is a reference; here nothing is looked up."""
+    properties = parse_properties(file.read_text())
+    sasl = {name: value for name, value in properties.items() if name.startswith("sasl.")}
+    assert sasl_settings(sasl).mechanism == properties["sasl.mechanism"]
+
+
+def test_every_file_has_its_recipe():
+    assert len(FILES) == 7
+    for file in FILES:
+        assert f"conf/clients/{file.name}" in DOCS, file.name
+
+
+def test_the_recipes_name_no_file_that_is_not_there():
+    for name in re.findall(r"conf/clients/([\w.-]+)", DOCS):
+        assert (ROOT / "conf" / "clients" / name).exists(), name
