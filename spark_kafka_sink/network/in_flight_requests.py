@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import ApiError, RemoteProtocolError
 from spark_kafka_sink.network.client_request import ClientRequest, ClientResponse
+from spark_kafka_sink.protocol.frames import parse_response_header
 
 
 @dataclass(slots=True)
@@ -36,6 +37,17 @@ class InFlightRequest:
     def deadline_ms(self) -> int:
         """The request has timed out when it is *later* than this."""
         return self.sent_ms + self.throttle_ms + self.request.request_timeout_ms
+
+    def parse(self, payload: memoryview) -> object:
+        """What the answer ``payload`` says. RemoteProtocolError when it is no answer to this."""
+        asked = self.request
+        correlation_id, body = parse_response_header(asked.api_key, self.version, payload)
+        if correlation_id != asked.correlation_id:
+            raise RemoteProtocolError(
+                f"an answer to {asked.api_key.name} has correlation id {correlation_id} where "
+                f"{asked.correlation_id} was due"
+            )
+        return asked.request.decode(self.version, body)
 
     def completed(self, body: object | None, now: int) -> ClientResponse:
         return ClientResponse(self.request, self.version, self.sent_ms, now, body)
@@ -90,6 +102,13 @@ class InFlightRequests:
         """The request that the next answer belongs to: brokers answer in order."""
         queue = self._requests.get(node_id)
         return queue[0] if queue else None
+
+    def answered(self, node_id: int) -> InFlightRequest:
+        """The oldest, which an answer that came must belong to. RemoteProtocolError if none can."""
+        request = self.oldest(node_id)
+        if request is None or not request.sent:
+            raise RemoteProtocolError("the broker answered without having been asked")
+        return request
 
     def last_sent(self, node_id: int) -> InFlightRequest | None:
         queue = self._requests.get(node_id)

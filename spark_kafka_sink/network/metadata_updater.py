@@ -8,12 +8,12 @@ start again from the bootstrap servers (KIP-899, KIP-1102). Never: what the answ
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import Protocol
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import AuthenticationError, ErrorCode, KafkaError
 from spark_kafka_sink.network.kafka_client import MetadataStore
+from spark_kafka_sink.network.least_loaded_node import LeastLoadedNode
 from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.messages import MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
@@ -25,16 +25,6 @@ _LOOK_AGAIN_MS = 50
 
 #: Partitions that one warning names.
 _SHOWN = 10
-
-
-@dataclass(frozen=True, slots=True)
-class LeastLoadedNode:
-    """``node`` None: none can be used or connected to now. ``any_connection_ready``: but at least
-    one connection stands (it has no room, or is throttled).
-    """
-
-    node: Node | None
-    any_connection_ready: bool
 
 
 class MetadataCarrier(Protocol):

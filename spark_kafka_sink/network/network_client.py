@@ -23,33 +23,35 @@ from spark_kafka_sink.errors import (
     ApiError,
     AuthenticationError,
     DisconnectError,
-    ErrorCode,
     IllegalStateError,
     RemoteProtocolError,
     UnsupportedVersionError,
     WrongListenerError,
 )
+from spark_kafka_sink.network.api_versions import ApiVersions, Fetched
 from spark_kafka_sink.network.client_request import ClientRequest, ClientResponse
 from spark_kafka_sink.network.cluster_connection_states import (
     ClusterConnectionStates,
-    ConnectionState,
 )
 from spark_kafka_sink.network.connection_failures import SILENT_LISTENER, ConnectionFailures
 from spark_kafka_sink.network.host_resolver import HostResolver, resolve_host
 from spark_kafka_sink.network.in_flight_requests import InFlightRequest, InFlightRequests
 from spark_kafka_sink.network.kafka_client import MetadataStore
-from spark_kafka_sink.network.metadata_updater import LeastLoadedNode, MetadataUpdater
+from spark_kafka_sink.network.least_loaded_node import (
+    LeastLoadedNode,
+    find_least_loaded_node,
+)
+from spark_kafka_sink.network.metadata_updater import MetadataUpdater
 from spark_kafka_sink.network.sasl_authenticator import MIN_RESERVED_CORRELATION_ID
 from spark_kafka_sink.network.selectable import (
     ChannelState,
     ChannelStateKind,
-    NetworkReceive,
     NetworkSend,
     Selectable,
 )
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.frames import frame, parse_response_header
+from spark_kafka_sink.protocol.frames import frame
 from spark_kafka_sink.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -126,11 +128,8 @@ class NetworkClient:
             retry_ms=config.reconnect_backoff_ms,
             rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
         )
-        self._api_versions: dict[int, NodeApiVersions] = {}
-        # Connected nodes whose ApiVersions request is still to be sent, and its version.
-        self._nodes_needing_api_versions: dict[int, int] = {}
-        self._api_versions_request = ApiVersionsRequest(
-            config.software_name, config.software_version
+        self._api_versions = ApiVersions(
+            ApiVersionsRequest(config.software_name, config.software_version)
         )
         self._aborted_sends: list[ClientResponse] = []
         self._failures = ConnectionFailures()
@@ -175,7 +174,7 @@ class NetworkClient:
         return self._connection_states.authentication_error(node.id)
 
     def api_versions(self, node_id: int) -> NodeApiVersions | None:
-        return self._api_versions.get(node_id)
+        return self._api_versions.of(node_id)
 
     def in_flight_request_count(self, node_id: int | None = None) -> int:
         return self._in_flight.count(node_id)
@@ -200,40 +199,14 @@ class NetworkClient:
         return self.find_least_loaded_node(now).node
 
     def find_least_loaded_node(self, now: int) -> LeastLoadedNode:
-        """Idle and ready, else ready with fewest requests, else connecting, else the node whose
-        last attempt to connect is oldest and whose backoff is over.
+        """See ``least_loaded_node.py``. The search starts anywhere, so that 200 tasks don't all ask
+        the same broker.
         """
         nodes = self._metadata.nodes()
-        states = self._connection_states
-        any_ready = False
-        ready: Node | None = None
-        connecting: Node | None = None
-        connectable: Node | None = None
-        fewest = oldest = 0
-        # Start anywhere, so that 200 tasks don't all ask the same broker.
         offset = int(self._random() * len(nodes))
-        for index in range(len(nodes)):
-            node = nodes[(offset + index) % len(nodes)]
-            # A throttled connection counts: its broker lives.
-            any_ready = any_ready or (
-                states.connection_state(node.id) is ConnectionState.READY
-                and self._selector.is_channel_ready(node.id)
-            )
-            if self.can_send_request(node.id, now):
-                count = self._in_flight.count(node.id)
-                if count == 0:
-                    return LeastLoadedNode(node, any_connection_ready=True)
-                if ready is None or count < fewest:
-                    ready, fewest = node, count
-            elif states.is_preparing_connection(node.id):
-                connecting = node
-            elif states.can_connect(node.id, now):
-                attempt = states.last_connect_attempt_ms(node.id)
-                # Never tried beats everything.
-                age = -1 if attempt is None else attempt
-                if connectable is None or age < oldest:
-                    connectable, oldest = node, age
-        return LeastLoadedNode(ready or connecting or connectable, any_ready)
+        return find_least_loaded_node(
+            nodes, self._connection_states, self._in_flight, self._selector, offset, now
+        )
 
     # ---- sending ----
 
@@ -296,9 +269,7 @@ class NetworkClient:
     ) -> None:
         node_id, request = client_request.destination, client_request.request
         if version is None:
-            known = self._api_versions.get(node_id)
-            ours = request.versions
-            version = ours.max if known is None else known.latest_usable(request.api_key, ours)
+            version = self._api_versions.usable_version(node_id, request)
         buffers, size = frame(
             request, version, client_request.correlation_id, self._config.client_id
         )
@@ -395,7 +366,8 @@ class NetworkClient:
     def _handle_completed_receives(self, responses: list[ClientResponse], now: int) -> None:
         for receive in self._selector.completed_receives:
             try:
-                request, body = self._parse(receive)
+                request = self._in_flight.answered(receive.source)
+                body = request.parse(receive.payload)
             except RemoteProtocolError as error:
                 # Where the stream stands is unknown now: the connection ends, and every request
                 # on it with the reason.
@@ -413,21 +385,6 @@ class NetworkClient:
                 self._updater.handle_response(body, now)
                 self._failures.retain({node.id for node in self._metadata.nodes()})
 
-    def _parse(self, receive: NetworkReceive) -> tuple[InFlightRequest, object]:
-        request = self._in_flight.oldest(receive.source)
-        if request is None or not request.sent:
-            raise RemoteProtocolError("the broker answered without having been asked")
-        asked = request.request
-        correlation_id, body = parse_response_header(
-            asked.api_key, request.version, receive.payload
-        )
-        if correlation_id != asked.correlation_id:
-            raise RemoteProtocolError(
-                f"an answer to {asked.api_key.name} has correlation id {correlation_id} where "
-                f"{asked.correlation_id} was due"
-            )
-        return request, asked.request.decode(request.version, body)
-
     def _maybe_throttle(self, node_id: int, body: object, now: int) -> None:
         throttle_ms: int = getattr(body, "throttle_ms", 0)
         if throttle_ms > 0:
@@ -444,24 +401,12 @@ class NetworkClient:
         now: int,
     ) -> None:
         node_id = request.request.destination
-        if response.error is ErrorCode.UNSUPPORTED_VERSION and request.version > 0:
-            # Brokers since 2.4 say what they support. One that says what it just refused, or
-            # nothing, gets 0.
-            offered = response.api_versions.get(ApiKey.API_VERSIONS)
-            version = 0 if offered is None else offered.max
-            self._nodes_needing_api_versions[node_id] = (
-                version if 0 <= version < request.version else 0
-            )
-        elif response.error is not ErrorCode.NONE:
+        fetched = self._api_versions.answered(node_id, request.version, response)
+        if fetched is Fetched.REFUSED:
             reason = f"refused ApiVersions: {response.error.name}"
             self._selector.close_channel(node_id)
             self._process_disconnection(responses, node_id, now, _local_close(reason))
-        else:
-            self._api_versions[node_id] = NodeApiVersions(
-                response.api_versions,
-                response.finalized_features,
-                response.finalized_features_epoch,
-            )
+        elif fetched is Fetched.KNOWN:
             self._connection_states.ready(node_id)
             self._failures.answered(node_id)
             _log.debug("node %d at %s is ready", node_id, self._failures.address(node_id))
@@ -474,16 +419,14 @@ class NetworkClient:
         for node_id in self._selector.connected:
             # The state stays CONNECTING until the ApiVersions request can be sent: the channel
             # may have a handshake before it, which the setup time-out covers.
-            self._nodes_needing_api_versions[node_id] = ApiVersionsRequest.versions.max
+            self._api_versions.connected(node_id)
 
     def _handle_initiate_api_version_requests(self, now: int) -> None:
-        if not self._nodes_needing_api_versions:
-            return
-        for node_id, version in list(self._nodes_needing_api_versions.items()):
+        for node_id, version in self._api_versions.needing_fetch():
             if self._selector.is_channel_ready(node_id) and self._in_flight.can_send_more(node_id):
-                del self._nodes_needing_api_versions[node_id]
+                self._api_versions.fetching(node_id)
                 self._connection_states.checking_api_versions(node_id)
-                request = self.new_client_request(node_id, self._api_versions_request, now)
+                request = self.new_client_request(node_id, self._api_versions.request, now)
                 self._do_send(request, now, internal=True, version=version)
 
     def _handle_timed_out_connections(self, responses: list[ClientResponse], now: int) -> None:
@@ -548,8 +491,7 @@ class NetworkClient:
         """Everything that must happen when a connection has ended, whoever ended it."""
         before = self._connection_states.connection_state(node_id)
         self._connection_states.disconnected(node_id, now)
-        self._api_versions.pop(node_id, None)
-        self._nodes_needing_api_versions.pop(node_id, None)
+        self._api_versions.disconnected(node_id)
         authentication: AuthenticationError | None = None
         protocol: RemoteProtocolError | None = None
         if isinstance(state.error, AuthenticationError):
@@ -566,7 +508,9 @@ class NetworkClient:
                 f"node {node_id} at {self._failures.address(node_id)}: {state.error.message}",
                 hint=state.error.hint,
             )
-        self._failures.record_end(node_id, before, state)
+        oldest = self._in_flight.oldest(node_id)
+        asked = None if oldest is None else oldest.request.api_key
+        self._failures.record_end(node_id, before, state, asked)
         self._cancel_in_flight(
             responses, node_id, now, timed_out=timed_out, error=authentication or protocol
         )
@@ -598,15 +542,13 @@ class NetworkClient:
         self._selector.close_channel(node_id)
         self._cancel_in_flight(self._aborted_sends, node_id, now)
         self._connection_states.disconnected(node_id, now)
-        self._api_versions.pop(node_id, None)
-        self._nodes_needing_api_versions.pop(node_id, None)
+        self._api_versions.disconnected(node_id)
 
     def close_node(self, node_id: int) -> None:
         self._selector.close_channel(node_id)
         self._cancel_in_flight(None, node_id, self._clock.now_ms())
         self._connection_states.remove(node_id)
-        self._api_versions.pop(node_id, None)
-        self._nodes_needing_api_versions.pop(node_id, None)
+        self._api_versions.disconnected(node_id)
 
     # ---- the end of the client ----
 

@@ -18,7 +18,8 @@ from spark_kafka_sink.errors import (
     KafkaTimeoutError,
 )
 from spark_kafka_sink.network.client_request import ClientResponse
-from spark_kafka_sink.network.metadata_updater import LeastLoadedNode, MetadataUpdater
+from spark_kafka_sink.network.least_loaded_node import LeastLoadedNode
+from spark_kafka_sink.network.metadata_updater import MetadataUpdater
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.protocol.cluster import (
