@@ -17,7 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
-import upstream_behaviours  # noqa: E402 - runs from a bare checkout
+import cli_docs  # noqa: E402 - runs from a bare checkout
+import upstream_behaviours  # noqa: E402
 
 from spark_kafka_sink import errors, foreign_options  # noqa: E402
 from spark_kafka_sink.option_table import (  # noqa: E402
@@ -59,11 +60,17 @@ def upstream_behaviours_page() -> str:
     return "\n".join([*head, *upstream_behaviours.page_lines()]) + "\n"
 
 
+def cli_page() -> str:
+    """docs/cli.md."""
+    return "\n".join(["# The command line", "", NOTICE, "", *cli_docs.page_lines()])
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/options.md": options_page,
     "docs/errors.md": errors_page,
     "docs/metrics.md": metrics_page,
     "docs/upstream-behaviours.md": upstream_behaviours_page,
+    "docs/cli.md": cli_page,
 }
 
 

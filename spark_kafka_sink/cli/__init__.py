@@ -7,6 +7,7 @@ Typer and Rich are imported when the command runs, and nothing else of the packa
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
 
 #: What the extra brings.
@@ -22,5 +23,8 @@ def main() -> None:
         )
         raise SystemExit(1)
     from spark_kafka_sink.cli.app import app
+
+    # What a connection can't do is in the error that ends the command.
+    logging.getLogger("spark_kafka_sink.network").setLevel(logging.ERROR)
 
     app(prog_name="kprod")

@@ -18,14 +18,16 @@ import typer
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.config_file import OPTION, with_config_file
-from spark_kafka_sink.errors import ConfigError, KafkaError
+from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
 from spark_kafka_sink.foreign_options import PREFIX
 from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
 from spark_kafka_sink.transactions.operations import Operator
 from spark_kafka_sink.transactions.transaction_client import TransactionClient
 
 #: Exit codes.
-DONE, FAILED, USAGE = 0, 1, 2
+FAILED, USAGE = 1, 2
+#: Characters of an error.
+_MOST_SHOWN = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +47,12 @@ def operator_of(cluster: Cluster) -> Iterator[Operator]:
     """
     with one_line_errors():
         config = _config(cluster)
-        block_ms = int(cluster.timeout_s * 1000)
         with TransactionClient(config) as client:
             yield Operator(
                 KafkaDecisionLog(client, cluster.log_topic),
                 client,
                 SystemClock(),
-                block_ms=block_ms,
-                end_ms=max(block_ms, config.delivery_timeout_ms),
+                block_ms=int(cluster.timeout_s * 1000),
             )
 
 
@@ -68,7 +68,7 @@ def one_line_errors() -> Iterator[None]:
 def complain(message: str, hint: str | None, code: int) -> NoReturn:
     """One line on standard error, and the end."""
     text = message if hint is None else f"{message} (hint: {hint})"
-    sys.stderr.write(f"kprod: {' '.join(text.split())}\n")
+    sys.stderr.write(f"kprod: {safe_text(' '.join(text.split()), _MOST_SHOWN)}\n")
     raise typer.Exit(code)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
+from spark_kafka_sink.errors import safe_text
 from spark_kafka_sink.transactions.commit_state import NOTHING_DONE, CommitState, Phase
 from spark_kafka_sink.transactions.inspection import (
     DecidedTransaction,
@@ -30,6 +31,8 @@ Json = dict[str, object]
 _MOST_ROWS = 100
 #: Of a table that goes into a file or a pipe: no terminal says how wide.
 _WIDTH = 200
+#: Characters of a line.
+_MOST_SHOWN = 1000
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
@@ -40,7 +43,7 @@ def print_json(fields: Json) -> None:
 
 def say(text: str) -> None:
     """A line for people."""
-    _console().print(text, soft_wrap=True)
+    _console().print(_shown(text), soft_wrap=True)
 
 
 # -- JSON -----------------------------------------------------------------------------------------
@@ -247,11 +250,16 @@ def _table(
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows[:_MOST_ROWS]:
-        table.add_row(*row)
+        table.add_row(*map(_shown, row))
     console = _console()
     console.print(table)
     if len(rows) > _MOST_ROWS:
         console.print(f"+{len(rows) - _MOST_ROWS} more; --json shows all")
+
+
+def _shown(cell: str) -> str:
+    """What a log or a broker says is data: it does nothing to a terminal."""
+    return "\n".join(safe_text(line, _MOST_SHOWN) for line in cell.split("\n"))
 
 
 def _console() -> Console:

@@ -171,8 +171,11 @@ def commit(
             return
         if not as_json:
             show_report(report)
-        lost = len(report.with_outcome(Outcome.LOST))
-        warning = f" {lost} are lost: the batch will be PARTIAL." if lost else ""
+        warning = ""
+        if lost := report.with_outcome(Outcome.LOST):
+            warning = f" {len(lost)} are lost: the batch will be PARTIAL."
+        elif unknown := report.with_outcome(Outcome.UNKNOWN):
+            warning = f" {len(unknown)} are unknown to their coordinators: that will fail."
         what = f"batch {decision.number} of '{key}', {len(decision.ids)} transactions."
         if ask.goes_on(before, f"commit {what}{warning}"):
             state = operator.commit(report)
@@ -183,7 +186,7 @@ def commit(
 def abort(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID]...", help="Transactional ids, as 'list' shows them."),
+        typer.Argument(metavar="ID", help="Transactional ids, as 'list' shows them."),
     ] = None,
     run: Annotated[
         str | None, typer.Option("--run", metavar="RUN", help="All that is open of this run.")
@@ -265,6 +268,7 @@ def resolve(
         As,
         typer.Option(
             "--as",
+            metavar="done|replay",
             help="done: go on without the lost rows. replay: have the whole batch written again; "
             "rows of its committed transactions come twice.",
         ),

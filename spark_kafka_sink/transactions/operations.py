@@ -90,7 +90,7 @@ class Resolution:
 
 
 class Operator:
-    """``block_ms`` bounds each step (max.block.ms), ``end_ms`` the ending of what is decided."""
+    """``block_ms`` bounds each step (max.block.ms)."""
 
     def __init__(
         self,
@@ -99,14 +99,12 @@ class Operator:
         clock: Clock,
         *,
         block_ms: int,
-        end_ms: int,
     ) -> None:
         self.look = Inspector(log, coordinators, clock, block_ms=block_ms)
         self._log = log
         self._coordinators = coordinators
         self._clock = clock
         self._block_ms = block_ms
-        self._end_ms = end_ms
 
     # -- commit -------------------------------------------------------------------------------
 
@@ -137,8 +135,8 @@ class Operator:
             self._coordinators,
             self._clock,
             block_ms=self._block_ms,
-            end_ms=self._end_ms,
-            transaction_timeout_ms=self._end_ms,
+            end_ms=self._block_ms,
+            transaction_timeout_ms=0,  # of what is to be decided; this is
         )
         return committer.roll_forward(report.key)
 
@@ -331,8 +329,7 @@ class Operator:
         if not rest:
             return
         if plan.done:
-            deadline = self._clock.now_ms() + self._end_ms
-            ended = commit_all(self._coordinators, rest, self._clock, deadline)
+            ended = commit_all(self._coordinators, rest, self._clock, self._deadline())
             left = ended.lost + ended.unknown + ended.unclear
         else:
             answers = self._coordinators.fence(plan.open_ids, self._deadline())

@@ -1,0 +1,101 @@
+"""docs/cli.md: every command of ``kprod`` with its options, as the commands say it of themselves.
+
+Owns: the page's lines. Run by generate_docs.py. It reads of Typer's commands only what all its
+versions have.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+import typer
+
+from spark_kafka_sink.cli.app import app
+
+
+class _Param(Protocol):
+    """What is read of an option or argument."""
+
+    name: str
+    param_type_name: str
+    opts: list[str]
+    help: str | None
+    metavar: str | None
+    required: bool
+    default: object
+    nargs: int
+
+
+INTRODUCTION = """\
+`pip install 'spark-kafka-sink[cli]'` brings `kprod`. It is for whoever operates jobs with
+`deliveryGuarantee=exactly-once` ([what they promise](delivery-guarantees.md)): it shows which
+transactions are open and what is decided about them, and ends what nobody else will end.
+
+    kprod txn list orders-sink -b broker1:9092
+    kprod txn sweep orders-sink --older-than 15m --dry-run -c client.properties
+
+**Which cluster, and who.** `--bootstrap-servers`, or a client's properties file with `--config`,
+which may also say everything about TLS and SASL; its lines are those of the option `configFile`,
+references to secrets included ([security](security.md)). The principal needs DESCRIBE and WRITE on
+the transactional ids that begin with `prefix~`, DESCRIBE and READ on the topic of the commit log,
+and WRITE on it for `commit`, `resolve` and `reset`. Jobs with another `commitLogTopic` need
+`--log-topic`.
+
+**What is safe.** `list`, `describe` and everything with `--dry-run` change nothing and disturb
+nobody. A command that changes something shows what it would do and asks (`--yes` doesn't ask). What
+contradicts a decision, or the one who owns it, is refused; `--force` does it all the same. Between
+the look and the change, a driver may have gone on: so each change first fences whoever could decide
+otherwise, and looks again. A driver that is committing at that very moment then fails with
+`SupersededError`, and nothing of its batch is visible.
+
+**For scripts.** `--json` writes one object to standard output; errors are one line on standard
+error. Exit codes: 0 done, 1 refused or failed, 2 wrong usage. With `--json`, a change needs
+`--yes` or `--dry-run`. Names in the JSON stay; new ones may join them. Times are milliseconds.
+`phase` is `DONE` (nothing under way), `DECIDED` or `PARTIAL`; an `outcome` is `committed`, `open`,
+`lost` (the brokers aborted it) or `unknown` (they don't remember); `runIs` is `owner` (of a key of
+the log), `superseded`, or `not in the log`: it has not committed anything yet, or was forgotten.
+"""
+
+
+def page_lines() -> Iterator[str]:
+    """Below the title."""
+    yield from INTRODUCTION.splitlines()
+    commands: dict[str, Any] = typer.main.get_command(app).commands["txn"].commands  # type: ignore[attr-defined]
+    shared = set.intersection(*({p.name for p in c.params} for c in commands.values()))
+    yield from ("", "## Every command takes", "")
+    yield from _table(p for p in commands["list"].params if p.name in shared)
+    for name, command in commands.items():
+        own = [p for p in command.params if p.name not in shared]
+        arguments = [_metavar(p) for p in command.params if p.param_type_name == "argument"]
+        required = [
+            f"{p.opts[0]} {p.metavar}" for p in own if p.param_type_name == "option" and p.required
+        ]
+        yield from ("", f"## kprod txn {' '.join([name, *arguments, *required])}", "")
+        yield from inspect.cleandoc(command.help or "").splitlines()
+        yield ""
+        yield from _table(own)
+    yield ""
+
+
+def _table(params: Iterable[_Param]) -> Iterator[str]:
+    yield "| | |"
+    yield "|---|---|"
+    for p in params:
+        if p.param_type_name == "argument":
+            names = f"`{_metavar(p)}`"
+        else:
+            names = ", ".join(f"`{opt} {p.metavar or ''}".rstrip() + "`" for opt in p.opts)
+        text = p.help or ""
+        if isinstance(p.default, str | float) and not isinstance(p.default, bool):
+            text += f" Default: `{p.default}`."
+        yield f"| {_cell(names)} | {_cell(text)} |"
+
+
+def _metavar(p: _Param) -> str:
+    return f"{p.metavar}..." if p.nargs == -1 else str(p.metavar)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
