@@ -97,6 +97,7 @@ class AdminMetadata(Metadata):
     def update(self, token: int, response: MetadataResponse, now: int) -> None:
         super().update(token, response, now)
         self.answers += 1
+        self.failure = None
         for topic in response.topics:
             self.topic_errors[topic.name] = topic.error
 

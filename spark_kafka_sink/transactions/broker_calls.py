@@ -53,6 +53,8 @@ _POLL_MS: Final = 100
 _MOST_IDS: Final = 1000
 #: FindCoordinator takes several ids from here on (KIP-699, brokers since 3.0).
 _MANY_IDS: Final = 4
+#: Coordinators that are remembered; a client may serve a stream for weeks.
+_MOST_COORDINATORS: Final = 100_000
 _SILENCE: Final = "no answer"
 
 
@@ -159,6 +161,10 @@ class BrokerCalls(AdminClient):
             self._client = self._new_client(self.config, self._metadata, self._clock)
             self._metadata.attach(self._client.wakeup, self._client.connection_failures)
         self._interrupted = True
+        # A refusal that is older than this call may have been mended by an administrator.
+        self._metadata.failure = None
+        if len(self._coordinators) > _MOST_COORDINATORS:
+            self._coordinators.clear()
         whole = _Run(
             self._client,
             self._metadata,

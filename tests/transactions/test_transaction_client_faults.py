@@ -1,0 +1,348 @@
+"""The driver's questions when brokers and networks do their worst, in the simulated world."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from spark_kafka_sink.clock import Latch
+from spark_kafka_sink.errors import (
+    AuthorizationError,
+    ErrorCode,
+    KafkaTimeoutError,
+    UnsupportedVersionError,
+)
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
+from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from tests.fakes.fake_cluster import FOREVER, FakeCluster
+from tests.fakes.simulated_network import NetworkFaults
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.seeded_cluster import ClusterFaults, SeededCluster
+from tests.transactions.open_transactions import open_transactions
+from tests.transactions.simulated_driver import DriverWorld, data_ids
+
+TP = TopicPartition("t", 0)
+IDS = data_ids(30)
+OK = dict.fromkeys(IDS, ErrorCode.NONE)
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    found = FakeCluster(3)
+    found.create_topic("t")
+    return found
+
+
+@pytest.fixture
+def world(cluster: FakeCluster) -> DriverWorld:
+    return DriverWorld(cluster)
+
+
+def commit(
+    world: DriverWorld,
+    before: Callable[[list[PreparedTransaction]], object] = lambda _: None,
+    *,
+    milliseconds: int = 60_000,
+) -> dict[str, ErrorCode | None]:
+    """Open 30 transactions, let ``before`` happen, and end them by a driver that comes anew."""
+    transactions = open_transactions(world.client(), IDS, TP)
+    before(transactions)
+    return dict(
+        world.client().end(transactions, committed=True, deadline_ms=world.soon(milliseconds))
+    )
+
+
+def states(cluster: FakeCluster) -> set[str]:
+    return {cluster.transactions.transactions[i].state.value for i in IDS}
+
+
+@pytest.mark.parametrize("processed", [True, False])
+@pytest.mark.parametrize("kind", ["drop", "cut"])
+def test_ends_whose_answers_are_lost_are_asked_for_again(
+    world: DriverWorld, cluster: FakeCluster, kind: str, processed: bool
+) -> None:
+    fault = getattr(cluster.control, kind)(ApiKey.END_TXN, 4, processed=processed)
+    assert world.run(lambda: commit(world)) == OK
+    assert fault.fired == 4
+    assert states(cluster) <= {"CompleteCommit", "PrepareCommit"}
+
+
+def test_coordinators_that_move_are_found_again(world: DriverWorld, cluster: FakeCluster) -> None:
+    finds = cluster.control.delay(ApiKey.FIND_COORDINATOR, 1, FOREVER)
+
+    def main() -> None:
+        client = world.client()
+        transactions = open_transactions(client, IDS, TP)
+        before = finds.fired
+        for i in IDS:
+            cluster.move_coordinator(i, cluster.coordinator_of(i) % 3 + 1)
+        deadline = world.soon()
+        assert client.end(transactions, committed=True, deadline_ms=deadline) == OK
+        # Found anew in a few requests, not one by one.
+        assert before < finds.fired <= before + 12
+        for i in IDS:
+            cluster.move_coordinator(i, cluster.coordinator_of(i) % 3 + 1)
+        found = client.describe(IDS, deadline)
+        assert {d.producer_id for d in found.values()} == {t.producer_id for t in transactions}
+
+    world.run(main)
+
+
+def test_the_ends_of_a_broker_that_dies_go_to_others(
+    world: DriverWorld, cluster: FakeCluster
+) -> None:
+    cluster.work_ms = lambda: 5
+    dead = cluster.coordinator_of(IDS[0])
+    theirs = [i for i in IDS if cluster.coordinator_of(i) == dead]
+    assert len(theirs) > 3
+    lost = cluster.control.delay(ApiKey.END_TXN, 1, FOREVER, node=dead)
+
+    def die(_: object) -> None:
+        world.after(40, lambda: cluster.stop_broker(dead))
+
+    assert world.run(lambda: commit(world, die)) == OK
+    assert 0 < lost.fired < len(theirs)  # it was killed in the middle
+    assert cluster.down == {dead}
+
+
+def test_what_never_becomes_clear_is_told_at_the_deadline(
+    world: DriverWorld, cluster: FakeCluster
+) -> None:
+    stuck = IDS[7]
+    fault = cluster.control.answer(
+        ApiKey.END_TXN,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        FOREVER,
+        where=lambda request: request.body.transactional_id == stuck,
+    )
+
+    def main() -> None:
+        start = world.scheduler.now
+        assert commit(world, milliseconds=5_000) == {**OK, stuck: None}
+        assert 5_000 <= world.scheduler.now - start < 5_200
+        assert 10 < fault.fired < 25  # soon at first, then once in a second
+
+    world.run(main)
+
+
+def test_a_transaction_that_is_being_ended_is_waited_for_briefly(cluster: FakeCluster) -> None:
+    cluster.marker_ms = 12
+    world = DriverWorld(cluster)
+
+    def main() -> None:
+        client = world.client()
+        transactions = open_transactions(client, IDS[:1], TP)
+        start = world.scheduler.now
+        for _ in range(2):  # the second one waits for the marker
+            client.end(transactions, committed=True, deadline_ms=world.soon())
+        assert world.scheduler.now - start < 40
+
+    world.run(main)
+
+
+@pytest.mark.parametrize(
+    ("api", "code", "times"),
+    [
+        (ApiKey.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, 3),
+        (ApiKey.END_TXN, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 40),
+        (ApiKey.END_TXN, ErrorCode.NOT_COORDINATOR, 40),
+        (ApiKey.END_TXN, ErrorCode.COORDINATOR_NOT_AVAILABLE, 40),
+        (ApiKey.END_TXN, ErrorCode.UNKNOWN_SERVER_ERROR, 40),
+    ],
+)
+def test_what_passes_is_asked_again(
+    world: DriverWorld, cluster: FakeCluster, api: ApiKey, code: ErrorCode, times: int
+) -> None:
+    def main() -> None:
+        transactions = open_transactions(world.client(), IDS, TP)
+        fault = cluster.control.answer(api, code, times)
+        client = world.client()
+        assert client.end(transactions, committed=True, deadline_ms=world.soon()) == OK
+        assert fault.fired == times
+
+    world.run(main)
+
+
+CALLS: dict[ApiKey, Callable[[TransactionClient, int], object]] = {
+    ApiKey.FIND_COORDINATOR: lambda c, d: c.fence(["p~r~1"], d),
+    ApiKey.INIT_PRODUCER_ID: lambda c, d: c.fence(["p~r~1"], d),
+    ApiKey.END_TXN: lambda c, d: c.end(
+        [PreparedTransaction("p~r~1", 1, 1, 2)], committed=True, deadline_ms=d
+    ),
+    ApiKey.DESCRIBE_TRANSACTIONS: lambda c, d: c.describe(["p~r~1"], d),
+}
+RIGHTS = {ApiKey.INIT_PRODUCER_ID: "WRITE", ApiKey.END_TXN: "WRITE"}
+
+
+@pytest.mark.parametrize("api", CALLS)
+def test_missing_rights_are_named(world: DriverWorld, cluster: FakeCluster, api: ApiKey) -> None:
+    cluster.control.answer(api, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    with pytest.raises(AuthorizationError) as refused:
+        world.run(lambda: CALLS[api](world.client(), world.soon()))
+    assert "'p~r~1'" in refused.value.message
+    assert f"needs {RIGHTS.get(api, 'DESCRIBE')} on the transactional id" in str(refused.value)
+    cluster.control.check()
+
+
+def test_brokers_before_3_0_are_asked_for_one_coordinator_at_a_time() -> None:
+    cluster = FakeCluster(3, versions={ApiKey.FIND_COORDINATOR: 3})
+    cluster.ranges[ApiKey.LIST_TRANSACTIONS] = (0, 0)
+    cluster.create_topic("t")
+    world = DriverWorld(cluster)
+    finds = cluster.control.delay(ApiKey.FIND_COORDINATOR, 1, FOREVER)
+
+    def main() -> None:
+        client = world.client()
+        transactions = open_transactions(client, IDS, TP)
+        assert finds.fired == len(IDS)
+        listed = client.open_transactions("p", world.soon())
+        assert {one.transactional_id for one in listed} == set(IDS)
+        assert client.older_than("p", 0, world.soon()) is None
+        assert client.end(transactions, committed=True, deadline_ms=world.soon()) == OK
+
+    world.run(main)
+
+
+def test_brokers_without_transactions_of_this_kind_are_told_as_such() -> None:
+    world = DriverWorld(FakeCluster(1, versions={ApiKey.DESCRIBE_TRANSACTIONS: 0}))
+    with pytest.raises(UnsupportedVersionError, match="does not offer DESCRIBE_TRANSACTIONS"):
+        world.run(lambda: world.client().describe(["p~r~1"], world.soon()))
+
+
+def test_many_coordinators_are_found_by_few_requests(
+    world: DriverWorld, cluster: FakeCluster
+) -> None:
+    finds = cluster.control.delay(ApiKey.FIND_COORDINATOR, 1, FOREVER)
+    ids = data_ids(2500)
+    found = world.run(lambda: dict(world.client().calls.coordinators(ids, world.soon())))
+    assert {i: node.id for i, node in found.items()} == {i: cluster.coordinator_of(i) for i in ids}
+    assert finds.fired == 3
+
+
+def test_a_list_begins_anew_when_a_broker_dies_in_it(
+    world: DriverWorld, cluster: FakeCluster
+) -> None:
+    """What it coordinated is coordinated by the others then, who may have answered before."""
+    dead = 2
+    cut = cluster.control.cut(ApiKey.LIST_TRANSACTIONS, node=dead, processed=False)
+
+    def main() -> None:
+        client = world.client()
+        open_transactions(client, IDS, TP)
+        slow = cluster.control.delay(ApiKey.LIST_TRANSACTIONS, 50, 3)
+        listed = client.open_transactions("p", world.soon())
+        assert {one.transactional_id for one in listed} == set(IDS)
+        assert cut.fired
+        assert slow.fired == 3
+        cluster.stop_broker(dead)
+        listed = client.open_transactions("p", world.soon())
+        assert {one.transactional_id for one in listed} == set(IDS)
+
+    world.run(main)
+
+
+def test_silence_is_told_with_the_addresses(world: DriverWorld, cluster: FakeCluster) -> None:
+    for node in (1, 2, 3):
+        cluster.stop_broker(node)
+    with pytest.raises(KafkaTimeoutError, match=r"FindCoordinator .* in time \(no answer\)") as e:
+        world.run(lambda: world.client().describe(["p~r~1"], world.soon(3_000)))
+    assert "127.0.0.1:9093: Connection refused" in str(e.value)
+
+
+class InterruptedClock:
+    """Raises KeyboardInterrupt at its ``countdown``-th reading."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.countdown = -1
+
+    def now_ms(self) -> int:
+        self.countdown -= 1
+        if self.countdown == 0:
+            raise KeyboardInterrupt
+        return self.scheduler.now_ms()
+
+    def wall_ms(self) -> int:
+        return self.scheduler.wall_ms()
+
+    def wait(self, latch: Latch, deadline_ms: int) -> bool:
+        return self.scheduler.wait(latch, deadline_ms)
+
+
+def test_an_interrupt_anywhere_leaves_a_client_that_works() -> None:
+    """The next call asks over new connections, and is answered right."""
+    ids = IDS[:6]
+    fine = dict.fromkeys(ids, ErrorCode.NONE)
+
+    def live(countdown: int) -> bool:
+        cluster = FakeCluster(3)
+        cluster.create_topic("t")
+        world = DriverWorld(cluster, clock=InterruptedClock)
+
+        def main() -> bool:
+            transactions = open_transactions(world.client(), ids, TP)
+            client = world.client()
+            deadline = world.soon()
+            assert isinstance(world.clock, InterruptedClock)
+            world.clock.countdown = countdown
+            hit = False
+            try:
+                client.end(transactions, committed=True, deadline_ms=deadline)
+            except KeyboardInterrupt:
+                hit = True
+            world.clock.countdown = -1
+            assert client.end(transactions, committed=True, deadline_ms=deadline) == fine
+            assert client.fence(ids, deadline) == fine
+            return hit
+
+        return world.run(main)
+
+    assert sum(live(countdown) for countdown in range(1, 50)) > 35
+
+
+def test_whatever_happens_every_end_is_told_as_it_was() -> None:
+    """Seeded faults of network and brokers; then each answer is compared with the coordinator."""
+    fired = 0
+    for seed in range(12):
+        fate = random.Random(f"cluster {seed}")
+        cluster = SeededCluster(
+            {"t": 1}, fate, ClusterFaults(), too_large={}, transaction_version=2
+        )
+        world = DriverWorld(cluster, seed=seed)
+
+        def main(world: DriverWorld = world, cluster: SeededCluster = cluster) -> None:
+            transactions = open_transactions(world.client(), IDS, TP)
+            cluster.faults = ClusterFaults(
+                work_ms=20, stall=0.01, throttle=0.02, coordinator_error=0.2,
+                coordinator_moves=0.05, broker_stops=0.02,
+            )  # fmt: skip
+            faults = NetworkFaults(latency_ms=3, spike=0.02, split=0.1, cut=0.03, silent=0.2)
+            world.faults = faults
+            for network in world.networks:
+                network.faults = faults
+            client = world.client({"request.timeout.ms": "2000"})
+            commits, aborts = transactions[:20], transactions[20:]
+            deadline = world.soon(600_000)
+            answers = dict(client.end(commits, committed=True, deadline_ms=deadline))
+            answers |= client.end(aborts, committed=False, deadline_ms=deadline)
+            assert answers == OK
+            for t in transactions:
+                state = cluster.transactions.transactions[t.transactional_id].state.value
+                assert state.endswith("Commit" if t in commits else "Abort")
+            cluster.heal()
+            found = client.describe(IDS, deadline)
+            assert {d.state for d in found.values()} <= {
+                TransactionState.PREPARE_COMMIT,
+                TransactionState.COMPLETE_COMMIT,
+                TransactionState.PREPARE_ABORT,
+                TransactionState.COMPLETE_ABORT,
+            }
+
+        world.run(main)
+        fired += sum(world.fired.values()) + sum(cluster.fired.values())
+    assert fired > 300
