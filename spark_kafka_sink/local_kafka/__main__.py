@@ -12,6 +12,7 @@ import logging
 import signal
 import sys
 import time
+from pathlib import Path
 from types import FrameType
 
 from spark_kafka_sink.local_kafka.cluster import KafkaCluster
@@ -20,6 +21,7 @@ from spark_kafka_sink.local_kafka.errors import LocalKafkaError
 from spark_kafka_sink.local_kafka.installation import prepare
 from spark_kafka_sink.local_kafka.node import NodeState
 from spark_kafka_sink.local_kafka.secure import LISTENERS, MECHANISMS
+from spark_kafka_sink.local_kafka.secure_files import write_secure_files
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -31,6 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
     # A shell starts background jobs with SIGINT ignored; `kill -INT` shall work there too.
     signal.signal(signal.SIGINT, _interrupt)
     try:
+        if options.write_secure_files is not None:
+            print(write_secure_files(options.write_secure_files))
+            return 0
         if options.prepare:
             print(prepare().distribution.home)
             return 0
@@ -110,6 +115,12 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         action="store_true",
         help="listeners SSL, SASL_SSL and SASL_PLAINTEXT too, users, certificates and ACLs;"
         " prints a client's properties file",
+    )
+    parser.add_argument(
+        "--write-secure-files",
+        type=Path,
+        metavar="DIRECTORY",
+        help="only make what docker-compose.yml's profile secure mounts (as .secure)",
     )
     parser.add_argument("--heap", default="512m", help="heap of each broker (default: 512m)")
     parser.add_argument(

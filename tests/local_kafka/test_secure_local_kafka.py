@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.errors import IllegalStateError
-from spark_kafka_sink.local_kafka import KafkaCluster, Security
+from spark_kafka_sink.java_properties import parse_properties
+from spark_kafka_sink.local_kafka import KafkaCluster, LocalKafkaError, Security
+from spark_kafka_sink.local_kafka.secure_files import MOUNTED, PORTS, write_secure_files
 from spark_kafka_sink.local_kafka.server_properties import read_properties
+
+ROOT = Path(__file__).parents[2]
 
 WAYS = [
     ("SSL", ""),
@@ -106,3 +112,49 @@ def test_no_password_is_in_an_argument_of_a_command_or_shown(tmp_path):
     assert "--add-scram" in shown
     assert not any(password in shown for password in security.passwords.values())
     assert all(path.stat().st_mode & 0o077 == 0 for path in security.client_keys.values())
+
+
+def test_docker_runs_the_same_secure_broker(tmp_path):
+    """The settings are those of a local one but for addresses, directories and passwords."""
+    directory = tmp_path / "secure"
+    client = write_secure_files(directory)
+    in_docker = read_properties(directory / "server.properties")
+    cluster = KafkaCluster(secure=True)
+    local = cluster.node(1).properties
+    cluster.stop()
+    assert in_docker.keys() == local.keys()
+    different = {name for name in local if local[name] != in_docker[name]}
+    assert different == {
+        "listeners", "advertised.listeners", "controller.quorum.voters", "log.dirs",
+        "ssl.keystore.location", "ssl.truststore.location",
+        *(f"listener.name.{n}.plain.sasl.jaas.config" for n in ("sasl_ssl", "sasl_plaintext")),
+    }  # fmt: skip
+    for name in ("ssl.keystore.location", "ssl.truststore.location"):
+        assert (directory / Path(in_docker[name]).relative_to(MOUNTED)).exists()
+    protocols = "listener.security.protocol.map"
+    assert in_docker[protocols] == local[protocols]
+    options = parse_properties(client.read_text())
+    assert options["bootstrap.servers"] == "localhost:9292"
+    assert Path(options["ssl.truststore.location"]).exists()
+
+
+def test_the_files_of_the_secure_broker_in_docker_are_for_our_eyes_only(tmp_path):
+    directory = tmp_path / "secure"
+    write_secure_files(directory)
+    assert directory.stat().st_mode & 0o077 == 0
+    assert {path.stat().st_mode & 0o777 for path in directory.iterdir()} == {0o600}
+    password = parse_properties((directory / "client.properties").read_text())["sasl.jaas.config"]
+    password = password.split('password="')[1].split('"')[0]
+    assert password not in (directory / "scram-users").read_text()
+    with pytest.raises(LocalKafkaError, match="is there already"):
+        write_secure_files(directory)
+
+
+def test_docker_compose_mounts_them_and_gives_their_ports():
+    text = (ROOT / "docker-compose.yml").read_text()
+    service = text.partition("  kafka-secure:")[2].partition("\n\n")[0]
+    assert f"./.secure:{MOUNTED}:ro" in service
+    assert f"{MOUNTED}/start.sh" in service
+    ports = [int(port) for port in re.findall(r"127\.0\.0\.1:(\d+):\1", service)]
+    assert ports == list(PORTS.values())
+    assert "/.secure/" in (ROOT / ".gitignore").read_text().split()
