@@ -125,8 +125,8 @@ SECURITY_OPTIONS = (
            "How long the token endpoint may take to answer.", _ONE, java_default="without end",
            why="a connection waits for its token"),
     Option("sasl.login.retry.backoff.ms", _T.LONG, 100, _LOW,
-           "Pause after a token could not be fetched; each failure in a row doubles it. At least a"
-           " second, here.", _ONE),
+           "Pause after a token could not be fetched; each failure in a row doubles it.",
+           _ONE),
     Option("sasl.login.retry.backoff.max.ms", _T.LONG, 10_000, _LOW,
            "The longest pause after a token could not be fetched.", _ONE),
     Option("sasl.login.refresh.window.factor", _T.DOUBLE, 0.8, _LOW,

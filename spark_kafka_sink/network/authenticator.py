@@ -123,7 +123,10 @@ class SaslAuthenticator:
         if not self._started:
             self._start(now)
         while self._flush() and not self.complete and not self._again:
-            payload = self._reader.read_from(self._transport)
+            try:
+                payload = self._reader.read_from(self._transport)
+            except ConnectionError as error:
+                raise ConnectionError(self._machine.cut()) from error
             if payload is None:
                 return
             if not self._started:

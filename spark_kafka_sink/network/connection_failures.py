@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 
 from spark_kafka_sink.network.cluster_connection_states import ConnectionState
 from spark_kafka_sink.network.selectable import ChannelState, ChannelStateKind
+from spark_kafka_sink.protocol.request import ApiKey
 
 _log = logging.getLogger(__name__)
 
@@ -19,6 +20,12 @@ _ADDRESSES_OF_A_NODE = 16
 
 #: What is likely behind a listener that takes the connection and says nothing that we understand.
 SILENT_LISTENER = "is it a TLS or SASL listener, or not Kafka?"
+
+#: The same behind one that says what it speaks, and no more.
+WANTS_SASL = "does it want SASL? Then set security.protocol to SASL_PLAINTEXT or SASL_SSL"
+
+#: What a connection is asked first, behind ApiVersions.
+_FIRST_ASKED = frozenset({ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID, ApiKey.FIND_COORDINATOR})
 
 
 class ConnectionFailures:
@@ -54,18 +61,31 @@ class ConnectionFailures:
         who = f"node {node_id} at" if node_id >= 0 else "bootstrap server"
         _log.log(level, "%s %s: %s", who, address, reason)
 
-    def record_end(self, node_id: int, before: ConnectionState | None, state: ChannelState) -> None:
-        """The connection ended; ``before`` is where it stood. Idleness is nobody's failure."""
+    def record_end(
+        self,
+        node_id: int,
+        before: ConnectionState | None,
+        state: ChannelState,
+        asked: ApiKey | None = None,
+    ) -> None:
+        """The connection ended; ``before`` is where it stood, ``asked`` the oldest request that has
+        no answer. Idleness is nobody's failure.
+        """
         detail = state.detail
         if state.kind is ChannelStateKind.EXPIRED or detail is None:
             return
         if state.error is not None:
             hint = state.error.hint
             self.record(node_id, detail if hint is None else f"{detail} ({hint})")
+        elif state.kind is ChannelStateKind.AUTHENTICATE and "?" in detail:
+            self.record(node_id, detail)  # it has a guess of its own
         elif state.kind is ChannelStateKind.AUTHENTICATE:
             self.record(node_id, f"{detail} during the handshake ({SILENT_LISTENER})")
         elif state.kind is ChannelStateKind.READY and before is not ConnectionState.READY:
             self.record(node_id, f"{detail} before ApiVersions was answered ({SILENT_LISTENER})")
+        elif asked in _FIRST_ASKED and state.kind is ChannelStateKind.READY:
+            # A listener with SASL answers ApiVersions to anybody, and nothing else.
+            self.record(node_id, f"{detail} when it was asked for more ({WANTS_SASL})")
         else:
             self.record(node_id, detail)
 

@@ -10,6 +10,8 @@ On a record's way: the last stop before the socket. The buffers that the accumul
 
 from __future__ import annotations
 
+import logging
+
 from spark_kafka_sink.errors import (
     AuthenticationError,
     IllegalStateError,
@@ -27,6 +29,8 @@ from spark_kafka_sink.network.selectable import (
 from spark_kafka_sink.network.transport_layer import IOV_MAX, TransportLayer
 from spark_kafka_sink.protocol.frames import peek_correlation_id
 from spark_kafka_sink.protocol.request import Buffer
+
+_log = logging.getLogger(__name__)
 
 
 class KafkaChannel:
@@ -218,7 +222,9 @@ class KafkaChannel:
             return None
         if self.reauthenticating and peek_correlation_id(payload) >= MIN_RESERVED_CORRELATION_ID:
             self._authenticator.receive(payload, now)
-            self.reauthenticating = not self._authenticator.complete
+            if self._authenticator.complete:
+                self.reauthenticating = False
+                _log.debug("authenticated again with node %d at %s", self.node_id, self.remote)
             return None
         return NetworkReceive(self.node_id, payload)
 

@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 #: Whatever was fetched serves those who waited for it, however short its life is.
 _SHORTEST_USE_MS: Final = 1_000
+_SHORTEST_PAUSE_MS: Final = 50
 #: Hosts whose credentials are kept; more than any cluster's brokers would be a mistake somewhere.
 _MOST_KEPT: Final = 1_024
 
@@ -194,7 +195,7 @@ class Fetcher(Generic[T]):
                 kept.expires_at = None if life is None else now + life
             else:
                 # At least so long that all who wait get this answer, and not each its own fetch.
-                pause = max(_SHORTEST_USE_MS, self._backoff.backoff(kept.failures))
+                pause = max(_SHORTEST_PAUSE_MS, self._backoff.backoff(kept.failures))
                 kept.error_until = now + pause
                 kept.failures += 1
             wakeups = tuple(self._wakeups)

@@ -142,6 +142,22 @@ class SaslClientAuthenticator:
             self._state = SaslState.FAILED
             raise
 
+    def cut(self) -> str:
+        """What it means that the broker closed the connection now."""
+        if self._state is SaslState.AUTHENTICATE:
+            return (
+                f"the broker closed the connection instead of answering SASL "
+                f"{self._expected.name} (is the credential right? The broker's log tells)"
+            )
+        if self._state is SaslState.INITIAL:
+            return "the broker closed the connection before we had a credential"
+        if self._encrypted:
+            return f"the broker closed the connection instead of sending {self._state.value}"
+        return (
+            f"the broker closed the connection instead of sending {self._state.value} (is it a TLS "
+            "port? Then set security.protocol to SASL_SSL)"
+        )
+
     def _receive(self, payload: memoryview, now: int) -> bytes | None:
         request, version = self._asked, self._asked_version
         if request is None:

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import time
 
 import pytest
 
+from spark_kafka_sink.admin import describe_topics
 from spark_kafka_sink.errors import AuthenticationError, KafkaError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import attempt, config, values_batch
+from tests.sasl.identity_provider import IdentityProvider, jwt
 
-MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 PROTOCOLS = ["SASL_PLAINTEXT", "SASL_SSL"]
+SECRET = "tr0mb0ne"
+
+
+def client_options(secure, protocol, mechanism):
+    """How ``alice`` gets in, wherever that is."""
+    options = secure.cluster.client_options(protocol, mechanism)
+    options.pop("bootstrap.servers", None)
+    return options
+
+
+def bare(secure, **more):
+    """Options of SASL_SSL without a credential."""
+    options = client_options(secure, "SASL_SSL", "PLAIN")
+    del options["sasl.jaas.config"], options["sasl.mechanism"]
+    return options | {name.replace("__", "."): value for name, value in more.items()}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -20,16 +39,72 @@ PROTOCOLS = ["SASL_PLAINTEXT", "SASL_SSL"]
 def test_rows_arrive_by_every_mechanism(secure_kafka, consume, mechanism, protocol):
     rows = [b"%05d" % i for i in range(2_000)]
     topic = secure_kafka.kafka.unique_topic("sasl", 3)
-    options = secure_kafka.cluster.client_options(protocol, mechanism)
+    options = client_options(secure_kafka, protocol, mechanism)
     with KafkaProducer(config(secure_kafka.bootstrap(protocol), options)) as producer:
         attempt(producer, ColumnPlan(topic, value_column=0), [values_batch(rows)])
     assert sorted(consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values) == rows
 
 
-def refused(bootstrap, options):
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_token_of_an_identity_provider_opens_the_door(secure_kafka, consume, protocol):
+    topic = secure_kafka.kafka.unique_topic("sasl", 3)
+    with IdentityProvider() as provider:
+        options = bare(secure_kafka, **provider.options(security__protocol=protocol))
+        with KafkaProducer(config(secure_kafka.bootstrap(protocol), options)) as producer:
+            attempt(producer, ColumnPlan(topic, value_column=0), [values_batch([b"row"])])
+        assert len(provider.asked) == 1, "for the bootstrap connection and the broker's own"
+    assert consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values == [b"row"]
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "OAUTHBEARER"])
+def test_the_admin_client_gets_in_too(secure_kafka, mechanism):
+    topic = secure_kafka.kafka.unique_topic("sasl", 3)
+    options = client_options(secure_kafka, "SASL_SSL", mechanism)
+    found = describe_topics(config(secure_kafka.bootstrap("SASL_SSL"), options), [topic])
+    assert found.partition_count(topic) == 3
+
+
+def test_sessions_are_renewed_while_rows_flow_and_none_is_lost(secure_kafka, consume, caplog):
+    """REAUTH ends sessions after two seconds; whoever sends then is cut off."""
+    topic = secure_kafka.kafka.unique_topic("reauth", 2)
+    plan, sent = ColumnPlan(topic, value_column=0), []
+
+    def renewed():
+        return [r for r in caplog.records if "authenticated again" in r.getMessage()]
+
+    with contextlib.ExitStack() as stack:
+        caplog.set_level(logging.DEBUG, logger="spark_kafka_sink.network.kafka_channel")
+        caplog.set_level(logging.DEBUG, logger="spark_kafka_sink.network.selector")
+        producers = [
+            stack.enter_context(
+                KafkaProducer(
+                    config(
+                        secure_kafka.bootstrap("REAUTH"),
+                        client_options(secure_kafka, "SASL_PLAINTEXT", mechanism),
+                    )
+                )
+            )
+            for mechanism in ("PLAIN", "SCRAM-SHA-512", "OAUTHBEARER")
+        ]
+        until = time.monotonic() + 20
+        while len(renewed()) < 2 * len(producers):
+            assert time.monotonic() < until, "sessions are not renewed"
+            for producer in producers:
+                rows = [b"%08d" % (len(sent) + i) for i in range(100)]
+                attempt(producer, plan, [values_batch(rows)])
+                sent += rows
+        ended = [r.getMessage() for r in caplog.records if "ended" in r.getMessage()]
+        assert not ended, "nobody was cut off"
+    assert sorted(consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values) == sent
+
+
+# ---- what is wrong ----
+
+
+def refused(bootstrap, options, **more):
     """What the first use of the producer raises, and how many seconds that took."""
     began = time.monotonic()
-    producer = KafkaProducer(config(bootstrap, options | {"max.block.ms": 20_000}))
+    producer = KafkaProducer(config(bootstrap, options | {"max.block.ms": 20_000} | more))
     try:
         with pytest.raises(KafkaError) as raised:
             attempt(producer, ColumnPlan("t", value_column=0), [values_batch([b"row"])])
@@ -38,19 +113,160 @@ def refused(bootstrap, options):
         producer.close(0)
 
 
-def short_form(secure_kafka, protocol, mechanism, **more):
-    options = secure_kafka.cluster.client_options(protocol, mechanism)
-    del options["sasl.jaas.config"]
-    return options | {"sasl.username": "alice", "sasl.password": "tr0mb0ne"} | more
-
-
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", MECHANISMS[:3])
 def test_a_wrong_password_is_told_at_once(secure_kafka, mechanism, protocol):
-    options = short_form(secure_kafka, protocol, mechanism)
+    options = bare(
+        secure_kafka,
+        security__protocol=protocol,
+        sasl__mechanism=mechanism,
+        sasl__username="alice",
+        sasl__password=SECRET,
+    )
     error, seconds = refused(secure_kafka.bootstrap(protocol), options)
     assert isinstance(error, AuthenticationError)
     for word in (mechanism, secure_kafka.bootstrap(protocol), "refuses us", "password"):
         assert word in str(error)
-    assert "tr0mb0ne" not in str(error)
+    assert SECRET not in str(error)
     assert seconds < 5
+
+
+def test_a_token_that_the_broker_refuses_is_told_at_once(secure_kafka):
+    for token in (jwt(sub=""), "not-a-jwt"):
+        options = bare(
+            secure_kafka, sasl__mechanism="OAUTHBEARER", sasl__password=token,
+            security__protocol="SASL_PLAINTEXT",
+        )  # fmt: skip
+        error, seconds = refused(secure_kafka.bootstrap("SASL_PLAINTEXT"), options)
+        assert isinstance(error, AuthenticationError)
+        for word in ("OAUTHBEARER", "refuses us", "invalid_token", "audience"):
+            assert word in str(error)
+        assert token not in str(error)
+        assert seconds < 5
+
+
+def test_an_expired_token_is_not_even_sent(secure_kafka):
+    options = bare(
+        secure_kafka, sasl__mechanism="OAUTHBEARER", sasl__password=jwt(exp=time.time() - 60)
+    )
+    error, seconds = refused(secure_kafka.bootstrap("SASL_SSL"), options)
+    assert isinstance(error, AuthenticationError)
+    assert "the token of the options has expired" in str(error)
+    assert seconds < 5
+
+
+def test_an_identity_provider_that_refuses_us_is_told_at_once(secure_kafka):
+    with IdentityProvider(client_secret="another") as provider:
+        options = bare(secure_kafka, **provider.options())
+        options["sasl.oauthbearer.client.credentials.client.secret"] = SECRET
+        error, seconds = refused(secure_kafka.bootstrap("SASL_SSL"), options)
+    assert isinstance(error, AuthenticationError)
+    for word in ("answered 401: invalid_client - who are you?", provider.url, "client secret"):
+        assert word in str(error)
+    assert SECRET not in str(error)
+    assert seconds < 5
+
+
+def test_an_identity_provider_that_is_down_is_asked_again_until_the_time_is_up(secure_kafka):
+    with IdentityProvider() as provider:
+        options = bare(secure_kafka, **provider.options())
+    error, seconds = refused(secure_kafka.bootstrap("SASL_SSL"), options, **{"max.block.ms": 1_500})
+    assert not isinstance(error, AuthenticationError)
+    assert f"{provider.url} can't be reached: Connection refused" in str(error)
+    assert 1.4 < seconds < 5
+
+
+def test_an_identity_provider_that_comes_back_is_enough(secure_kafka, consume):
+    topic = secure_kafka.kafka.unique_topic("sasl", 1)
+    with IdentityProvider(answers=[(503, b""), (500, b"")]) as provider:
+        options = bare(secure_kafka, **provider.options())
+        with KafkaProducer(config(secure_kafka.bootstrap("SASL_SSL"), options)) as producer:
+            attempt(producer, ColumnPlan(topic, value_column=0), [values_batch([b"row"])])
+        assert len(provider.asked) == 3
+    assert consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values == [b"row"]
+
+
+@pytest.mark.parametrize(
+    ("listener", "options", "words", "at_once"),
+    [
+        ("SASL_PLAINTEXT", {"sasl.mechanism": "AWS_MSK_IAM"},
+         ("does not offer this mechanism", "PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"), True),
+        ("PLAINTEXT", {}, ("does not want SASL", "type PLAINTEXT?"), True),
+        ("GOOD", {"security.protocol": "SASL_SSL", "ssl.truststore.location": "ca"},
+         ("does not want SASL", "type SSL?"), True),
+        ("SASL_SSL", {}, ("the port speaks TLS", "SASL_SSL"), True),
+        ("SASL_PLAINTEXT", {"security.protocol": "SASL_SSL"},
+         ("is it a PLAINTEXT or SASL_PLAINTEXT port?",), False),
+        ("SASL_PLAINTEXT", {"security.protocol": "PLAINTEXT"},
+         ("when it was asked for more", "does it want SASL?", "security.protocol"), False),
+    ],
+    ids=["unknown mechanism", "SASL to PLAINTEXT", "SASL to SSL", "SASL_PLAINTEXT to TLS",
+         "SASL_SSL to no TLS", "PLAINTEXT to SASL"],
+)  # fmt: skip
+def test_a_listener_of_another_kind_is_told_with_the_one_that_fits(
+    secure_kafka, monkeypatch, listener, options, words, at_once
+):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "A")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"} | options
+    if given["sasl.mechanism"] == "PLAIN" and given["security.protocol"].startswith("SASL"):
+        given |= {"sasl.username": "alice", "sasl.password": SECRET}
+    if given["security.protocol"].endswith("SSL"):
+        given = bare(secure_kafka) | given
+    if given.get("ssl.truststore.location") == "ca":
+        given["ssl.truststore.location"] = str(secure_kafka.ca)
+    error, seconds = refused(
+        secure_kafka.bootstrap(listener), given, **({} if at_once else {"max.block.ms": 1_500})
+    )
+    for word in (*words, secure_kafka.bootstrap(listener)):
+        assert word in str(error), str(error)
+    assert SECRET not in str(error)
+    assert seconds < 5
+    assert isinstance(error, AuthenticationError) == at_once
+
+
+# ---- Spark ----
+
+
+def test_a_data_frame_goes_by_scram_as_a_batch_and_by_token_as_a_stream(
+    secure_kafka, consume, spark, tmp_path
+):
+    topic = secure_kafka.kafka.unique_topic("sasl", 3)
+
+    def options(mechanism, protocol):
+        client = client_options(secure_kafka, protocol, mechanism)
+        return {
+            "kafka.bootstrap.servers": secure_kafka.bootstrap(protocol),
+            "topic": topic,
+        } | {f"kafka.{name}": value for name, value in client.items()}
+
+    rows = spark.range(1000).selectExpr("cast(id AS string) AS value")
+    scram = options("SCRAM-SHA-512", "SASL_SSL")
+    scram["kafka.sasl.jaas.config"] = f"kafkashaded.{scram['kafka.sasl.jaas.config']}"
+    rows.write.format("kprod").options(**scram).save()
+    rows.write.mode("overwrite").json(str(tmp_path / "source"))
+    query = (
+        spark.readStream.schema("value string")
+        .json(str(tmp_path / "source"))
+        .writeStream.format("kprod")
+        .options(**options("OAUTHBEARER", "SASL_PLAINTEXT"))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    expected = sorted(str(i).encode() for i in [*range(1000)] * 2)
+    assert sorted(consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values) == expected
+
+
+def test_a_wrong_password_fails_a_job_on_the_driver_before_any_task(secure_kafka, spark):
+    client = bare(secure_kafka, sasl__mechanism="PLAIN", sasl__username="alice",
+                          sasl__password=SECRET)  # fmt: skip
+    options = {"kafka.bootstrap.servers": secure_kafka.bootstrap("SASL_SSL"), "topic": "t"}
+    options |= {f"kafka.{name}": value for name, value in client.items()}
+    rows = spark.range(1).selectExpr("'v' AS value")
+    with pytest.raises(Exception, match="refuses us") as raised:
+        rows.write.format("kprod").options(**options).save()
+    assert "PLAIN" in str(raised.value)
+    assert SECRET not in str(raised.value)

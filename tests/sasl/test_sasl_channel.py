@@ -1,0 +1,317 @@
+"""SASL on a socket: in pieces, cut, too large, waiting for a token; and sessions renewed while
+answers are under way.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+
+import pytest
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.errors import AuthenticationError, RemoteProtocolError
+from spark_kafka_sink.network.channel_builder import SaslChannelBuilder
+from spark_kafka_sink.network.login import StaticLogin
+from spark_kafka_sink.network.sasl_plain import PlainMechanism
+from spark_kafka_sink.network.sasl_scram import ScramMechanism
+from spark_kafka_sink.network.selectable import ChannelStateKind
+from spark_kafka_sink.secrets import Password
+from tests.network.loopback import Driver, LoopbackServer, framed, read_frame, send_of
+from tests.sasl.scripted_broker import ScriptedBroker
+
+LIFETIME = 10_000
+AFTER = 9_600  # 95 % and a little
+
+
+class Ahead(SystemClock):
+    """The machine's clock, which a test moves forward."""
+
+    __slots__ = ("offset",)
+
+    def __init__(self):
+        self.offset = 0
+
+    def now_ms(self):
+        return super().now_ms() + self.offset
+
+
+class SlowLogin:
+    """Has its credential when the test says so."""
+
+    def __init__(self):
+        self.ready = self.closed = False
+        self.wakeup = None
+        self.asked = 0
+
+    def mechanism(self, host, now):
+        self.asked += 1
+        return PlainMechanism("alice", Password("correct horse")) if self.ready else None
+
+    def attach(self, wakeup):
+        self.wakeup = wakeup
+
+    def close(self):
+        self.closed = True
+
+
+def plain(password="correct horse"):
+    return StaticLogin(lambda: PlainMechanism("alice", Password(password)))
+
+
+def sasl_driver(login=None, clock=None):
+    return Driver(builder=SaslChannelBuilder(login or plain(), None, "me"), clock=clock)
+
+
+class Session:
+    """One connection of ``driver`` to a scripted broker, which the test drives frame by frame."""
+
+    def __init__(self, driver, server, broker):
+        self.driver, self.broker = driver, broker
+        driver.connect(1, server.address)
+        self.peer = server.accept()
+
+    def next_frame(self):
+        self.driver.poll_until(lambda: select.select([self.peer], [], [], 0)[0])
+        payload = read_frame(self.peer)
+        return struct.pack(">i", len(payload)) + payload
+
+    def exchange(self):
+        """One frame of the client's, answered."""
+        self.peer.sendall(framed(self.broker.answer(self.next_frame())))
+
+    def authenticate(self, rounds=3):
+        for _ in range(rounds):
+            self.exchange()
+        self.driver.poll_until(lambda: self.driver.selector.is_channel_ready(1))
+
+
+def request(correlation_id, body=b"body"):
+    """A send that looks like one of NetworkClient's."""
+    return send_of(1, struct.pack(">hhi", 0, 9, correlation_id) + body)
+
+
+def response(correlation_id, body=b"answer"):
+    return framed(struct.pack(">i", correlation_id) + body)
+
+
+def test_a_broker_that_speaks_byte_by_byte_is_understood():
+    login = StaticLogin(lambda: ScramMechanism("SCRAM-SHA-256", "alice", Password("correct horse")))
+    broker = ScriptedBroker("SCRAM-SHA-256")
+    with LoopbackServer() as server, sasl_driver(login) as driver:
+        session = Session(driver, server, broker)
+        for _ in range(4):
+            for byte in framed(broker.answer(session.next_frame())):
+                session.peer.sendall(bytes([byte]))
+                driver.poll(0)
+        driver.poll_until(lambda: driver.selector.is_channel_ready(1))
+        driver.selector.send(request(0))
+        driver.poll_until(lambda: driver.sends)
+        assert read_frame(session.peer).endswith(b"body")
+        session.peer.sendall(response(0))
+        driver.poll_until(lambda: driver.receives)
+
+
+def test_nothing_is_sent_before_the_broker_has_said_yes():
+    with LoopbackServer() as server, sasl_driver() as driver:
+        session = Session(driver, server, ScriptedBroker("PLAIN"))
+        for _ in range(2):
+            session.exchange()
+        answer = session.broker.answer(session.next_frame())
+        assert not driver.selector.is_channel_ready(1)
+        driver.selector.send(request(0))
+        driver.poll(20)
+        assert not driver.sends
+        session.peer.sendall(framed(answer))
+        driver.poll_until(lambda: driver.sends)
+        assert read_frame(session.peer).endswith(b"body")
+
+
+def test_a_refusal_ends_the_connection_with_its_reason():
+    with LoopbackServer() as server, sasl_driver(plain("wrong")) as driver:
+        session = Session(driver, server, ScriptedBroker("PLAIN"))
+        for _ in range(3):
+            session.exchange()
+        driver.poll_until(lambda: driver.disconnected)
+        state = driver.disconnected[1]
+        assert state.kind is ChannelStateKind.AUTHENTICATION_FAILED
+        assert isinstance(state.error, AuthenticationError)
+        assert "Invalid username or password" in state.detail
+
+
+@pytest.mark.parametrize(
+    ("rounds", "words"),
+    [(0, "is it a TLS port?"), (1, "the answer to SaslHandshake"), (2, "is the credential right?")],
+)
+def test_a_broker_that_hangs_up_is_guessed_at(rounds, words):
+    with LoopbackServer() as server, sasl_driver() as driver:
+        session = Session(driver, server, ScriptedBroker("PLAIN"))
+        for _ in range(rounds):
+            session.exchange()
+        session.next_frame()
+        session.peer.close()
+        driver.poll_until(lambda: driver.disconnected)
+        state = driver.disconnected[1]
+        assert state.kind is ChannelStateKind.AUTHENTICATE
+        assert words in state.detail
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+def test_every_frame_before_the_end_is_small(rounds):
+    with LoopbackServer() as server, sasl_driver() as driver:
+        session = Session(driver, server, ScriptedBroker("PLAIN"))
+        for _ in range(rounds):
+            session.exchange()
+        session.next_frame()
+        session.peer.sendall(struct.pack(">i", 512 * 1024 + 1))
+        driver.poll_until(lambda: driver.disconnected)
+        assert isinstance(driver.disconnected[1].error, RemoteProtocolError)
+        assert "524289" in driver.disconnected[1].detail
+
+
+def test_a_connection_waits_for_its_credential_without_spinning_and_is_woken():
+    login = SlowLogin()
+    with LoopbackServer() as server, sasl_driver(login) as driver:
+        session = Session(driver, server, ScriptedBroker("PLAIN"))
+        asked = login.asked
+        driver.poll(50)
+        assert login.asked <= asked + 1, "nothing happened that would be worth asking again"
+        login.ready = True
+        login.wakeup()
+        session.authenticate()
+    assert login.closed
+
+
+def test_a_broker_that_hangs_up_while_we_wait_is_noticed():
+    login = SlowLogin()
+    with LoopbackServer() as server, sasl_driver(login) as driver:
+        session = Session(driver, server, ScriptedBroker("PLAIN"))
+        session.peer.close()
+        driver.poll_until(lambda: driver.disconnected)
+        assert "before we had a credential" in driver.disconnected[1].detail
+        login.ready = True
+        login.wakeup()
+        driver.poll(5)  # the woken connection is gone
+
+
+def test_a_broker_that_speaks_first_breaks_the_protocol():
+    with LoopbackServer() as server, sasl_driver(SlowLogin()) as driver:
+        session = Session(driver, server, ScriptedBroker("PLAIN"))
+        session.peer.sendall(framed(b"hello there"))
+        driver.poll_until(lambda: driver.disconnected)
+        assert "speaks first" in driver.disconnected[1].detail
+
+
+def test_a_session_is_renewed_before_the_next_request_and_not_before():
+    clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
+    with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
+        session = Session(driver, server, broker)
+        session.authenticate()
+        clock.offset = 8_000
+        driver.selector.send(request(0))
+        driver.poll_until(lambda: driver.sends)
+        assert read_frame(session.peer).endswith(b"body"), "80 % of its life are over"
+        clock.offset = AFTER
+        driver.poll(20)
+        assert len(broker.heard) == 3, "an idle connection renews nothing"
+        driver.selector.send(request(1))
+        driver.poll(5)
+        assert not driver.selector.is_channel_ready(1)
+        session.authenticate(rounds=2)  # SaslHandshake, SaslAuthenticate
+        driver.poll_until(lambda: len(driver.sends) == 2)
+        assert struct.unpack_from(">i", read_frame(session.peer), 4) == (1,)
+        clock.offset += 1_000
+        driver.selector.send(request(2))
+        driver.poll_until(lambda: len(driver.sends) == 3), "the new session has just begun"
+
+
+def test_answers_under_way_arrive_in_order_while_a_session_is_renewed():
+    """A broker answers what it was asked before, and only then reads the handshake."""
+    clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
+    with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
+        session = Session(driver, server, broker)
+        session.authenticate()
+        for correlation_id in range(3):
+            driver.selector.send(request(correlation_id))
+            driver.poll_until(lambda n=correlation_id: len(driver.sends) == n + 1)
+            read_frame(session.peer)
+        clock.offset = AFTER
+        driver.selector.send(request(3))
+        handshake = session.next_frame()
+        big = b"x" * 600_000  # more than any frame of an authentication may have
+        session.peer.sendall(response(0))
+        session.peer.sendall(response(1) + response(2, big)[:1000])
+        driver.poll_until(lambda: len(driver.receives) == 2)
+        rest = response(2, big)[1000:] + framed(broker.answer(handshake))
+        session.peer.setblocking(False)
+        while rest:
+            try:
+                rest = rest[session.peer.send(rest) :]
+            except BlockingIOError:
+                driver.poll(5)
+        session.peer.settimeout(10)
+        session.authenticate(rounds=1)
+        driver.poll_until(lambda: len(driver.sends) == 4)
+        assert [struct.unpack_from(">i", p)[0] for p in driver.payloads()] == [0, 1, 2]
+        assert len(driver.payloads()[2]) == 600_004
+        assert struct.unpack_from(">i", read_frame(session.peer), 4) == (3,)
+        assert not driver.disconnected
+
+
+def test_a_renewal_waits_for_its_token_and_answers_still_arrive():
+    login, clock = SlowLogin(), Ahead()
+    login.ready = True
+    broker = ScriptedBroker("PLAIN", lifetime=LIFETIME)
+    with LoopbackServer() as server, sasl_driver(login, clock) as driver:
+        session = Session(driver, server, broker)
+        session.authenticate()
+        driver.selector.send(request(0))
+        driver.poll_until(lambda: driver.sends)
+        read_frame(session.peer)
+        login.ready = False
+        clock.offset = AFTER
+        driver.selector.send(request(1))
+        driver.poll(20)
+        session.peer.sendall(response(0))
+        driver.poll_until(lambda: driver.receives)
+        assert len(driver.sends) == 1
+        login.ready = True
+        login.wakeup()
+        session.authenticate(rounds=2)
+        driver.poll_until(lambda: len(driver.sends) == 2)
+
+
+def test_a_held_request_is_no_reason_to_wake_for_a_writable_socket():
+    clock = Ahead()
+    broker = ScriptedBroker("PLAIN", lifetime=LIFETIME)
+    with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
+        session = Session(driver, server, broker)
+        session.authenticate()
+        clock.offset = AFTER
+        driver.selector.send(request(0))
+        session.next_frame()
+        channel = driver.selector._channels[1]
+        assert channel.sending
+        assert not channel.wants_write
+
+
+def test_a_refused_renewal_fails_the_connection_after_its_answers():
+    clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
+    with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
+        session = Session(driver, server, broker)
+        session.authenticate()
+        driver.selector.send(request(0))
+        driver.poll_until(lambda: driver.sends)
+        read_frame(session.peer)
+        broker.password = "another one"
+        clock.offset = AFTER
+        driver.selector.send(request(1))
+        handshake = session.next_frame()
+        session.peer.sendall(response(0) + framed(broker.answer(handshake)))
+        session.exchange()
+        driver.poll_until(lambda: driver.disconnected)
+        assert [struct.unpack_from(">i", p)[0] for p in driver.payloads()] == [0]
+        state = driver.disconnected[1]
+        assert state.kind is ChannelStateKind.AUTHENTICATION_FAILED
+        assert "refuses to authenticate again" in state.detail
+        assert len(driver.sends) == 1
