@@ -107,6 +107,10 @@ class Overview:
     open: tuple[OpenTransaction, ...]
     keys: Mapping[str, CommitState] | None
 
+    def known_keys(self) -> Mapping[str, CommitState]:
+        """RefusedError when the topic is missing: in another one anything may be decided."""
+        return _known(self.keys)
+
 
 class Inspector:
     """Looks; ``block_ms`` bounds each question (max.block.ms)."""
@@ -125,7 +129,7 @@ class Inspector:
         Raises ConfigError for an illegal prefix, KafkaTimeoutError, AuthorizationError.
         """
         check_part("PREFIX", prefix)
-        # The log last: a transaction that is decided meanwhile is seen as decided, or as over.
+        # The log after the list: what was decided when it was listed is shown so.
         listed = self._coordinators.open_transactions(prefix, self._deadline())
         ids = [one.transactional_id for one in listed]
         keys = self._log.states(prefix, self._deadline())
@@ -172,17 +176,9 @@ class Inspector:
         return self._report(key, keys[key])
 
     def keys(self, prefix: str) -> Mapping[str, CommitState]:
-        """All keys of the prefix. RefusedError when the log's topic is missing: under another
-        commitLogTopic anything may be decided.
-        """
+        """All keys of the prefix. RefusedError as :meth:`Overview.known_keys`."""
         check_part("PREFIX", prefix)
-        found = self._log.states(prefix, self._deadline())
-        if found is None:
-            raise RefusedError(
-                "the topic of the commit log is not there, so nothing is known of any decision",
-                hint="--log-topic names the topic of the option commitLogTopic",
-            )
-        return found
+        return _known(self._log.states(prefix, self._deadline()))
 
     def report(self, key: str, state: CommitState) -> KeyReport:
         """``state`` of ``key`` with what coordinators hold of its decision."""
@@ -215,6 +211,15 @@ class Inspector:
 
     def _deadline(self) -> int:
         return self._clock.now_ms() + self._block_ms
+
+
+def _known(keys: Mapping[str, CommitState] | None) -> Mapping[str, CommitState]:
+    if keys is None:
+        raise RefusedError(
+            "the topic of the commit log is not there, so nothing is known of any decision",
+            hint="--log-topic names the topic of the option commitLogTopic",
+        )
+    return keys
 
 
 def check_key(key: str) -> str:

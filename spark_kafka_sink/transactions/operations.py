@@ -50,14 +50,13 @@ _YOUNG: Final = "not open for that long"
 
 @dataclass(frozen=True, slots=True)
 class EndPlan:
-    """``transactions`` are to be aborted, behind a fence of ``keys``. ``kept`` are left alone, by
-    transactional id with the reason. What turns out to be decided, or the owner's, at the second
-    look is left alone too, unless the flag says otherwise.
+    """``transactions`` are to be aborted. ``kept`` are left alone, by transactional id with the
+    reason. What turns out to be decided, or the owner's, at the second look is left alone too,
+    unless the flag says otherwise.
     """
 
     transactions: tuple[OpenTransaction, ...]
     kept: Mapping[str, str] = field(default_factory=dict)
-    keys: tuple[str, ...] = ()
     even_decided: bool = False
     even_owners: bool = True
 
@@ -167,17 +166,17 @@ class Operator:
                     "aborted",
                     hint="leave it out",
                 )
-        return self._abort_plan(found, states, force=force)
+        return self._abort_plan(found, force=force)
 
     def plan_abort_run(self, prefix: str, run: str, *, force: bool = False) -> EndPlan:
         """Abort everything that is open of one run. Raises as :meth:`plan_abort`."""
-        states = self.look.keys(prefix)
-        found = (t for t in self.look.overview(prefix).open if t.id.run == run)
-        return self._abort_plan(_ongoing(found), states, force=force)
+        overview = self.look.overview(prefix)
+        overview.known_keys()  # without a log nobody knows what is decided
+        found = (t for t in overview.open if t.id.run == run)
+        return self._abort_plan(_ongoing(found), force=force)
 
-    def _abort_plan(
-        self, found: tuple[OpenTransaction, ...], states: Mapping[str, CommitState], *, force: bool
-    ) -> EndPlan:
+    @staticmethod
+    def _abort_plan(found: tuple[OpenTransaction, ...], *, force: bool) -> EndPlan:
         for t in found:
             if t.decided is not None and not force:
                 raise RefusedError(
@@ -186,7 +185,7 @@ class Operator:
                     hint=f"'kprod txn commit {t.decided.key}' ends it as decided; with --force it "
                     "is aborted, its rows are lost, and the batch becomes PARTIAL",
                 )
-        return EndPlan(found, keys=_keys_to_fence(found, states), even_decided=force)
+        return EndPlan(found, even_decided=force)
 
     def plan_sweep(
         self,
@@ -203,14 +202,15 @@ class Operator:
         ``older_than_ms`` is by the brokers' clocks where they can tell (since 3.8). RefusedError
         when ``run`` owns a key and there is no ``force``.
         """
-        states = self.look.keys(prefix)
+        overview = self.look.overview(prefix)
+        states = overview.known_keys()
         if run is not None and not force and standing_of(run, states.values()) is Standing.OWNER:
             raise RefusedError(
                 f"run {run} owns '{_owned_by(run, states)}' in the commit log: its query may be "
                 "alive, and is the one to end its transactions",
                 hint="when it is dead, and will not be started again, --force ends them",
             )
-        found = self.look.overview(prefix).open
+        found = overview.open
         old = None if older_than_ms is None else self._older(prefix, older_than_ms, found)
         kept: dict[str, str] = {}
         swept = []
@@ -225,7 +225,7 @@ class Operator:
                 kept[str(t.id)] = _YOUNG
             else:
                 swept.append(t)
-        return EndPlan(tuple(swept), kept, _keys_to_fence(tuple(swept), states), even_owners=force)
+        return EndPlan(tuple(swept), kept, even_owners=force)
 
     def _older(self, prefix: str, age_ms: int, found: Sequence[OpenTransaction]) -> Collection[str]:
         old = self._coordinators.older_than(prefix, age_ms, self._deadline())
@@ -235,11 +235,7 @@ class Operator:
 
     def end(self, plan: EndPlan) -> Aborted:
         """Fence, look again, abort. Raises KafkaTimeoutError, AuthorizationError."""
-        states: dict[str, CommitState] = {}
-        for key in plan.keys:
-            state = self._log.open(key, self._deadline()).state
-            if state is not None:
-                states[key] = state
+        states = self._fenced(plan.transactions)
         decided = {} if plan.even_decided else decided_ids(states)
         kept: dict[str, str] = {}
         failed: dict[str, str] = {}
@@ -275,6 +271,19 @@ class Operator:
             else:
                 failed[one] = "no clear answer in time" if code is None else code.name
         return Aborted(tuple(ended), kept, failed)
+
+    def _fenced(self, transactions: Sequence[OpenTransaction]) -> Mapping[str, CommitState]:
+        """What the log says of their prefixes, once nobody can decide about them any more."""
+        states: dict[str, CommitState] = {}
+        for prefix in dict.fromkeys(t.id.prefix for t in transactions):
+            states.update(self.look.keys(prefix))
+        for key in _keys_to_fence(transactions, states):
+            state = self._log.open(key, self._deadline()).state
+            if state is None:
+                states.pop(key, None)
+            else:
+                states[key] = state
+        return states
 
     # -- resolve ------------------------------------------------------------------------------
 
@@ -318,29 +327,33 @@ class Operator:
         state = session.state
         if state is None or state.decision != plan.report.state.decision:
             raise _changed(plan.report.key)
-        report = self.look.report(plan.report.key, state)
-        self._end_rest(Resolution(report, plan.done, plan.force))
+        left = self._end_rest(plan, self.look.report(plan.report.key, state))
+        if left and not plan.force:
+            what = (
+                "turned out to be lost, or can't be committed" if plan.done else "can't be aborted"
+            )
+            raise RefusedError(
+                f"{len(left)} more transactions of the batch {what} (first: {left[0]}); the commit "
+                "log is as it was",
+                hint="look again with 'kprod txn describe'; --force goes on without their rows"
+                if plan.done
+                else "try again; --force does without",
+            )
         state = state.resolved(done=plan.done)
         session.write(state, self._deadline())
         return state
 
-    def _end_rest(self, plan: Resolution) -> None:
-        rest = [t.transaction for t in plan.report.with_outcome(Outcome.RETRY)]
-        if not rest:
-            return
+    def _end_rest(self, plan: Resolution, now: KeyReport) -> Sequence[str]:
+        """End what is open of the batch; gives what goes against ``plan``."""
+        open_ = [t.transaction for t in now.with_outcome(Outcome.RETRY)]
         if plan.done:
-            ended = commit_all(self._coordinators, rest, self._clock, self._deadline())
-            left = ended.lost + ended.unknown + ended.unclear
-        else:
-            answers = self._coordinators.fence(plan.open_ids, self._deadline())
-            left = tuple(i for i in plan.open_ids if answers.get(i) is not ErrorCode.NONE)
-        if left and not plan.force:
-            raise RefusedError(
-                f"{len(left)} transactions of the batch are open and could not be "
-                f"{'committed' if plan.done else 'aborted'} (first: {left[0]}); the commit log is "
-                "as it was",
-                hint="try again, or look at them with 'kprod txn describe'; --force does without",
-            )
+            agreed = _gone(plan.report)
+            left = [i for i in _gone(now) if i not in agreed]
+            ended = commit_all(self._coordinators, open_, self._clock, self._deadline())
+            return (*left, *ended.lost, *ended.unknown, *ended.unclear)
+        ids = [t.transactional_id for t in open_]
+        answers = self._coordinators.fence(ids, self._deadline()) if ids else {}
+        return [i for i in ids if answers[i] is not ErrorCode.NONE]
 
     # -- reset --------------------------------------------------------------------------------
 
@@ -391,7 +404,7 @@ def _keys_to_fence(
     """Under which keys a live driver might decide about them."""
     keys: dict[str, None] = {}
     for t in transactions:
-        if t.standing is Standing.SUPERSEDED:
+        if standing_of(t.id.run, states.values()) is Standing.SUPERSEDED:
             continue
         if t.id.worker:
             keys[log_key(t.id.prefix)] = None
@@ -399,6 +412,12 @@ def _keys_to_fence(
         keys[log_key(t.id.prefix, t.id.run)] = None
         keys.update({key: None for key, state in states.items() if state.run_id == t.id.run})
     return tuple(keys)
+
+
+def _gone(report: KeyReport) -> Sequence[str]:
+    """Transactions whose rows are not there, or maybe not."""
+    gone = report.with_outcome(Outcome.LOST, Outcome.UNKNOWN)
+    return [t.transaction.transactional_id for t in gone]
 
 
 def _owned_by(run: str, states: Mapping[str, CommitState]) -> str:

@@ -2,123 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import SupersededError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
-from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Phase
-from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog, KafkaLogSession
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
-from spark_kafka_sink.transactions.transactional_ids import task_id, worker_id
+from spark_kafka_sink.transactions.commit_state import CommitState, Phase
+from spark_kafka_sink.transactions.transactional_ids import worker_id
 from tests.real_kafka import Consumed, RealKafka
-from tests.transactions.open_transactions import TIMEOUT_MS, open_transactions
+from tests.transactions.open_transactions import open_transactions
+from tests.transactions.operator_stage import Stage, names
 
 Json = dict[str, Any]
-
-
-class Stage:
-    """A prefix of its own on the broker, the log, and the command line."""
-
-    def __init__(self, kafka: RealKafka, client: TransactionClient, topics: tuple[str, str]):
-        self.kafka = kafka
-        self.client = client
-        self.topic, self.log_topic = topics
-        self.prefix = f"p{uuid.uuid4().hex[:8]}"
-        self.log = KafkaDecisionLog(client, self.log_topic)
-
-    # -- the world --------------------------------------------------------------------------------
-
-    def soon(self) -> int:
-        return self.client.clock.now_ms() + TIMEOUT_MS
-
-    def open(self, count: int, run: str = "run-1", worker: str = "w") -> list[PreparedTransaction]:
-        """Transactions that a task of ``run`` left open; of a batch job without a worker."""
-        ids = [str(worker_id(self.prefix, run, worker, k)) for k in range(count)]
-        return open_transactions(self.client, ids, TopicPartition(self.topic, 0))
-
-    def state(self, transactions: Sequence[PreparedTransaction] = (), **fields: Any) -> CommitState:
-        """Batch 7 is done by run-1; with ``transactions`` batch 8 is decided."""
-        state = CommitState(generation=2, run_id="run-1", query_id="query", last_done=7)
-        if transactions:
-            state = state.decided(Decision(8, tuple(transactions)))
-        return replace(state, **fields)
-
-    def write(self, state: CommitState | None, key: str | None = None) -> KafkaLogSession:
-        session = self.log.open(key or self.prefix, self.soon())
-        session.write(state, self.soon())
-        return session
-
-    def read(self, key: str | None = None) -> CommitState | None:
-        return self.log.read(key or self.prefix, self.soon())
-
-    def states(self, transactions: Sequence[PreparedTransaction]) -> list[TransactionState]:
-        ids = [t.transactional_id for t in transactions]
-        found = self.client.describe(ids, self.soon())
-        return [found[i].state for i in ids]
-
-    def still_open(self) -> set[str]:
-        return {t.transactional_id for t in self.client.open_transactions(self.prefix, self.soon())}
-
-    # -- the command line -------------------------------------------------------------------------
-
-    def run(self, *arguments: str, code: int = 0, answer: str = "", log: str = "") -> Result:
-        where = ["--bootstrap-servers", self.kafka.bootstrap, "--log-topic", log or self.log_topic]
-        result = CliRunner().invoke(app, ["txn", *arguments, *where], input=answer)
-        assert result.exit_code == code, result.output
-        assert "Traceback" not in result.output
-        return result
-
-    def json(self, *arguments: str, code: int = 0) -> Json:
-        found: Json = json.loads(self.run(*arguments, "--json", code=code).stdout)
-        assert found["command"] == arguments[0]
-        return found
-
-    def refused(self, *arguments: str, code: int = 1) -> str:
-        """The one line on standard error; nothing on standard output."""
-        result = self.run(*arguments, "--json", "--yes", code=code)
-        assert result.stdout == ""
-        assert result.stderr.startswith("kprod: ")
-        assert result.stderr.count("\n") == 1
-        return result.stderr
-
-
-@pytest.fixture(scope="module")
-def client(kafka: RealKafka) -> Iterator[TransactionClient]:
-    config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
-    with TransactionClient(config) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def topics(kafka: RealKafka) -> tuple[str, str]:
-    log = kafka.unique_topic("commits", 2, {"cleanup.policy": "compact"})
-    return kafka.unique_topic("data", 2), log
-
-
-@pytest.fixture
-def stage(kafka: RealKafka, client: TransactionClient, topics: tuple[str, str]) -> Iterator[Stage]:
-    found = Stage(kafka, client, topics)
-    yield found
-    left = list(found.still_open())
-    if left:
-        client.fence(left, found.soon())
-
-
-def names(transactions: Sequence[PreparedTransaction]) -> list[str]:
-    return [t.transactional_id for t in transactions]
 
 
 # -- list, describe -------------------------------------------------------------------------------
@@ -129,9 +31,7 @@ def test_list_shows_what_is_open_of_exactly_the_prefix_and_the_keys_of_the_log(
 ) -> None:
     ours = stage.open(2)
     old = stage.open(1, run="run-0")
-    job = open_transactions(
-        stage.client, [str(task_id(stage.prefix, "job", 5))], TopicPartition(stage.topic, 1)
-    )
+    job = stage.open(1, run="job", worker="")
     other = f"{stage.prefix}.b"
     others = open_transactions(stage.client, [f"{other}~r~w~0"], TopicPartition(stage.topic, 0))
     stage.write(stage.state(ours, superseded=("run-0",)))

@@ -1,0 +1,36 @@
+"""Fixtures of the driver's room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from tests.real_kafka import RealKafka
+from tests.transactions.operator_stage import Stage
+
+
+@pytest.fixture(scope="module")
+def operator_client(kafka: RealKafka) -> Iterator[TransactionClient]:
+    config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
+    with TransactionClient(config) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def operator_topics(kafka: RealKafka) -> tuple[str, str]:
+    log = kafka.unique_topic("commits", 2, {"cleanup.policy": "compact"})
+    return kafka.unique_topic("data", 2), log
+
+
+@pytest.fixture
+def stage(
+    kafka: RealKafka, operator_client: TransactionClient, operator_topics: tuple[str, str]
+) -> Iterator[Stage]:
+    found = Stage(kafka, operator_client, operator_topics)
+    yield found
+    left = list(found.still_open())
+    if left:
+        operator_client.fence(left, found.soon())

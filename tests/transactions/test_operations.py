@@ -1,0 +1,117 @@
+"""What an operator plans, and what is still true of it when it is done: on a real broker.
+
+Between the plan and the change a driver goes on; each test makes that happen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spark_kafka_sink.errors import RefusedError, SupersededError
+from spark_kafka_sink.transactions.commit_state import CommitState, Decision
+from spark_kafka_sink.transactions.inspection import Standing
+from tests.transactions.operator_stage import Stage, names
+
+DECIDED = "its batch is decided"
+OWNED = "its run is the owner in the commit log"
+
+
+def test_what_is_decided_meanwhile_is_not_aborted(stage: Stage) -> None:
+    first, second = stage.open(2)
+    stage.write(stage.state())
+    plan = stage.operator.plan_abort(names([first, second]))
+    stage.write(stage.state([first]))
+    aborted = stage.operator.end(plan)
+    assert aborted.kept == {first.transactional_id: DECIDED}
+    assert aborted.ended == (second.transactional_id,)
+    assert stage.still_open() == {first.transactional_id}
+
+
+def test_who_takes_over_meanwhile_is_not_swept(stage: Stage) -> None:
+    """The run was not in the log: it had not committed anything yet."""
+    (new,) = stage.open(1, run="run-2")
+    stage.write(stage.state())
+    plan = stage.operator.plan_sweep(stage.prefix)
+    assert [t.standing for t in plan.transactions] == [Standing.UNKNOWN]
+    stage.write(stage.state().taken_over("run-2", "query"))
+    aborted = stage.operator.end(plan)
+    assert aborted.kept == {new.transactional_id: OWNED}
+    assert stage.still_open() == {new.transactional_id}
+
+
+def test_what_was_ended_meanwhile_is_left_as_it_is(stage: Stage) -> None:
+    """Also when its task has opened the next transaction under the same id."""
+    ended, reused = stage.open(2)
+    stage.write(stage.state())
+    plan = stage.operator.plan_abort(names([ended, reused]))
+    stage.client.end([ended, reused], committed=True, deadline_ms=stage.soon())
+    stage.open(2)
+    stage.client.end([ended], committed=True, deadline_ms=stage.soon())
+    aborted = stage.operator.end(plan)
+    assert aborted.ended == ()
+    assert set(aborted.kept.values()) == {"it was ended meanwhile"}
+    assert reused.transactional_id in stage.still_open()
+
+
+def test_a_batch_jobs_driver_is_fenced_under_every_key_that_it_may_decide_under(
+    stage: Stage,
+) -> None:
+    """Without txnAppId that is the job's own; with it, the one that the job owns in the log."""
+    alone = stage.open(1, run="job-1", worker="")
+    named = stage.open(1, run="job-2", worker="")
+    state = CommitState(generation=1, run_id="job-2", last_done=7)
+    app = f"{stage.prefix}~app"
+    driver_1 = stage.log.open(f"{stage.prefix}~job-1", stage.soon())
+    driver_2 = stage.write(state, app)
+    bystander = stage.write(replace(state, run_id="job-3"), f"{stage.prefix}~other")
+    aborted = stage.operator.end(stage.operator.plan_abort(names(alone + named)))
+    assert set(aborted.ended) == set(names(alone + named))
+    for driver, transactions in ((driver_1, alone), (driver_2, named)):
+        with pytest.raises(SupersededError):
+            driver.write(state.decided(Decision(8, tuple(transactions))), stage.soon())
+    bystander.write(replace(state, run_id="job-3", last_done=8), stage.soon())
+
+
+def test_a_batch_job_that_decides_meanwhile_under_a_key_nobody_knew_is_seen(stage: Stage) -> None:
+    (one,) = stage.open(1, run="job-1", worker="")
+    stage.write(stage.state(), f"{stage.prefix}~other")
+    plan = stage.operator.plan_sweep(stage.prefix)
+    assert [str(t.id) for t in plan.transactions] == [one.transactional_id]
+    decided = CommitState(generation=1, run_id="job-1").decided(Decision(1, (one,)))
+    stage.write(decided, f"{stage.prefix}~app")
+    assert stage.operator.end(plan).kept == {one.transactional_id: DECIDED}
+    assert stage.still_open() == {one.transactional_id}
+
+
+def test_a_state_that_changed_meanwhile_is_neither_resolved_nor_forgotten(stage: Stage) -> None:
+    (lost,) = stage.open(1)
+    stage.client.end([lost], committed=False, deadline_ms=stage.soon())
+    stage.write(stage.state([lost], lost=(lost.transactional_id,)))
+    resolution = stage.operator.plan_resolve(stage.prefix, 8, done=True)
+    stage.write(stage.state(last_done=8))
+    with pytest.raises(RefusedError, match="has changed meanwhile"):
+        stage.operator.resolve(resolution)
+    report = stage.operator.plan_reset(stage.prefix)
+    stage.write(stage.state(last_done=9))
+    with pytest.raises(RefusedError, match="has changed meanwhile"):
+        stage.operator.reset(report)
+    assert stage.read() == stage.state(last_done=9)
+
+
+def test_resolving_as_done_does_not_pass_over_rows_that_were_lost_meanwhile(stage: Stage) -> None:
+    """The operator agreed to lose one task's rows, not two."""
+    lost, open_ = stage.open(2)
+    stage.client.end([lost], committed=False, deadline_ms=stage.soon())
+    partial = stage.state((lost, open_), lost=(lost.transactional_id,))
+    stage.write(partial)
+    resolution = stage.operator.plan_resolve(stage.prefix, 8, done=True)
+    assert resolution.open_ids == (open_.transactional_id,)
+    stage.client.end([open_], committed=False, deadline_ms=stage.soon())
+    with pytest.raises(RefusedError, match="turned out to be lost"):
+        stage.operator.resolve(resolution)
+    assert stage.read() == partial
+    again = stage.operator.plan_resolve(stage.prefix, 8, done=True)
+    assert len(again.report.transactions) == 2
+    assert stage.operator.resolve(again) == stage.state(last_done=8)
