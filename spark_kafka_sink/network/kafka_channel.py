@@ -19,6 +19,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.authenticator import Authenticator
 from spark_kafka_sink.network.frame_reader import FrameReader
+from spark_kafka_sink.network.memory_pool import MemoryPool
 from spark_kafka_sink.network.sasl_authenticator import MIN_RESERVED_CORRELATION_ID
 from spark_kafka_sink.network.selectable import (
     ChannelState,
@@ -52,6 +53,7 @@ class KafkaChannel:
         "node_id",
         "reauthenticating",
         "remote",
+        "starved",
         "watched",
     )
 
@@ -70,6 +72,8 @@ class KafkaChannel:
         self.detail: str | None = None
         self.error: AuthenticationError | RemoteProtocolError | None = None
         self.muted = False
+        #: The next frame waits for memory; nothing is read until there is some.
+        self.starved = False
         #: The session was about to end, and a new one is being asked for. A send waits for it;
         #: answers to the requests before it still arrive.
         self.reauthenticating = False
@@ -119,6 +123,10 @@ class KafkaChannel:
     @property
     def has_bytes_buffered(self) -> bool:
         return self._transport.has_bytes_buffered
+
+    def use_memory_pool(self, pool: MemoryPool) -> None:
+        """Read no frame that ``pool`` has no memory for; before the first read."""
+        self._reader.pool = pool
 
     def state(self) -> ChannelState:
         return ChannelState(self.kind, self.remote, self.detail, self.error)
@@ -217,20 +225,25 @@ class KafkaChannel:
         """The next whole frame, or None. Raises RemoteProtocolError, ConnectionError, OSError,
         and AuthenticationError while :attr:`reauthenticating`.
         """
-        payload = self._reader.read_from(self._transport)
+        reader = self._reader
+        payload = reader.read_from(self._transport)
         if payload is None:
+            self.starved = reader.starved
             return None
         if self.reauthenticating and peek_correlation_id(payload) >= MIN_RESERVED_CORRELATION_ID:
             self._authenticator.receive(payload, now)
             if self._authenticator.complete:
                 self.reauthenticating = False
                 _log.debug("authenticated again with node %d at %s", self.node_id, self.remote)
+            if reader.pool is not None:
+                reader.pool.release(len(payload))
             return None
-        return NetworkReceive(self.node_id, payload)
+        return NetworkReceive(self.node_id, payload, reader.pool)
 
     def close(self) -> None:
         self._send = None
         self._buffers = []
+        self._reader.close()
         try:
             self._authenticator.close()
         finally:

@@ -373,6 +373,10 @@ class NetworkClient:
                 # on it with the reason.
                 self._poison(responses, receive.source, now, error)
                 continue
+            finally:
+                # What an answer keeps of its bytes (fetched records) is its reader's from here on.
+                if receive.pool is not None:
+                    receive.close()
             node_id = receive.source
             self._in_flight.complete_next(node_id)
             self._maybe_throttle(node_id, body, now)

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Protocol
 
 from spark_kafka_sink.errors import AuthenticationError, RemoteProtocolError
+from spark_kafka_sink.network.memory_pool import MemoryPool
 from spark_kafka_sink.protocol.request import Buffers
 
 
@@ -53,6 +54,12 @@ class NetworkReceive:
 
     source: int
     payload: memoryview
+    pool: MemoryPool | None = None
+
+    def close(self) -> None:
+        """Whoever took the frame is done with it. Once; nothing to do without a ``pool``."""
+        if self.pool is not None:
+            self.pool.release(len(self.payload))
 
 
 class SelectorMetrics(Protocol):

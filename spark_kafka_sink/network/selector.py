@@ -14,6 +14,7 @@ import contextlib
 import errno
 import logging
 import os
+import random
 import selectors
 import socket
 import threading
@@ -28,6 +29,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.kafka_channel import KafkaChannel
+from spark_kafka_sink.network.memory_pool import MemoryPool
 from spark_kafka_sink.network.selectable import (
     ChannelState,
     ChannelStateKind,
@@ -59,7 +61,14 @@ class Selector:
         *,
         connections_max_idle_ms: int = -1,
         metrics: SelectorMetrics | None = None,
+        memory_pool: MemoryPool | None = None,
+        failed_authentication_delay_ms: int = 0,
+        rng: random.Random | None = None,
     ) -> None:
+        """``memory_pool`` None: frames are not counted. ``failed_authentication_delay_ms``: for so
+        long a connection that was refused for who we are stays open, and its refusal untold, so
+        that whoever tries passwords is slow (Java's brokers do; its clients, too, take 0).
+        """
         self._builder = channel_builder
         self._clock = clock
         self._metrics = metrics
@@ -78,6 +87,15 @@ class Selector:
         # Channels that wait for a credential, which a wakeup tells of.
         self._waiting: list[KafkaChannel] = []
         self._failed_sends: set[int] = set()
+        self._pool = memory_pool
+        # Memory that is low: then who is served first must not always be the same.
+        self._low_memory = 0 if memory_pool is None else memory_pool.size // 10
+        self._random = random.Random() if rng is None else rng  # noqa: S311 - fairness
+        # Some channel waits for memory.
+        self._out_of_memory = False
+        self._close_delay_ms = failed_authentication_delay_ms
+        # Refused channels and when they are closed, in that order.
+        self._delayed_closes: dict[KafkaChannel, int] = {}
         # Least recently used first: node id -> milliseconds.
         self._last_used: OrderedDict[int, int] = OrderedDict()
         self._completed_sends: list[NetworkSend] = []
@@ -94,6 +112,8 @@ class Selector:
         self._wakeup_write.settimeout(0)
         self._selector.register(self._wakeup_read, _READ, None)
         channel_builder.attach(self.wakeup)
+        if memory_pool is not None:
+            memory_pool.attach(self.wakeup)
 
     # ---- Selectable ----
 
@@ -141,6 +161,8 @@ class Selector:
         except BaseException:
             sock.close()
             raise
+        if self._pool is not None:
+            channel.use_memory_pool(self._pool)
         self._channels[node_id] = channel
         self._last_used[node_id] = self._clock.now_ms()
         if code == 0:
@@ -170,6 +192,8 @@ class Selector:
         if timeout_ms < 0:
             raise IllegalStateError("a poll's time-out must not be negative")
         self._clear()
+        if self._out_of_memory:
+            self._resume_reading()
         if self._unsent:
             self._write_unsent()
         if self._anything_to_report() or self._immediately_connected or self._buffered_reads:
@@ -296,12 +320,16 @@ class Selector:
 
     def _select(self, timeout_ms: int) -> tuple[bool, int]:
         """Wait and handle events. Returns whether a wakeup was among them, and the time."""
+        if self._delayed_closes:
+            timeout_ms = self._until_delayed_close(timeout_ms)
         timeout = None if timeout_ms >= NEVER else min(timeout_ms, _LONGEST_SELECT_MS) / 1000
         start = self._clock.now_ms() if self._metrics is not None else 0
         events = self._selector.select(timeout)
         now = self._clock.now_ms()
         if self._metrics is not None:
             self._waited_ms += now - start
+        if self._pool is not None and not self._out_of_memory:
+            events = self._handling_order(events, self._pool)
         if self._buffered_reads:
             buffered, self._buffered_reads = self._buffered_reads, {}
             for channel in buffered.values():
@@ -320,6 +348,8 @@ class Selector:
         if self._immediately_connected:
             connected, self._immediately_connected = self._immediately_connected, []
             self._poll_open(connected, _WRITE, now)
+        if self._delayed_closes:
+            self._complete_delayed_closes(now)
         return woken, now
 
     def _poll_open(self, channels: list[KafkaChannel], events: int, now: int) -> None:
@@ -379,18 +409,47 @@ class Selector:
     def _read(self, channel: KafkaChannel, now: int) -> None:
         """At most one frame of a channel in one poll, so that none starves the others."""
         node_id = channel.node_id
-        if channel.muted:
+        if channel.muted or (self._out_of_memory and channel.starved):
             return
         if node_id not in self._completed_receives:
             receive = channel.read(now)
             if receive is not None:
                 self._completed_receives[node_id] = receive
+            elif channel.starved:
+                # Not among the buffered reads either: without memory, those would make polls spin.
+                self._out_of_memory = True
+                return
         if channel.has_bytes_buffered:
             self._buffered_reads[node_id] = channel
 
+    def _handling_order(
+        self, events: list[tuple[selectors.SelectorKey, int]], pool: MemoryPool
+    ) -> list[tuple[selectors.SelectorKey, int]]:
+        """Any order when memory is low: epoll's is nearly always the same, and the first in it
+        would take what is left each time (Selector.determineHandlingOrder).
+        """
+        if len(events) > 1 and pool.available < self._low_memory:
+            self._random.shuffle(events)
+        return events
+
+    def _resume_reading(self) -> None:
+        """Read on where memory was missing, once there is some."""
+        if self._pool is None or self._pool.out_of_memory:
+            return
+        self._out_of_memory = False
+        for node_id, channel in self._channels.items():
+            if channel.starved:
+                channel.starved = False
+                self._watch(channel)
+                # Its length was read, so the rest may be above the socket already.
+                if not channel.muted and channel.has_bytes_buffered:
+                    self._buffered_reads[node_id] = channel
+
     def _watch(self, channel: KafkaChannel) -> None:
         """Tell epoll what this channel waits for; most frames change nothing."""
-        wanted = (0 if channel.muted else _READ) | (_WRITE if channel.wants_write else 0)
+        wanted = 0 if channel.muted or channel.starved else _READ
+        if channel.wants_write:
+            wanted |= _WRITE
         if wanted == channel.watched:
             return
         sock = channel.transport.socket
@@ -423,7 +482,29 @@ class Selector:
             channel.kind.value,
             channel.detail,
         )
-        self._close_gracefully(channel)
+        if self._close_delay_ms > 0 and isinstance(error, AuthenticationError):
+            self._delay_close(channel)
+        else:
+            self._close_gracefully(channel)
+
+    def _delay_close(self, channel: KafkaChannel) -> None:
+        """Leave the connection open and look at it no more, until its time has come."""
+        self._delayed_closes[channel] = self._clock.now_ms() + self._close_delay_ms
+        self._last_used.pop(channel.node_id, None)
+        self._buffered_reads.pop(channel.node_id, None)
+        if channel.watched:
+            self._selector.unregister(channel.transport.socket)
+            channel.watched = 0
+
+    def _until_delayed_close(self, timeout_ms: int) -> int:
+        first = next(iter(self._delayed_closes.values()))
+        return max(0, min(timeout_ms, first - self._clock.now_ms()))
+
+    def _complete_delayed_closes(self, now: int) -> None:
+        for channel, due in list(self._delayed_closes.items()):
+            if due > now:
+                break
+            self._close_gracefully(channel)
 
     def _close_idle(self, now: int) -> None:
         """Close what was not used for connections.max.idle.ms.
@@ -466,7 +547,9 @@ class Selector:
                 channel.kind, channel.error = ChannelStateKind.PROTOCOL_ERROR, error
             return False
         if receive is None:
-            return False
+            # An answer that waits for memory may be an acknowledgement, too.
+            self._out_of_memory = self._out_of_memory or channel.starved
+            return channel.starved
         self._completed_receives[channel.node_id] = receive
         return True
 
@@ -477,6 +560,7 @@ class Selector:
             del self._channels[node_id]
             self._last_used.pop(node_id, None)
             self._buffered_reads.pop(node_id, None)
+            self._delayed_closes.pop(channel, None)
             if self._metrics is not None:
                 self._metrics.connection_closed(len(self._channels), self._clock.now_ms())
         if channel.watched:

@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder
@@ -104,11 +104,13 @@ class Driver:
         connections_max_idle_ms: int = -1,
         clock: Clock | None = None,
         builder: ChannelBuilder | None = None,
+        **options: Any,
     ) -> None:
         self.selector = Selector(
             builder or PlaintextChannelBuilder(),
             clock or SystemClock(),
             connections_max_idle_ms=connections_max_idle_ms,
+            **options,
         )
         self.sends: list[NetworkSend] = []
         self.receives: list[NetworkReceive] = []
