@@ -1,10 +1,20 @@
-"""Values that must not be shown. Owns: :class:`Password`. Never: where a secret comes from."""
+"""Values that must not be shown.
+
+Owns: :class:`Password`, and taking secrets out of what a server says. Never: where a secret comes
+from.
+"""
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
+from urllib.parse import quote, quote_plus
 
 HIDDEN = "[hidden]"
+
+#: A shorter one can stand in any text by accident, and gives little away.
+_SHORTEST_ENCODED = 8
 
 
 class Password:
@@ -41,3 +51,31 @@ class Password:
 
     def __getstate__(self) -> Any:  # noqa: ANN401 - pickle's own protocol is untyped
         return (None, {"_value": self._value})
+
+
+def without_secrets(text: str, secrets: Iterable[str]) -> str:
+    """What a server says, without the ``secrets`` that it was told; it may repeat anything.
+
+    A secret as it is, is replaced. One that is encoded (base64, hex, URL, quoted) hides all of it:
+    who sends back what we sent has nothing to say about it.
+    """
+    for secret in secrets:
+        if not secret:
+            continue
+        if any(form in text for form in _encoded(secret)):
+            return HIDDEN
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
+def _encoded(secret: str) -> Iterator[str]:
+    raw = secret.encode("utf-8", "surrogatepass")
+    forms = [raw.hex(), raw.hex().upper(), quote(raw, safe=""), quote_plus(raw)]
+    forms.append(secret.replace("\\", "\\\\").replace('"', '\\"'))
+    for shift in range(3):
+        # Within a longer text, what stands before decides where a group of three begins; the first
+        # and the last group may be mixed with neighbours.
+        text = base64.b64encode(bytes(shift) + raw).decode()
+        inner = text[4 if shift else 0 : len(text) // 4 * 4 - 4]
+        forms += [inner, inner.replace("+", "-").replace("/", "_")]
+    return (form for form in forms if len(form) >= _SHORTEST_ENCODED and form != secret)

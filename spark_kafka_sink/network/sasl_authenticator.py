@@ -33,7 +33,7 @@ from spark_kafka_sink.protocol.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from spark_kafka_sink.secrets import HIDDEN
+from spark_kafka_sink.secrets import without_secrets
 
 #: Correlation ids from here on are ours, and those below are NetworkClient's: while a connection
 #: authenticates again, answers to its last requests still arrive between ours.
@@ -281,10 +281,7 @@ class SaslClientAuthenticator:
         )
 
     def _without_secrets(self, message: str) -> str:
-        for secret in self._expected.secrets:
-            if secret:
-                message = message.replace(secret, HIDDEN)
-        return safe_text(message)
+        return safe_text(without_secrets(message, self._expected.secrets))
 
     def _failure(self, what: str, hint: str, code: ErrorCode) -> AuthenticationError:
         return AuthenticationError(

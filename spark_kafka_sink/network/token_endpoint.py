@@ -20,7 +20,7 @@ from spark_kafka_sink.errors import AuthenticationError, ErrorCode, safe_text
 from spark_kafka_sink.network.ssl_context import ssl_context
 from spark_kafka_sink.network.ssl_failures import explain
 from spark_kafka_sink.oauth_settings import ClientCredentials
-from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.secrets import Password, without_secrets
 
 #: No provider's answer is longer.
 _LONGEST_ANSWER: Final = 1 << 20
@@ -140,7 +140,7 @@ def _refusal(
     for name in ("error", "error_description", "errorCode", "errorSummary"):
         text = fields.get(name)
         if isinstance(text, str):
-            said.append(safe_text(text.replace(client.client_secret.value, "[hidden]")))
+            said.append(safe_text(without_secrets(text, [client.client_secret.value])))
     what = f"{where} answered {status}{': ' + ' - '.join(said) if said else ''}"
     if status in _FINAL:
         return _error(what, "are client id, client secret and scope right, and the URL?")

@@ -1,0 +1,40 @@
+"""What a server says is shown, but for what it was told in secret."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.secrets import HIDDEN, without_secrets
+from tests.security.canaries import forms, new_canary, search
+
+ORDINARY = st.text("abc xyz:'()-.0123", max_size=60)
+
+
+@given(ORDINARY, ORDINARY, st.sampled_from([n for n in forms("x" * 40) if n != "half"]))
+def test_no_form_of_a_secret_comes_through(before, after, form):
+    secret = new_canary()
+    told = before + forms(secret)[form].decode("latin-1") + after
+    shown = without_secrets(told, ["another", secret])
+    assert form == "utf-16" or not search([("shown", shown.encode())], {"it": secret})
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_basic_credentials_that_are_sent_back_hide_the_answer(user, after):
+    secret = new_canary()
+    basic = base64.b64encode(f"{user}:{secret}{after}".encode(errors="replace")).decode()
+    assert without_secrets(f"you sent {basic}, which is wrong", [secret]) == HIDDEN
+
+
+@given(ORDINARY)
+def test_what_holds_no_secret_stays_as_it_is(text):
+    assert without_secrets(text, [new_canary(), ""]) == text
+
+
+@pytest.mark.parametrize("secret", ["pw", "a%b", "ü"])
+def test_a_short_secret_is_replaced_and_the_rest_stays(secret):
+    said = f"invalid password {secret} for user alice"
+    assert without_secrets(said, [secret]) == f"invalid password {HIDDEN} for user alice"
