@@ -29,6 +29,7 @@ from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
 from spark_kafka_sink.transactions.transactional_ids import (
     SEPARATOR,
     TransactionalId,
+    check_id,
     check_part,
     parse,
     prefix_of_key,
@@ -129,6 +130,8 @@ class Inspector:
         Raises ConfigError for an illegal prefix, KafkaTimeoutError, AuthorizationError.
         """
         check_part("PREFIX", prefix)
+        # A broker leaves out silently what we may not see; of an id that is asked for it says so.
+        self._coordinators.describe([check_id(prefix)], self._deadline())
         # The log after the list: what was decided when it was listed is shown so.
         listed = self._coordinators.open_transactions(prefix, self._deadline())
         ids = [one.transactional_id for one in listed]

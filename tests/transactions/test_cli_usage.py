@@ -1,0 +1,164 @@
+"""``kprod`` without a broker: wrong usage, a cluster that isn't there, what is shown of strange
+names, and an installation without the extra.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import spark_kafka_sink
+from spark_kafka_sink.cli.app import app
+from spark_kafka_sink.cli.show import age, show_open, show_report
+from spark_kafka_sink.cli.txn import duration_ms
+from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.protocol.transaction_admin_messages import (
+    TransactionDescription,
+    TransactionState,
+)
+from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.inspection import KeyReport, OpenTransaction, Standing
+from spark_kafka_sink.transactions.transactional_ids import worker_id
+
+ROOT = Path(__file__).parents[2]
+NOBODY = ("-b", "127.0.0.1:1", "--timeout", "0.3")
+
+
+def test_without_the_extra_one_line_names_it() -> None:
+    """-S leaves everything out that is installed."""
+    run = subprocess.run(
+        [sys.executable, "-S", "-m", "spark_kafka_sink.cli", "txn", "list", "p"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1
+    assert run.stdout == ""
+    assert run.stderr == (
+        "kprod: typer and rich not installed: pip install 'spark-kafka-sink[cli]'\n"
+    )
+
+
+def test_the_entry_point_runs_and_a_cluster_that_is_not_there_is_one_line() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "spark_kafka_sink.cli", "txn", "list", "p", *NOBODY],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1
+    assert run.stdout == ""
+    assert run.stderr.count("\n") == 1
+    assert run.stderr.startswith("kprod: ")
+    assert "127.0.0.1:1: Connection refused" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["list", "p"], "which cluster? Give --bootstrap-servers HOST:PORT, or --config FILE"),
+        (["list", "p", "-b", "host"], "the port is missing"),
+        (["list", "p", "-c", "/no/such.properties"], "can't be read"),
+        (["list", "p~q", *NOBODY], "PREFIX is 'p~q'"),
+        (["describe", "p~q~r", *NOBODY], "it is a prefix, or prefix~name"),
+        (["commit", "p q", "--yes", *NOBODY], "KEY is 'p q'"),
+        (["reset", "~", "--yes", *NOBODY], "KEY is ''"),
+        (["abort", "p~~log", "--yes", *NOBODY], "'p~~log' is not the transactional id of a task"),
+        (["abort", "--yes", *NOBODY], "give transactional ids, or --run RUN with --prefix"),
+        (["abort", "--run", "r", *NOBODY], "give transactional ids, or --run RUN with --prefix"),
+        (["abort", "p~r~1", "--prefix", "p", *NOBODY], "give transactional ids, or --run RUN"),
+        (["sweep", "p", "--older-than", "15", *NOBODY], "'15' is no time"),
+        (["sweep", "p", "--json", *NOBODY], "--json asks nothing: give --yes, or --dry-run"),
+        (["resolve", "p", "--batch", "1", *NOBODY], "--as"),
+        (["resolve", "p", "--batch", "1", "--as", "lost", *NOBODY], "--as"),
+        (["resolve", "p", "--as", "done", *NOBODY], "--batch"),
+        (["resolve", "p", "--batch", "-1", "--as", "done", *NOBODY], "--batch"),
+        (["list", "p", "--timeout", "0", *NOBODY[:2]], "--timeout"),
+        (["list"], "PREFIX"),
+        (["explode"], "explode"),
+    ],
+)
+def test_wrong_usage_ends_with_2_before_any_broker_is_asked(
+    arguments: list[str], told: str
+) -> None:
+    began = time.monotonic()
+    result = CliRunner(env={"COLUMNS": "400", "TERM": "dumb"}).invoke(app, ["txn", *arguments])
+    assert result.exit_code == 2, result.output
+    assert told in " ".join(result.stderr.split())
+    assert result.stdout == ""
+    assert time.monotonic() - began < 2
+
+
+def test_a_clients_file_says_where_the_cluster_is_and_what_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=127.0.0.1:1\ngroup.id=mine\nacks=1\n")
+    runner = CliRunner()
+    result = runner.invoke(app, ["txn", "list", "p", "-c", str(file), "--timeout", "0.3"])
+    assert result.exit_code == 1
+    assert "127.0.0.1:1" in result.stderr
+    assert "kprod: warning: " in result.stderr
+    assert "group.id" in result.stderr
+    # The command line wins.
+    result = runner.invoke(app, ["txn", "list", "p", "-c", str(file), "-b", "nowhere"])
+    assert result.exit_code == 2
+    assert "bootstrap.servers: nowhere" in result.stderr
+
+
+def test_the_version_is_told() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"{spark_kafka_sink.__version__}\n")
+
+
+def test_a_name_from_the_log_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    state = CommitState(generation=1, run_id="\x1b[2J[red]run", superseded=("\x07", "r[/]"))
+    show_report(KeyReport("key", state))
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "\\x1b[2J[red]run" in shown
+    assert "\\x07" in shown
+    assert "r[/]" in shown
+
+
+def test_a_long_table_says_how_much_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    found = TransactionDescription(ErrorCode.NONE, "", TransactionState.ONGOING)
+    rows = [
+        OpenTransaction(worker_id("p", "r", "w", k), found, Standing.UNKNOWN, None, None)
+        for k in range(103)
+    ]
+    show_open("Open", rows)
+    shown = capsys.readouterr().out
+    assert "Open (103)" in shown
+    assert "p~r~w~99 " in shown
+    assert "p~r~w~100" not in shown
+    assert "+3 more; --json shows all" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("250ms", 250), ("90s", 90_000), ("15m", 900_000), (" 2h ", 7_200_000), ("1d", 86_400_000)],
+)
+def test_a_time_is_a_number_with_its_unit(text: str, milliseconds: int) -> None:
+    assert duration_ms(text) == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "15", "-1s", "1.5h", "15 m", "1w", "9" * 13 + "s"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="is no time"):
+        duration_ms(text)
+
+
+def test_an_age_is_shown_in_its_two_largest_units() -> None:
+    shown = {ms: age(ms) for ms in (0, 999, 61_000, 3_600_000, 90_061_000)}
+    assert json.dumps(list(shown.values())) == json.dumps(
+        ["0 s", "0 s", "1 min 1 s", "1 h", "1 d 1 h"]
+    )
+    assert age(None) == "unknown"
