@@ -31,6 +31,7 @@ from spark_kafka_sink.errors import (
     ErrorCode,
     KafkaError,
     KafkaTimeoutError,
+    UnsupportedVersionError,
 )
 from spark_kafka_sink.network.client_factory import new_network_client
 from spark_kafka_sink.network.client_request import ClientResponse
@@ -201,7 +202,7 @@ class BrokerCalls(AdminClient):
 
         Metadata is not asked for twice within retry.backoff.ms, so fresh ones may take so long.
         """
-        if self._metadata.answers == 0 or fresh:
+        if fresh or min(self._metadata.fetch().nodes) < 0:  # bootstrap servers
             left = max(0, deadline_ms - self._clock.now_ms())
             self.describe_topics((), timeout_ms=left, allow_auto_topic_creation=False)
         return tuple(self._metadata.fetch().nodes.values())
@@ -412,6 +413,8 @@ class _Run:
             return  # nobody asks any more
         now = response.received_ms
         if isinstance(response.error, ApiError):
+            if isinstance(response.error, UnsupportedVersionError):
+                call.sent -= 1  # it never left
             self._failure = response.error
         elif response.body is None:
             # Bytes that are no answer end the connection, too; what became of it is unknown.

@@ -160,12 +160,13 @@ class TransactionClient:
         """As :meth:`end`, with all that is known of how it went."""
         where = f"EndTxn of {_named(transaction.transactional_id)}"
         answers: list[EndTxnResponse] = []
-        nothing_happened = 0
+        definite = 0
 
         def take(response: EndTxnResponse) -> ErrorCode | None:
-            nonlocal nothing_happened
-            nothing_happened += response.error in _NOTHING_HAPPENED
-            again = _again(response.error, where, _WRITE)
+            nonlocal definite
+            code = response.error
+            definite += code in _NOTHING_HAPPENED or following(code) is Next.CLEAR
+            again = _again(code, where, _WRITE)
             if again is None:
                 answers.append(response)
             return again
@@ -177,10 +178,7 @@ class TransactionClient:
                 error = self.calls.timeout(where, [call])
         except KafkaError as refused:
             error = refused
-        unclear = call.sent - nothing_happened - len(answers)
-        if isinstance(error, AuthorizationError):
-            unclear -= 1  # an answer, too
-        return Ending(answers[0] if answers else None, error, unclear=unclear > 0)
+        return Ending(answers[0] if answers else None, error, unclear=call.sent > definite)
 
     def fence(self, transactional_ids: Sequence[str], deadline_ms: int) -> EndAnswers:
         """InitProducerId for each. NONE: what was open is aborted, markers written."""

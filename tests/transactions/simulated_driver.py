@@ -32,6 +32,7 @@ class DriverWorld:
         clock: Callable[[Scheduler], Clock] = lambda scheduler: scheduler,
     ) -> None:
         self.cluster = cluster
+        self.seed = seed
         self.scheduler = Scheduler(random.Random(f"turns {seed}"), preemption=0.0)
         self.clock = clock(self.scheduler)
         self.fate = random.Random(f"network {seed}")
@@ -65,7 +66,13 @@ class DriverWorld:
     def run(self, main: Callable[[], T]) -> T:
         """What ``main`` gives or raises; once."""
         found: list[T] = []
-        self.scheduler.run(lambda: found.append(main()))
+        # The product's jitters and starting points come from the module's own generator.
+        before = random.getstate()
+        random.seed(self.seed)
+        try:
+            self.scheduler.run(lambda: found.append(main()))
+        finally:
+            random.setstate(before)
         return found[0]
 
     def after(self, milliseconds: int, event: Callable[[], None]) -> None:

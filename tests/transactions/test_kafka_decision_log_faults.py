@@ -160,6 +160,37 @@ def test_an_end_that_never_left_leaves_nothing_unknown(
     world.run(main)
 
 
+def test_a_refusal_after_an_unclear_end_leaves_it_unknown(
+    world: DriverWorld, cluster: FakeCluster
+) -> None:
+    """The right to find the coordinator is taken away in the middle: that answers nothing."""
+
+    def main() -> None:
+        found = session(world)
+        cluster.control.cut(ApiKey.END_TXN, 1)
+        cluster.control.answer(
+            ApiKey.FIND_COORDINATOR, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, FOREVER
+        )
+        with pytest.raises(CommitOutcomeUnknownError) as unknown:
+            found.write(state(2), world.soon())
+        assert isinstance(unknown.value.__cause__, AuthorizationError)
+        cluster.control.clear()
+        assert read(world) == state(2)
+
+    world.run(main)
+
+
+def test_a_refused_end_is_clear(world: DriverWorld, cluster: FakeCluster) -> None:
+    def main() -> None:
+        found = session(world)
+        cluster.control.answer(ApiKey.END_TXN, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        with pytest.raises(AuthorizationError, match="WRITE on the transactional id"):
+            found.write(state(2), world.soon())
+        assert read(world) == state(1)
+
+    world.run(main)
+
+
 @pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
 def test_a_fence_before_the_end_was_asked_for_is_clear(
     world: DriverWorld, cluster: FakeCluster, code: ErrorCode
@@ -317,7 +348,7 @@ def test_whatever_happens_a_write_is_what_it_is_said_to_be() -> None:
     tells whether that was right.
     """
     told: Counter[str] = Counter()
-    for seed in range(8):
+    for seed in range(12):
         fate = random.Random(f"cluster {seed}")
         cluster = SeededCluster(
             {TOPIC: 1}, fate, ClusterFaults(), too_large={}, transaction_version=1 + seed % 2
@@ -344,8 +375,8 @@ def test_whatever_happens_a_write_is_what_it_is_said_to_be() -> None:
                     assert _now(world, cluster) == before
 
         world.run(main)
-    assert told["written"] > 10, told
-    assert sum(told.values()) - told["written"] > 10, told
+    assert told["written"] > 5, told
+    assert sum(told.values()) - told["written"] > 5, told
 
 
 def rough(world: DriverWorld, cluster: SeededCluster) -> None:
