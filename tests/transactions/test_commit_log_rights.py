@@ -1,0 +1,58 @@
+"""Which right on the commit log is missing, told before anything is written; on a broker with ACLs.
+
+``bob`` may do nothing that no ACL allows.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import AuthorizationError
+from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
+from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from tests.secure_kafka import SecureKafka, acl
+
+STATE = CommitState(generation=1, run_id="run", last_done=7)
+Rights = tuple[tuple[str, str, str], ...]
+
+
+def write(options: dict[str, str], topic: str, key: str) -> None:
+    """Open, write, read."""
+    deadline = SystemClock().now_ms() + 20_000
+    with TransactionClient(ProducerConfig.parse(options)) as client:
+        log = KafkaDecisionLog(client, topic)
+        log.open(key, deadline).write(STATE, deadline)
+        assert log.read(key, deadline) == STATE
+
+
+def test_each_missing_right_is_named(secure_kafka: SecureKafka) -> None:
+    bob = secure_kafka.cluster.client_options("SSL", user="bob")
+    topic = secure_kafka.kafka.unique_topic("commits", 1, {"cleanup.policy": "compact"})
+    missing = f"commits-{uuid.uuid4().hex[:12]}"
+    key = f"k{uuid.uuid4().hex[:8]}"
+    write({"bootstrap.servers": secure_kafka.kafka.bootstrap}, topic, key)
+    read, put = ("TOPIC", topic, "READ"), ("TOPIC", topic, "WRITE")
+    name = f"{key}~~log"
+    describe_id, write_id = (("TRANSACTIONAL_ID", name, op) for op in ("DESCRIBE", "WRITE"))
+    on_topic = f"DESCRIBE, READ and WRITE on the topic '{topic}' (commitLogTopic)"
+    cases: tuple[tuple[str, Rights, str], ...] = (
+        (topic, (write_id,), on_topic),
+        (topic, (put, write_id), on_topic),
+        (topic, (read, write_id), on_topic),
+        (topic, (read, put), "DESCRIBE on the transactional id"),
+        (topic, (read, put, describe_id), "WRITE on the transactional id"),
+        (missing, (("TOPIC", missing, "WRITE"), write_id), "and CREATE while it is missing"),
+    )
+    for log_topic, rights, needed in cases:
+        with acl(secure_kafka, "bob", *rights):
+            with pytest.raises(AuthorizationError) as refused:
+                write(bob, log_topic, key)
+            assert needed in str(refused.value), rights
+            assert name in str(refused.value) or log_topic in str(refused.value)
+    with acl(secure_kafka, "bob", read, put, write_id):
+        write(bob, topic, key)  # he may not see the topic's settings, and need not
