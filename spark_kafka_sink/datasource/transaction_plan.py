@@ -66,9 +66,11 @@ class TransactionPlan:
         """True: what this task belongs to is committed already, and it must write nothing.
 
         Raises SupersededError when another run took over, and CommitError when the query or its
-        micro-batch isn't the one that the log expects; nothing is written then.
+        micro-batch (or, in a foreachBatch, its version) isn't the one that the log expects; nothing
+        is written then.
         """
         if not self.is_stream:
+            self._check_foreach_batch(identity)
             return self.skips
         number = identity.batch_id
         if number < 0 or not identity.run_id:
@@ -96,6 +98,21 @@ class TransactionPlan:
                 "the old one",
             )
         return number == self.last_done
+
+    def _check_foreach_batch(self, identity: TaskIdentity) -> None:
+        """In a foreachBatch whose versions are the micro-batches' ids, only the last one ever comes
+        again. An older one is another checkpoint's, and would be dropped for nothing.
+        """
+        version = self.txn_version
+        if not identity.query_id or version is None or version != identity.batch_id:
+            return
+        if version < self.last_done:
+            raise CommitError(
+                f"'{self.key}' is at version {self.last_done}, and query {identity.query_id} wants "
+                f"to write micro-batch {version} under it",
+                hint="a checkpoint was deleted, copied or put back, or two writes share a name: "
+                "give foreach_batch (or txnAppId) a name that was never used",
+            )
 
 
 def prefix_of(config: SinkConfig, *, streaming: bool) -> str:

@@ -8,10 +8,19 @@ import uuid
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql.functions import col, expr, raise_error, rpad, when
+from pyspark.sql.functions import col, raise_error, when
 
 import spark_kafka_sink
 from spark_kafka_sink import foreach_batch
+from spark_kafka_sink.config import SinkConfig
+from spark_kafka_sink.datasource import transaction_commit
+from spark_kafka_sink.datasource.transaction_plan import plan_transactions
+from spark_kafka_sink.datasource.transactional_producers import process_worker, producers_of_task
+from spark_kafka_sink.datasource.write_task import TaskIdentity, WriteTask
+from spark_kafka_sink.errors import SupersededError
+from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.transactions.exactly_once import close_shared
+from tests.fakes.producer_world import rows
 
 COMMITTED = "read_committed"
 
@@ -119,12 +128,13 @@ def test_a_batch_job_is_visible_once_and_its_report_says_so(
     assert (report["transactions"], report["outcome"], report["rows"]) == (2, "committed", 1000)
 
 
-def test_of_a_failed_job_nothing_is_visible_and_nothing_is_left_open(
+def test_of_a_failed_job_nothing_is_visible_and_it_can_be_written_again(
     spark, options, topic, consume
 ):
+    app = {"txnAppId": "retried", "txnVersion": 7}
     with pytest.raises(Exception, match="told to fail"):
-        save(fails_at(numbers(spark, 0, 60_000), 45_000), options)
-    save(numbers(spark, 0, 10), options)
+        save(fails_at(numbers(spark, 0, 60_000), 45_000), options, **app)
+    save(numbers(spark, 0, 10), options, **app)
     same, found = seen(consume, topic, range(10))
     assert same, found
     assert len(consume(topic)) > 10, "rows of the failed job are in the log, aborted"
@@ -151,15 +161,6 @@ def test_a_version_that_is_done_writes_nothing(spark, options, topic, consume, r
         ("committed", 10),
         ("done before", 0),
     ]
-
-
-def test_a_version_that_failed_can_be_written_again(spark, options, topic, consume):
-    app = {"txnAppId": "retried", "txnVersion": 7}
-    with pytest.raises(Exception, match="told to fail"):
-        save(fails_at(numbers(spark, 0, 10), 9), options, **app)
-    save(numbers(spark, 0, 10), options, **app)
-    same, found = seen(consume, topic, range(10))
-    assert same, found
 
 
 def test_a_stream_that_is_restarted_goes_on_and_every_row_is_visible_once(
@@ -210,6 +211,7 @@ def test_a_deleted_checkpoint_is_an_error_that_names_both_queries(
     text = str(raised.value)
     assert "is at batch 1 of query" in text
     assert "wants to write batch 0" in text
+    assert "two queries share a transactionalIdPrefix" in text, "that looks the same from here"
     assert f"kprod txn reset {options['transactionalIdPrefix']}" in text
     same, found = seen(consume, topic, ["a", "b"])
     assert same, found
@@ -226,30 +228,10 @@ def test_a_stream_without_a_prefix_or_with_a_version_is_refused(source, options,
         run(frame, options, tmp_path, txnAppId="a", txnVersion=1)
 
 
-@pytest.mark.parametrize("prefix", ["a~b", "a b", "x" * 101])
-def test_an_illegal_prefix_is_refused_before_any_task(spark, options, prefix):
-    with pytest.raises(Exception, match="transactionalIdPrefix is") as raised:
-        save(numbers(spark, 0, 1), options)
-    assert "Failed to initialize Python data source writer" in str(raised.value)
-
-
 def test_a_timeout_above_the_brokers_limit_is_refused_before_any_task(spark, options, topic):
     with pytest.raises(Exception, match=r"transaction\.max\.timeout\.ms") as raised:
         save(numbers(spark, 0, 1), options, **{"kafka.transaction.timeout.ms": str(2**31 - 1)})
     assert "Failed to initialize Python data source writer" in str(raised.value)
-
-
-def test_a_task_that_takes_too_long_fails_and_names_both_limits(spark, options, topic, consume):
-    sleep = expr("reflect('java.lang.Thread', 'sleep', 1500L)")
-    df = numbers(spark, 0, 10_001, 1).select(
-        when(col("value") == "10000", sleep).otherwise(rpad("value", 100, "x")).alias("value")
-    )
-    with pytest.raises(Exception, match="is given up") as raised:
-        save(df, options, **{"kafka.transaction.timeout.ms": "2000"})
-    text = str(raised.value)
-    assert "kafka.transaction.timeout.ms (2000)" in text
-    assert "transaction.max.timeout.ms" in text
-    assert seen(consume, topic, [])[0]
 
 
 def test_foreach_batch_writes_each_micro_batch_once_also_when_it_runs_again(
@@ -281,6 +263,25 @@ def test_foreach_batch_writes_each_micro_batch_once_also_when_it_runs_again(
     ]  # fmt: skip
 
 
+def test_foreach_batch_with_a_deleted_checkpoint_is_an_error_and_no_silence(
+    source, options, tmp_path
+):
+    frame, add = source
+    write = foreach_batch(f"lost-{uuid.uuid4().hex[:6]}", **options)
+
+    def go(checkpoint):
+        frame.writeStream.foreachBatch(write).option(
+            "checkpointLocation", str(tmp_path / checkpoint)
+        ).trigger(availableNow=True).start().awaitTermination()
+
+    add(["a"])
+    add(["b"])
+    go("one")
+    with pytest.raises(StreamingQueryException, match="is at version 1") as raised:
+        go("two")
+    assert "a name that was never used" in str(raised.value)
+
+
 def test_foreach_batch_serves_update_mode(source, options, topic, consume, tmp_path):
     frame, add = source
     write = foreach_batch(f"counts-{uuid.uuid4().hex[:6]}", **options)
@@ -296,4 +297,71 @@ def test_foreach_batch_serves_update_mode(source, options, topic, consume, tmp_p
     )
     query.awaitTermination()
     same, found = seen(consume, topic, ["x=2", "y=1"])
+    assert same, found
+
+
+# --- without Spark: what an abort knows ---------------------------------------------------------
+
+
+def stream_task(config, plan, batch_id, values, run_id="run-1"):
+    """A task of this process, as a Spark worker would run it; its commit message."""
+    identity = TaskIdentity(query_id="query-1", run_id=run_id, batch_id=batch_id)
+    producers = producers_of_task(plan, config.producer, None, identity)
+    columns = ColumnPlan(topic=config.topic, value_column=0)
+    task = WriteTask(columns, producers, identity, transaction_time=plan.time)
+    return task.run(iter([rows(*values)]))
+
+
+@pytest.fixture
+def config(options):
+    yield SinkConfig.parse(options)
+    process_worker().warm.close()
+    close_shared()
+
+
+def test_an_abort_without_messages_sweeps_the_run_that_this_process_committed_for(
+    config, topic, consume
+):
+    first = plan_transactions(config, streaming=True)
+    transaction_commit.commit(config, None, [stream_task(config, first, 0, ["a"])], 0)
+    second = plan_transactions(config, streaming=True)
+    assert (second.last_done, second.query_id, second.generation) == (0, "query-1", 1)
+    message = stream_task(config, second, 1, ["killed before its message arrived"])
+    assert message.transaction[0].endswith("~0"), "the id is used again"
+    swept = transaction_commit.abort(config, None, [], 1, tasks_may_live=False)
+    assert swept == (message.transaction[0],)
+    third = plan_transactions(config, streaming=True)
+    transaction_commit.commit(config, None, [stream_task(config, third, 1, ["b"])], 1)
+    same, found = seen(consume, topic, ["a", "b"])
+    assert same, found
+
+
+def test_an_abort_after_a_commit_undoes_nothing(config, topic, consume):
+    plan = plan_transactions(config, streaming=True)
+    message = stream_task(config, plan, 0, ["a"])
+    transaction_commit.commit(config, None, [message], 0)
+    assert transaction_commit.abort(config, None, [message], 0, tasks_may_live=False) == ()
+    same, found = seen(consume, topic, ["a"])
+    assert same, found
+
+
+def test_a_micro_batch_that_is_planned_again_after_its_commit_is_known_as_done(config):
+    plan = plan_transactions(config, streaming=True)
+    transaction_commit.commit(config, None, [stream_task(config, plan, 5, ["a"])], 5)
+    again = plan_transactions(config, streaming=True)
+    identity = TaskIdentity(query_id="query-1", run_id="run-2", batch_id=5)
+    assert again.is_done(identity) is True
+
+
+def test_a_run_that_was_taken_over_fails_at_its_next_task_before_it_writes(config, topic, consume):
+    plan = plan_transactions(config, streaming=True)
+    transaction_commit.commit(config, None, [stream_task(config, plan, 0, ["a"])], 0)
+    plan = plan_transactions(config, streaming=True)
+    other = stream_task(config, plan, 1, ["b"], run_id="run-2")
+    transaction_commit.commit(config, None, [other], 1)
+    plan = plan_transactions(config, streaming=True)
+    assert plan.superseded == ("run-1",)
+    with pytest.raises(SupersededError, match="run run-1"):
+        plan.is_done(TaskIdentity(query_id="query-1", run_id="run-1", batch_id=2))
+    same, found = seen(consume, topic, ["a", "b"])
     assert same, found

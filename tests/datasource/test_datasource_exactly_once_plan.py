@@ -100,6 +100,22 @@ def test_a_batch_job_inside_of_a_foreach_batch_is_a_batch_job():
     assert replace(JOB, query_id="").is_done(task(3, "some-query", "some-run")) is False
 
 
+@pytest.mark.parametrize("version", [0, 5])
+def test_an_older_micro_batch_in_a_foreach_batch_is_another_checkpoints(version):
+    plan = replace(JOB, txn_version=version)
+    with pytest.raises(CommitError) as raised:
+        plan.is_done(task(version, "query-9", "run-9"))
+    for told in ("'p~app' is at version 6", "query-9", f"micro-batch {version}"):
+        assert told in raised.value.message
+    assert "a name that was never used" in raised.value.hint
+
+
+def test_the_last_micro_batch_of_a_foreach_batch_comes_again_and_own_versions_may_be_any():
+    assert replace(JOB, txn_version=6).is_done(task(6)) is True
+    assert replace(JOB, txn_version=7).is_done(task(7)) is False
+    assert replace(JOB, txn_version=5).is_done(task(900)) is True, "its user counts otherwise"
+
+
 def test_a_plan_travels_and_says_how_long_a_transaction_may_take():
     copy = pickle.loads(cloud_dumps(STREAM))
     assert copy == STREAM
