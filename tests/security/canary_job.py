@@ -42,7 +42,9 @@ def main(spec_path: str) -> None:
     logging.getLogger("py4j").setLevel(logging.INFO)
     spark_kafka_sink.register(spark)
     rows = spark.range(20).selectExpr("cast(id AS string) AS value")
-    rows.write.mode("overwrite").json(str(out / "source"))
+    (out / "source").mkdir()
+    lines = "".join(f'{{"value": "{i}"}}\n' for i in range(20))
+    (out / "source" / "rows.json").write_text(lines)
     outcomes = {}
     for row in spec["rows"]:
         if row["kind"] != "pickled":
