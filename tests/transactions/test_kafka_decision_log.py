@@ -50,6 +50,7 @@ def version_1() -> Iterator[RealKafka]:
 def broker(request: pytest.FixtureRequest) -> RealKafka:
     """A broker whose cluster writes transactions of that version."""
     found: RealKafka = request.getfixturevalue("version_1" if request.param == 1 else "kafka")
+    found.transaction_version = request.param  # type: ignore[attr-defined]
     return found
 
 
@@ -117,6 +118,12 @@ def test_a_state_is_written_read_replaced_and_removed(drivers: Drivers) -> None:
         None,
         state(3),
     ]
+
+
+def test_the_clusters_transaction_version_is_told(drivers: Drivers) -> None:
+    drivers.new()
+    version = drivers.clients[0].transaction_version(soon())
+    assert version == drivers.kafka.transaction_version  # type: ignore[attr-defined]
 
 
 def test_keys_of_one_partition_do_not_meet(drivers: Drivers) -> None:
