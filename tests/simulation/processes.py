@@ -66,6 +66,11 @@ class Network(SimulatedNetwork):
         for _ in self.completed_receives:
             self._process.step(self)
 
+    @property
+    def over(self) -> bool:
+        """Nothing can happen here any more."""
+        return self.closed and not self._wires and not self._events
+
     def cut_everything(self) -> None:
         for channel in list(self._wires):
             if channel.up:
@@ -159,7 +164,9 @@ class Process:
             lambda what: machine.trace(f"{self.name}: {what}"),
         )
         self.networks.append(network)
-        machine.scheduler.sources.append(network)
+        sources = machine.scheduler.sources
+        sources[:] = [s for s in sources if not (isinstance(s, Network) and s.over)]
+        sources.append(network)
         return network
 
     def guard(self, thing: object) -> None:

@@ -145,13 +145,16 @@ class SeededCluster(FakeCluster):
 
 
 class _SeededControl(Control):
-    """Lays a fault in the way of a request when fate wants it."""
+    """Lays a fault in the way of a request when fate wants it, where a test has laid none."""
 
     def __init__(self, cluster: SeededCluster) -> None:
         super().__init__()
         self._cluster = cluster
 
     def met_by(self, request: Request, node: int) -> list[Fault]:
+        laid = super().met_by(request, node)
+        if laid:
+            return laid
         fault = self._fault(request)
         return [] if fault is None else [fault]
 

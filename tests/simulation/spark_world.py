@@ -77,6 +77,10 @@ class SparkLife:
     #: Of a second start of the query, beside the one that runs.
     twice: float = 0.0
     heals_after_ms: int | None = None
+    #: Between the starts of two tasks of a stage, so that one worker runs several of them.
+    stagger_ms: int = 0
+    #: How often a task gets a new worker though another one is free.
+    new_worker: float = 0.2
 
 
 @dataclass(eq=False)
@@ -181,6 +185,13 @@ class SparkWorld:
             random.setstate(before)
 
     def _spark(self) -> None:
+        try:
+            self._query()
+        finally:
+            for process in self.machine.processes:
+                process.kill()
+
+    def _query(self) -> None:
         """Start the query, and start it again whenever it ended, until every batch is done."""
         while len(self.commits) < self.life.batches:
             if len(self._runs) == PATIENCE:
@@ -199,9 +210,6 @@ class SparkWorld:
         self.note("the query is done")
         # Zombies may still be at work.
         self.scheduler.block(lambda: all(a.over for a in self._attempts), NEVER)
-        for run in self._runs:
-            for worker in run.workers:
-                worker.process.kill()
 
     def _start(self) -> Run:
         process = self.machine.process("driver")
@@ -289,7 +297,11 @@ class SparkWorld:
         self, run: Run, number: int, plan: TransactionPlan
     ) -> tuple[list[TaskCommitMessage], bool]:
         """The message of each task that has one; False when some task failed too often."""
-        attempts = [self._launch(run, number, task, 0, plan) for task in range(self.life.tasks)]
+        attempts = []
+        for task in range(self.life.tasks):
+            attempts.append(self._launch(run, number, task, 0, plan))
+            if self.life.stagger_ms:
+                self.scheduler.sleep(self.life.stagger_ms)
         if self.fate.random() < self.life.speculative:
             task = self.fate.randrange(self.life.tasks)
             attempts.append(self._launch(run, number, task, MOST_ATTEMPTS, plan))
@@ -318,7 +330,7 @@ class SparkWorld:
         self, run: Run, number: int, task: int, attempt: int, plan: TransactionPlan
     ) -> Attempt:
         free = [worker for worker in run.workers if worker.free]
-        if free and self.fate.random() < 0.8:
+        if free and self.fate.random() >= self.life.new_worker:
             worker = self.fate.choice(free)
         else:
             token = f"{self.fate.getrandbits(48):012x}"

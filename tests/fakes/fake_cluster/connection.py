@@ -33,6 +33,8 @@ class FakeConnection:
 
     def due(self, now: int) -> list[bytes]:
         """Answers (without length prefix) that leave the broker now, in order."""
+        if not self.pending:
+            return []
         self.cluster.advance(now)
         told: list[bytes] = []
         while self._answers and self._answers[0][0] <= now and not self.closed:
@@ -58,6 +60,8 @@ class FakeConnection:
 
     @property
     def next_due_ms(self) -> int:
+        if not self._asked and not self._answers:
+            return NEVER
         due = [queue[0][0] for queue in (self._asked, self._answers) if queue]
         return min(due, default=NEVER)
 

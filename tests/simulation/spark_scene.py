@@ -1,0 +1,95 @@
+"""A query whose every step a test decides: for races that have names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.transaction_commit import prepared_transactions
+from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
+from spark_kafka_sink.transactions.exactly_once import Batch, Commit, Owner
+from tests.fakes.fake_cluster.transaction_coordinator import State
+from tests.simulation.spark_world import PREFIX, QUERY, Run, SparkLife, SparkWorld, _plan
+
+
+class Scene(SparkWorld):
+    """``play`` gets the scene and runs as a process of its own; at the end all are gone."""
+
+    def __init__(self, play: Callable[[Scene], None], life: SparkLife | None = None) -> None:
+        super().__init__(life or SparkLife(1, tasks=1))
+        self._play = play
+
+    @classmethod
+    def of(cls, play: Callable[[Scene], None], life: SparkLife | None = None) -> Scene:
+        """Played to its end, and let time end what is open."""
+        scene = cls(play, life)
+        scene.live()
+        return scene
+
+    def _query(self) -> None:
+        self._play(self)
+
+    def run(self, name: str) -> Run:
+        """A start of the query, in a driver process of its own."""
+        run = Run(name, self.machine.process("driver"))
+        self._runs.append(run)
+        return run
+
+    def plan(self, run: Run) -> TransactionPlan:
+        with self._driver_side(run) as planner:
+            return _plan(planner.plan(PREFIX))
+
+    def write(
+        self, run: Run, number: int, plan: TransactionPlan, tasks: int | None = None
+    ) -> list[TaskCommitMessage]:
+        """All tasks of a micro-batch, each written by one attempt."""
+        life = self.life
+        if tasks is not None:
+            self.life = replace(life, tasks=tasks)
+        messages, whole = self._stage(run, number, plan)
+        self.life = life
+        assert whole
+        return messages
+
+    def commit(
+        self,
+        run: Run,
+        number: int,
+        plan: TransactionPlan,
+        messages: list[TaskCommitMessage],
+        query: str = QUERY,
+    ) -> Commit:
+        owner = Owner(PREFIX, run.id, query, plan.generation)
+        with self._driver_side(run) as committer:
+            return committer.commit(owner, Batch(number, prepared_transactions(messages, owner)))
+
+    def abort(
+        self, run: Run, number: int, plan: TransactionPlan, messages: list[TaskCommitMessage]
+    ) -> tuple[str, ...]:
+        owner = Owner(PREFIX, run.id, QUERY, plan.generation)
+        with self._driver_side(run) as aborter:
+            prepared = prepared_transactions(messages, owner)
+            return aborter.abort(owner, number, prepared, tasks_may_live=False)
+
+    def batch(self, run: Run, number: int) -> Commit:
+        """A whole micro-batch."""
+        plan = self.plan(run)
+        return self.commit(run, number, plan, self.write(run, number, plan))
+
+    def visible(self) -> set[tuple[int, int, int]]:
+        """(batch, task, row) as read_committed shows them; each once, or it fails."""
+        rows = [(b, t, r) for found in self.seen().values() for b, t, _, r in found]
+        assert len(rows) == len(set(rows)), f"doubled: {rows}"
+        return set(rows)
+
+    def batches(self) -> set[int]:
+        """Of which rows are visible."""
+        return {batch for batch, _, _ in self.visible()}
+
+    def open_ids(self) -> list[str]:
+        return sorted(
+            t.transactional_id
+            for t in self.cluster.transactions.transactions.values()
+            if t.state is State.ONGOING
+        )

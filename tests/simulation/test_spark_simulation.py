@@ -1,0 +1,164 @@
+"""Streaming queries over a simulated cluster: killed and cut at every step, and by seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.transactional_producers import WorkerIds
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.transactions.committer import Committer
+from spark_kafka_sink.transactions.transactional_ids import worker_id
+from tests.simulation.processes import Blow, Strike
+from tests.simulation.spark_invariants import check
+from tests.simulation.spark_lives import SparkLifeError, draw, live
+from tests.simulation.spark_world import SparkLife, SparkWorld
+
+SEEDS = 200
+
+
+def lived(life: SparkLife) -> SparkWorld:
+    world = SparkWorld(life)
+    world.live()
+    check(world)
+    return world
+
+
+def strikes(life: SparkLife, blow: Blow) -> Iterator[SparkLife]:
+    """``life`` once for each step of each of its processes, struck there."""
+    for process in lived(life).machine.processes:
+        for step in range(process.steps):
+            strike = Strike(process.role, process.nth, step, blow)
+            yield replace(life, strikes=(strike,))
+
+
+#: One micro-batch and the planning of a second one: every state machine, from its first step to
+#: its last. (``make simulate-spark`` strikes longer lives, too.)
+SHORT = SparkLife(7, batches=1, tasks=2, rows=3)
+
+
+@pytest.mark.parametrize("blow", list(Blow))
+@pytest.mark.parametrize("version", [1, 2])
+def test_struck_at_any_step_each_row_of_a_committed_batch_is_visible_once(version, blow):
+    met: Counter[str] = Counter()
+    for life in strikes(replace(SHORT, transaction_version=version), blow):
+        world = lived(life)
+        assert world.machine.met == list(life.strikes)
+        met[life.strikes[0].role] += 1
+    assert met["driver"] > 50
+    assert met["worker"] > 10
+
+
+def test_whatever_happens_each_row_of_a_committed_batch_is_visible_once():
+    happened: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        happened += live(seed).happened()
+    # What never happened has tested nothing.
+    for name in (
+        "cut",
+        "silent cut",
+        "coordinator error",
+        "coordinator moves",
+        "leader moves",
+        "a dead connection's request is worked on",
+        "= attempts that raised",
+        "= workers lost with a prepared transaction",
+        "= speculative attempts",
+        "= struck: driver kill",
+        "= struck: driver cut",
+        "= struck: worker kill",
+        "= commits: committed",
+        "= commits: done before",
+        "= commits: no rows",
+        "= starts ended by SupersededError",
+        "= orphans swept by an abort",
+    ):
+        assert happened[name] > 0, name
+
+
+def test_the_same_seed_lives_the_same_life():
+    def trace(seed: int) -> list[str]:
+        world = SparkWorld(draw(seed))
+        world.live()
+        return world.trace
+
+    assert trace(13) == trace(13)
+
+
+def test_a_failing_seed_tells_its_script_and_how_to_replay_it():
+    with (
+        patch.object(SparkWorld, "seen", lambda _, **__: {}),
+        pytest.raises(SparkLifeError, match=r"lost: .*(.|\n)*spark_lives --seeds 1 --from 3"),
+    ):
+        live(3)
+
+
+# ---- what the invariants are worth: each deliberate fault breaks one ----------------------------
+
+
+def forgets_what_is_done() -> AbstractContextManager[Any]:
+    """Neither the driver nor its tasks look whether a batch is done."""
+    stack = ExitStack()
+    stack.enter_context(patch.object(Committer, "_done_before", lambda *_: False))
+    stack.enter_context(patch.object(TransactionPlan, "is_done", lambda *_: False))
+    return stack
+
+
+def ends_without_a_decision() -> AbstractContextManager[Any]:
+    """EndTxn before the commit point."""
+    return patch.object(Committer, "_decide", lambda *_: None)
+
+
+def does_not_roll_forward() -> AbstractContextManager[Any]:
+    """A decided batch counts as done without being ended."""
+    return patch.object(Committer, "_finish", lambda _self, _key, _session, state: state.finished())
+
+
+def gives_one_id_to_two_tasks() -> AbstractContextManager[Any]:
+    def take(self: WorkerIds, prefix: str, run: str, _batch: int, _done: int) -> Any:
+        return worker_id(prefix, run, self.token, 0)
+
+    return patch.object(WorkerIds, "take", take)
+
+
+def aborts_when_a_prepared_producer_closes() -> AbstractContextManager[Any]:
+    true = KafkaProducer.prepare
+
+    def prepare(self: KafkaProducer) -> Any:
+        prepared = true(self)
+        self.forget_prepared()
+        self.init_transactions()
+        return prepared
+
+    return patch.object(KafkaProducer, "prepare", prepare)
+
+
+STRUCK = [forgets_what_is_done, ends_without_a_decision, does_not_roll_forward]
+ALWAYS = [gives_one_id_to_two_tasks, aborts_when_a_prepared_producer_closes]
+
+
+@pytest.mark.parametrize("fault", STRUCK, ids=lambda fault: fault.__name__)
+def test_a_broken_driver_is_found(fault):
+    # From the last step back: that is where drivers decide and end.
+    lives = [x for x in strikes(SHORT, Blow.KILL) if x.strikes[0].role == "driver"][::-1]
+    with fault():
+        for life in lives:
+            try:
+                lived(life)
+            except AssertionError:
+                return
+    pytest.fail(f"{len(lives)} kills did not notice {fault.__name__}")
+
+
+@pytest.mark.parametrize("fault", ALWAYS, ids=lambda fault: fault.__name__)
+def test_a_broken_task_is_found(fault):
+    # Two tasks in one worker, one after the other: four tasks, and workers that are reused.
+    with fault(), pytest.raises(AssertionError, match="not done after"):
+        lived(replace(SHORT, tasks=4, stagger_ms=400))
