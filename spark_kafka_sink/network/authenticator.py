@@ -16,6 +16,8 @@ from spark_kafka_sink.network.sasl_authenticator import SaslClientAuthenticator
 from spark_kafka_sink.network.transport_layer import TransportLayer
 from spark_kafka_sink.protocol.frames import MAX_RESPONSE_SIZE_BEFORE_READY
 
+_NOTHING = memoryview(b"")
+
 
 class Authenticator(Protocol):
     """One connection's authentication. The channel calls until :attr:`complete`."""
@@ -102,7 +104,7 @@ class SaslAuthenticator:
         self._transport = transport
         # Nobody has proved yet to be our broker: every frame is small, not only the first.
         self._reader = FrameReader(limit=MAX_RESPONSE_SIZE_BEFORE_READY)
-        self._out = memoryview(b"")
+        self._out = _NOTHING
         self._started = False
         self._again = False
         self.waiting = False
@@ -152,7 +154,8 @@ class SaslAuthenticator:
             written = transport.write((self._out,))
             if written == 0:
                 return False
-            self._out = self._out[written:]
+            # An empty rest must not keep the frame, which may hold a password, alive.
+            self._out = self._out[written:] if written < len(self._out) else _NOTHING
         if transport.has_pending_writes:
             transport.write(())
         return not transport.has_pending_writes
@@ -166,4 +169,4 @@ class SaslAuthenticator:
         self._flush()
 
     def close(self) -> None:
-        self._out = memoryview(b"")
+        self._out = _NOTHING

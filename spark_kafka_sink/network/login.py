@@ -27,6 +27,9 @@ T = TypeVar("T")
 #: Whatever was fetched serves those who waited for it, however short its life is.
 _SHORTEST_USE_MS: Final = 1_000
 _SHORTEST_PAUSE_MS: Final = 50
+#: A fetch that has no end by then has none (a server that sends a byte now and then, or an
+#: interrupt that came before its thread did): another one begins.
+_LONGEST_FETCH_MS: Final = 120_000
 #: Hosts whose credentials are kept; more than any cluster's brokers would be a mistake somewhere.
 _MOST_KEPT: Final = 1_024
 
@@ -80,16 +83,32 @@ class Fetched(Generic[T]):
     expires_after_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why a fetch failed, as text: an exception kept would keep its frames, and their secrets."""
+
+    message: str
+    hint: str | None = None
+    passes: bool = False
+
+    def error(self) -> AuthenticationError | ConnectionError:
+        if self.passes:
+            return ConnectionError(self.message)
+        code = ErrorCode.SASL_AUTHENTICATION_FAILED
+        return AuthenticationError(self.message, hint=self.hint, code=code)
+
+
 @dataclass(slots=True)
 class _Kept(Generic[T]):
     """What is known for one key. Times are the clock's milliseconds."""
 
-    fetching: bool = False
+    #: When the fetch that is under way began; None when there is none.
+    fetching_since: int | None = None
     value: T | None = None
     refresh_at: int = 0
     expires_at: int | None = None
-    error: AuthenticationError | ConnectionError | None = None
-    error_until: int = 0
+    failure: _Failure | None = None
+    failure_until: int = 0
     failures: int = 0
 
 
@@ -150,43 +169,41 @@ class Fetcher(Generic[T]):
 
     def _look(self, kept: _Kept[T], now: int) -> tuple[T | None, bool]:
         """What is kept, if it is of use, and whether a fetch must begin. Under the lock."""
-        if kept.fetching:
+        since = kept.fetching_since
+        if since is not None and now - since < _LONGEST_FETCH_MS:
             return None, False
         if kept.value is not None and now < kept.refresh_at:
             return kept.value, False
-        if kept.error is not None and now < kept.error_until:
+        if kept.failure is not None and now < kept.failure_until:
             usable = kept.expires_at is None or now < kept.expires_at
             if kept.value is not None and usable:
                 return kept.value, False
-            raise kept.error
-        kept.fetching = True
+            raise kept.failure.error()
+        kept.fetching_since = now
         return None, True
 
     def _run(self, kept: _Kept[T], host: str) -> None:
         """The fetching thread: whatever happens, those who wait hear of it."""
         fetched: Fetched[T] | None = None
-        error: AuthenticationError | ConnectionError | None = None
+        failure: _Failure | None = None
         try:
             fetched = self._fetch(host)
-        except AuthenticationError as failure:
-            error = failure
-        except KafkaError as failure:
-            error = AuthenticationError(
-                failure.message, hint=failure.hint, code=ErrorCode.SASL_AUTHENTICATION_FAILED
+        except KafkaError as error:
+            failure = _Failure(error.message, error.hint)
+        except OSError as error:
+            failure = _Failure(f"SASL {self._name}: {error.strerror or error}", passes=True)
+        except Exception as error:  # noqa: BLE001 - somebody else's code; its text may hold anything
+            failure = _Failure(
+                f"SASL {self._name}: fetching the credential failed: {type(error).__name__}",
+                "it comes from code named in sasl.login.callback.handler.class, or from a library"
+                " for the mechanism",
             )
-        except OSError as failure:
-            error = ConnectionError(f"SASL {self._name}: {failure.strerror or failure}")
-        except Exception as failure:  # noqa: BLE001 - somebody else's code; its text may hold anything
-            error = AuthenticationError(
-                f"SASL {self._name}: fetching the credential failed: {type(failure).__name__}",
-                hint="it comes from code named in sasl.login.callback.handler.class, or from a"
-                " library for the mechanism",
-                code=ErrorCode.SASL_AUTHENTICATION_FAILED,
-            )
+        if failure is not None:
+            _log.warning("no new credential: %s", failure.message)
         now = self._clock.now_ms()
         with self._lock:
-            kept.fetching = False
-            kept.error = error
+            kept.fetching_since = None
+            kept.failure = failure
             if fetched is not None:
                 kept.failures = 0
                 kept.value = fetched.value
@@ -196,11 +213,9 @@ class Fetcher(Generic[T]):
             else:
                 # At least so long that all who wait get this answer, and not each its own fetch.
                 pause = max(_SHORTEST_PAUSE_MS, self._backoff.backoff(kept.failures))
-                kept.error_until = now + pause
+                kept.failure_until = now + pause
                 kept.failures += 1
             wakeups = tuple(self._wakeups)
-        if error is not None:
-            _log.warning("no new credential: %s", error)
         for wakeup in wakeups:
             wakeup()
 

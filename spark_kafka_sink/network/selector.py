@@ -545,6 +545,9 @@ class Selector:
         except (AuthenticationError, RemoteProtocolError, OSError) as error:
             if isinstance(error, RemoteProtocolError):
                 channel.kind, channel.error = ChannelStateKind.PROTOCOL_ERROR, error
+            elif isinstance(error, AuthenticationError):
+                channel.kind, channel.error = ChannelStateKind.AUTHENTICATION_FAILED, error
+                channel.detail = error.message
             return False
         if receive is None:
             # An answer that waits for memory may be an acknowledgement, too.

@@ -13,7 +13,7 @@ import pytest
 from botocore.auth import SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.clock import SystemClock
@@ -63,6 +63,7 @@ def botocores(keys, region, host, wall_ms, monkeypatch):
     return dict(parse_qsl(urlsplit(request.url).query, strict_parsing=True))
 
 
+@settings(deadline=None)
 @given(
     access=st.text("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", min_size=16, max_size=20),
     secret=st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=60),
@@ -103,6 +104,7 @@ def test_the_message_is_that_of_amazons_java_client():
     assert set(mechanism.secrets) == {KEYS.secret_key, KEYS.session_token}
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=50) | st.just(b'{"version":"1999"}') | st.just(b"[" * 50_000))
 def test_any_other_answer_is_no_success(answer):
     mechanism = AwsMskIamMechanism(Keys(KEYS, None), HOST, WALL_MS)

@@ -6,7 +6,7 @@ import logging
 import threading
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.backoff import ExponentialBackoff
@@ -76,6 +76,7 @@ def test_the_end_of_a_jwt_is_read_and_other_tokens_have_none():
         assert expiry_of(token) is None
 
 
+@settings(deadline=None)
 @given(st.text(max_size=100))
 def test_any_text_is_a_token_without_an_end_or_has_one(text):
     end = expiry_of(text)
@@ -391,6 +392,40 @@ def test_what_can_not_pass_is_an_authentication_error_for_all():
         with pytest.raises(AuthenticationError, match=words) as raised:
             login.mechanism("h", 0)
         assert SECRET not in str(raised.value)
+
+
+def test_a_fetch_without_an_end_is_given_up_for_another():
+    gate, clock = threading.Event(), FakeClock()
+    fetch = Scripted(Fetched("b", 9_000))
+
+    def stuck_once(host):
+        if not gate.is_set():
+            gate.wait(10)
+            return Fetched("a", 9_000)
+        return fetch(host)
+
+    login, woken = login_of(stuck_once, clock)
+    assert login.mechanism("h", clock.now_ms()) is None
+    clock.advance(119_000)
+    assert login.mechanism("h", clock.now_ms()) is None
+    clock.advance(2_000)
+    gate.set()  # for the second fetch; the first is not needed any more
+    assert login.mechanism("h", clock.now_ms()) is None
+    woken.wait()
+    assert login.mechanism("h", clock.now_ms()) is not None
+
+
+def test_a_kept_failure_keeps_no_frames_and_so_no_secrets():
+    login, woken = login_of(Scripted(AuthenticationError("no")), FakeClock())
+    assert login.mechanism("h", 1_000_000) is None
+    woken.wait()
+    errors = []
+    for _ in range(2):
+        with pytest.raises(AuthenticationError) as raised:
+            login.mechanism("h", 1_000_000)
+        errors.append(raised.value)
+    assert errors[0] is not errors[1]
+    assert errors[0].__cause__ is errors[0].__context__ is None
 
 
 def test_who_has_closed_is_not_woken():

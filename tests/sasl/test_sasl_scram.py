@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scramp import ScramMechanism as ScrampMechanism
 
@@ -138,6 +138,7 @@ def test_nothing_may_come_after_the_end():
         scram.answer(b"")
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda t: t.encode(errors="ignore")))
 def test_any_answer_is_taken_or_refused_and_never_believed(message):
     scram = client()
