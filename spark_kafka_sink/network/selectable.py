@@ -72,6 +72,7 @@ class SelectorMetrics(Protocol):
         connected: int,
         connections: int,
         waited_ms: int,
+        io_ms: int,
         now: int,
     ) -> None: ...
 

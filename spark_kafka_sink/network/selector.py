@@ -191,6 +191,7 @@ class Selector:
         """
         if timeout_ms < 0:
             raise IllegalStateError("a poll's time-out must not be negative")
+        start = 0 if self._metrics is None else self._clock.now_ms()
         self._clear()
         if self._out_of_memory:
             self._resume_reading()
@@ -213,13 +214,15 @@ class Selector:
                     break
         if self._metrics is not None:
             waited, self._waited_ms = self._waited_ms, 0
+            end = self._clock.now_ms()
             self._metrics.polled(
                 self._completed_sends,
                 self._completed_receives.values(),
                 len(self._connected),
                 len(self._channels),
                 waited,
-                now,
+                end - start - waited,
+                end,
             )
 
     def is_channel_ready(self, node_id: int) -> bool:

@@ -83,6 +83,7 @@ class Stream(Enum):
     OUTGOING = "bytes-sent"
     INCOMING = "bytes-received"
     SELECT = "select-wait-time"
+    IO = "io-time"
 
 
 class Statistic(Enum):
@@ -181,6 +182,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("record-size-avg", _P, Stream.RECORD_SIZE, Statistic.AVG,
            "Encoded bytes of a record before compression, on average over all records. (Java"
            " averages the largest record of each batch.)"),
+    Metric("record-size-max", _P, Stream.RECORD_SIZE, Statistic.MAX,
+           "Bytes of the largest record as a batch of its own, before compression, estimated"
+           " upwards as Java does."),
     *_spread("record-queue-time", _P, Stream.QUEUE_TIME,
              "Milliseconds from a batch's first record until it was sent"),
     *_rated("record-retry", _P, Stream.RETRIES, "Records that went back to be sent again"),
@@ -221,6 +225,12 @@ METRICS: tuple[Metric, ...] = (
           "that polls waited for the network (Java's old name of the same)"),
     Metric("io-wait-ratio", _P, Stream.SELECT, Statistic.RATIO,
            "Part of the time that the network thread waited. Near 0: it is the bottleneck."),
+    Metric("io-time-ns-avg", _P, Stream.IO, Statistic.AVG_NS,
+           "Nanoseconds that a poll read and wrote, on average."),
+    _time("io-time-ns-total", Stream.IO, "that polls read and wrote"),
+    _time("iotime-total", Stream.IO, "that polls read and wrote (Java's old name of the same)"),
+    Metric("io-ratio", _P, Stream.IO, Statistic.RATIO,
+           "Part of the time that the network thread read and wrote."),
     *_rated("record-send", _T, Stream.RECORDS, "Records sent"),
     *_rated("byte", _T, Stream.BYTES, "Bytes of the record batches that were sent"),
     Metric("compression-rate", _T, Stream.COMPRESSION, Statistic.AVG,
@@ -303,7 +313,7 @@ class ProducerMetrics:
         self._records, self._bytes = of[Stream.RECORDS], of[Stream.BYTES]
         self._latency, self._throttle = of[Stream.LATENCY], of[Stream.THROTTLE]
         self._outgoing, self._incoming = of[Stream.OUTGOING], of[Stream.INCOMING]
-        self._select = of[Stream.SELECT]
+        self._select, self._io = of[Stream.SELECT], of[Stream.IO]
 
     def gauge(self, gauge: Gauge, value: Callable[[int], float]) -> None:
         """``value(now)`` is asked for every snapshot, on its thread, without a lock."""
@@ -314,7 +324,7 @@ class ProducerMetrics:
     def request_sent(self, batches: Sequence[ProducerBatch], now: int) -> None:
         """A Produce request with ``batches`` leaves (Java's updateProduceRequestMetrics)."""
         topics: dict[str, _TopicSums] = {}
-        records = size = raw = queued = longest = largest = 0
+        records = size = raw = queued = longest = largest = largest_record = 0
         ratios = 0.0
         for batch in batches:
             topic = batch.tp.topic
@@ -337,6 +347,8 @@ class ProducerMetrics:
                 longest = waited
             if batch_size > largest:
                 largest = batch_size
+            if batch.largest_record > largest_record:
+                largest_record = batch.largest_record
         count = len(batches)
         with self._lock:
             self._latest_ms = now
@@ -345,7 +357,7 @@ class ProducerMetrics:
             self._batch_size.record(size, now, count, largest)
             self._queue_time.record(queued, now, count, longest)
             self._compression.record(ratios, now, count)
-            self._record_size.record(raw, now, records)
+            self._record_size.record(raw, now, records, largest_record)
             for topic, sums in topics.items():
                 sensors = self._of(self._topics, topic, Group.TOPIC)
                 if sensors is not None:
@@ -407,14 +419,16 @@ class ProducerMetrics:
         connected: int,
         connections: int,
         waited_ms: int,
+        io_ms: int,
         now: int,
     ) -> None:
         """The selector's poll ended: what it brought, how many connections were made in it and are
-        there after it, and how long it waited.
+        there after it, how long it waited, and how long it read and wrote.
         """
         with self._lock:
             self._latest_ms = now
             self._select.record(waited_ms, now)
+            self._io.record(io_ms, now)
             for send in sends:
                 self._outgoing.record(send.size, now)
                 self._of_node(send.destination, Stream.OUTGOING, send.size, now)

@@ -106,6 +106,7 @@ class ProducerBatch:
         "error",
         "futures",
         "generation",
+        "largest_record",
         "last_attempt_ms",
         "lineage",
         "log_append_time_ms",
@@ -154,6 +155,9 @@ class ProducerBatch:
         self.error: KafkaError | None = None
         self.record_errors: Sequence[RecordError] = ()
         self.raw_limit = 0
+        #: Bytes of the largest record as a batch of its own, estimated (Java's maxRecordSize); of
+        #: columns, the largest of the chunk that it was in.
+        self.largest_record = 0
         self.futures: list[RecordFuture] | None = None
         self.result: ProduceRequestResult | None = None
         self._listener = listener
@@ -454,6 +458,7 @@ class ProducerBatch:
                 self.lineage,
             )
             piece.append(half.data, half.record_count, half.max_timestamp)
+            piece.largest_record = self.largest_record
             piece.close(codec)
             piece.attempts = self.attempts
             piece.last_attempt_ms = self.last_attempt_ms

@@ -57,7 +57,7 @@ from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition
 from spark_kafka_sink.records.record_batch import HEADER_SIZE, NO_SEQUENCE
-from spark_kafka_sink.records.single_record import record_bytes
+from spark_kafka_sink.records.single_record import record_bytes, size_upper_bound
 
 #: What :meth:`RecordAccumulator.append_record` answers besides bytes that are wanted.
 APPENDED = 0
@@ -238,6 +238,8 @@ class RecordAccumulator:
                     refused_tps.add(piece.tp)
                     continue
                 batch.append(chunk, piece.record_count, piece.max_timestamp)
+                if piece.largest_record > batch.largest_record:
+                    batch.largest_record = piece.largest_record
                 batch.pool_size += len(chunk)
                 taken += len(chunk)
                 self.appended_records += piece.record_count
@@ -320,6 +322,9 @@ class RecordAccumulator:
             batch = self._open_batch(queue, timestamp, now)
             wake = True
         self._add_record(batch, record, timestamp, future, memory)
+        largest = size_upper_bound(tail)
+        if largest > batch.largest_record:
+            batch.largest_record = largest
         if batch.raw_size >= self._limit_of(batch):
             wake |= self._closer.claim(queue, claimed)
         return APPENDED, wake

@@ -32,6 +32,8 @@ class EncodedSlice:
     ``data`` run from ``first_offset_delta`` and the timestamp deltas count from
     ``base_timestamp``. ``last`` is set when the batch is full after this slice.
     ``first_row`` is where its rows begin in the order of the chunk's groups, for encoding again.
+    ``largest_record`` is the size of the largest record of the whole chunk, as Java estimates it (a
+    batch of its own); 0 where nobody knows.
     """
 
     tp: TopicPartition
@@ -43,3 +45,4 @@ class EncodedSlice:
     max_timestamp: int
     last: bool
     first_row: int = 0
+    largest_record: int = 0

@@ -163,7 +163,7 @@ def encode_groups(
         return []
     lengths = _key_and_value_lengths(columns)
     content = _content_sizes(columns, lengths)
-    _check_sizes(columns, content, max_request_size)
+    largest = _check_sizes(columns, content, max_request_size)
     order = groups.order
     ordered = content if order is None else content.take(order)
     timestamps = columns.timestamp
@@ -188,6 +188,7 @@ def encode_groups(
             max_timestamp=latest,
             last=last,
             first_row=starts[i],
+            largest_record=largest,
         )
         for i, (group, count, opens, first_offset, base, latest, last) in enumerate(
             zip(
@@ -251,11 +252,14 @@ def _take(columns: RecordColumns, rows: Int64s) -> RecordColumns:
     )
 
 
-def _check_sizes(columns: RecordColumns, content: Int64s, max_request_size: int) -> None:
-    """Java's check of a record against max.request.size, before any of the chunk is encoded."""
+def _check_sizes(columns: RecordColumns, content: Int64s, max_request_size: int) -> int:
+    """Java's check of a record against max.request.size, before any of the chunk is encoded.
+
+    The largest record's size, as that check counts it.
+    """
     largest = int(content.max()) + _BATCH_OVERHEAD + _RECORD_OVERHEAD
     if largest <= max_request_size:
-        return
+        return largest
     row = int(np.argmax(content + (_BATCH_OVERHEAD + _RECORD_OVERHEAD) > max_request_size))
     size = int(content[row]) + _BATCH_OVERHEAD + _RECORD_OVERHEAD
     topic = columns.topic if isinstance(columns.topic, str) else columns.topic[row].as_py()

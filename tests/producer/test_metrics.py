@@ -6,6 +6,7 @@ import math
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +31,7 @@ from spark_kafka_sink.producer.report import ProduceRecorder
 from spark_kafka_sink.producer.sensors import Sensor, Windows
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.compression import Codec, CompressionType
+from spark_kafka_sink.records.record_columns import RecordColumns
 from tests.fakes.clock import FakeClock
 from tests.real_kafka import RealKafka
 
@@ -166,6 +168,7 @@ def test_a_request_counts_by_producer_and_by_topic() -> None:
     old = world.batch(records=10, size=939)
     world.clock.advance(40)
     young = world.batch("u", records=30, size=1939)
+    old.largest_record, young.largest_record = 250, 170
     world.clock.advance(10)
     world.recorder.request_sent([old, young], world.now)
     world.clock.advance(1_000)
@@ -175,7 +178,7 @@ def test_a_request_counts_by_producer_and_by_topic() -> None:
     assert told["byte-total"] == 3_000
     assert (told["batch-size-avg"], told["batch-size-max"]) == (1_500, 2_000)
     assert (told["record-queue-time-avg"], told["record-queue-time-max"]) == (30, 50)
-    assert told["record-size-avg"] == 2878 / 40
+    assert (told["record-size-avg"], told["record-size-max"]) == (2878 / 40, 250)
     assert told["compression-rate-avg"] == 1
     assert math.isnan(told["request-latency-avg"])
     assert told["record-error-total"] == told["record-error-rate"] == 0
@@ -241,7 +244,7 @@ def test_polls_count_bytes_connections_and_how_long_they_waited() -> None:
     world = World()
     send = NetworkSend(1, [], 100)
     receive = NetworkReceive(1, memoryview(bytes(46)))
-    world.metrics.polled([send, send], [receive], 2, 3, 15, world.now)
+    world.metrics.polled([send, send], [receive], 2, 3, 15, 5, world.now)
     world.metrics.connection_closed(2, world.now)
     told = world.told(Group.PRODUCER)
     assert (told["request-total"], told["outgoing-byte-total"], told["request-size-max"]) == (
@@ -251,6 +254,8 @@ def test_polls_count_bytes_connections_and_how_long_they_waited() -> None:
     assert (told["connection-creation-total"], told["connection-close-total"]) == (2, 1)
     assert told["connection-count"] == 2
     assert (told["io-wait-time-ns-avg"], told["select-total"]) == (15e6, 1)
+    assert told["io-time-ns-avg"] == told["io-time-ns-total"] == told["iotime-total"] == 5e6
+    assert told["io-ratio"] == 5 / WINDOW
     assert world.told(Group.NODE, node_id="node-1")["outgoing-byte-total"] == 200
 
 
@@ -266,11 +271,20 @@ def test_a_dynamic_topic_column_does_not_fill_the_memory_with_sensors() -> None:
 # ---- a whole producer ----------------------------------------------------------------------------
 
 
+LARGEST = MetricName("record-size-max", Group.PRODUCER.value, (("client-id", "measured"),))
+
+
 def test_a_producer_tells_what_it_did(kafka: RealKafka) -> None:
     topic = kafka.unique_topic("measured", partitions=2)
     config = {"bootstrap.servers": kafka.bootstrap, "client.id": "measured"}
     with KafkaProducer(config) as producer:
         futures = [producer.send(ProducerRecord(topic, b"v" * 100)) for _ in range(50)]
+        producer.flush()
+        # Key, value and their lengths, with Java's 21 for a record and 61 for a batch.
+        largest = producer.metrics()[LARGEST]
+        assert largest == 61 + 21 + 1 + 2 + 100 + 1
+        columns = RecordColumns(2, topic, value=pa.array([b"v", b"v" * 300], pa.binary()))
+        producer.send_columns(columns)
         producer.flush()
         assert all(future.result(10) is not None for future in futures)
         snapshot = producer.metrics()
@@ -279,7 +293,8 @@ def test_a_producer_tells_what_it_did(kafka: RealKafka) -> None:
         pairs = tuple(sorted({"client-id": "measured", **tags}.items()))
         return snapshot[MetricName(name, group.value, pairs)]
 
-    assert told("record-send-total") == told("record-send-total", Group.TOPIC, topic=topic) == 50
+    assert told("record-send-total") == told("record-send-total", Group.TOPIC, topic=topic) == 52
+    assert told("record-size-max") == largest + 200
     assert told("record-error-total") == told("record-retry-total") == 0
     assert told("byte-total") > 5_000
     assert told("outgoing-byte-total") > told("byte-total")
@@ -291,4 +306,5 @@ def test_a_producer_tells_what_it_did(kafka: RealKafka) -> None:
     assert 0 <= told("metadata-age") < 60
     assert told("metadata-wait-time-ns-total") > 0
     assert 0 < told("io-wait-ratio") <= 1
+    assert 0 <= told("io-ratio") <= 1
     assert told("request-latency-max") >= told("request-latency-avg") >= 0
