@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).parents[2]
-START_S = 60.0
+START_S = 240.0
 
 
 class Driver:
@@ -79,7 +79,7 @@ class Driver:
         self.process.stdin.write(json.dumps({"do": do, **command}).encode() + b"\n")
         self.process.stdin.flush()
 
-    def answer(self, timeout: float = 90.0) -> dict[str, Any]:
+    def answer(self, timeout: float = 240.0) -> dict[str, Any]:
         return self._next(timeout)
 
     def run(self, do: str, **command: Any) -> dict[str, Any]:

@@ -1,0 +1,185 @@
+"""R03, R04, R12, and drivers that get SIGKILL at a random moment: streams go on from where they
+stood, and two drivers of one query never both write.
+
+A driver that dies here dies whole (its container is gone), or only its JVM does: then the Python
+process that was committing for it lives on for a while, next to the new driver.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import time
+
+import pytest
+
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.exactly_once.checker import transactions
+from tests.exactly_once.harness import of_data, of_log, wait_for
+from tests.exactly_once.truth import Result
+from tests.faults.proxy import Action, Hit, Side
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+
+TASKS = 4
+#: The batch whose commit is disturbed; those before it are committed undisturbed.
+BATCH = 2
+
+
+def test_r03_a_driver_killed_between_two_end_txns_has_committed_the_whole_batch(
+    world, driver, new_driver, record_property
+):
+    """DECIDED is written, one transaction of four is committed, three are not."""
+    scenario = world.scenario("r03")
+    before = TASKS * BATCH
+    first = world.fault(ApiKey.END_TXN, Action.PASS, Side.RESPONSE, nth=before + 1, match=of_data)
+    # A connection that is held carries no later request either.
+    held = world.fault(ApiKey.END_TXN, Action.HOLD, Side.REQUEST, nth=before + 2, match=of_data)
+    victim = new_driver()
+    victim.begin("stream", **scenario.stream(tasks=TASKS))
+    assert held.hit.wait(240)
+    assert first.hit.wait(20)
+    victim.kill()
+    held.release(deliver=False)
+    open_ids = [
+        i for i, state in transactions(world.direct, scenario.prefix).items() if state == "Ongoing"
+    ]
+    assert len(open_ids) == TASKS - 1, open_ids
+    assert scenario.committed() == BATCH - 1
+    answer = driver.run("stream", **scenario.stream(tasks=TASKS, until=BATCH + 2))
+    assert answer["result"] == "OK", answer
+    report = scenario.assert_clean()
+    record_property("found", report)
+
+
+def test_r03_a_jvm_killed_between_two_end_txns_leaves_a_committer_that_harms_nothing(
+    world, driver, new_driver, record_property
+):
+    """Only the JVM dies. Its committer's requests arrive when the next driver has ended the batch
+    and written two more.
+    """
+    scenario = world.scenario("r03-jvm")
+    before = TASKS * BATCH
+    sender: list[int] = []
+
+    def of_the_victim(hit: Hit) -> bool:
+        return of_data(hit) and (not sender or hit.client_port in sender)
+
+    held = world.fault(
+        ApiKey.END_TXN,
+        Action.HOLD,
+        Side.REQUEST,
+        nth=before + 2,
+        match=of_the_victim,
+        then=lambda hit: sender.append(hit.client_port),
+    )
+    victim = new_driver()
+    victim.begin("stream", **scenario.stream(tasks=TASKS))
+    assert held.hit.wait(240)
+    victim.kill_java()
+    answer = driver.run("stream", **scenario.stream(tasks=TASKS, until=BATCH + 2))
+    assert answer["result"] == "OK", answer
+    held.release()
+    assert held.answered.wait(20), "the old committer's EndTxn has reached the broker"
+    report = scenario.assert_clean()
+    record_property("found", report)
+
+
+@pytest.mark.parametrize(
+    "side", [Side.REQUEST, Side.RESPONSE], ids=["before done is noted", "before Spark notes it"]
+)
+def test_r04_a_driver_killed_behind_all_end_txns_writes_the_batch_once(
+    world, driver, new_driver, side, record_property
+):
+    """All of the batch's transactions are committed, Spark's commit log does not say so, and the
+    restarted query writes the batch again.
+    """
+    scenario = world.scenario("r04")
+    # Each batch ends two transactions of the log: DECIDED, then DONE.
+    held = world.fault(ApiKey.END_TXN, Action.HOLD, side, nth=2 * BATCH + 2, match=of_log)
+    victim = new_driver()
+    victim.begin("stream", **scenario.stream(tasks=TASKS))
+    assert held.hit.wait(240)
+    victim.kill()
+    held.release(deliver=False)
+    assert scenario.committed() == BATCH - 1
+    answer = driver.run("stream", **scenario.stream(tasks=TASKS, until=BATCH + 2))
+    assert answer["result"] == "OK", answer
+    report = scenario.assert_clean()
+    record_property("found", report)
+
+
+def test_r12_of_two_drivers_with_one_checkpoint_one_stops(
+    world, driver, new_driver, record_property
+):
+    scenario = world.scenario("r12")
+    other = new_driver()
+    other.begin("stream", **scenario.stream())
+    wait_for(lambda: scenario.committed() >= 1, timeout=240, what="the first driver's batches")
+    answer = driver.run("stream", **scenario.stream(until=scenario.committed() + 4))
+    if answer["result"] == "OK":
+        answer = other.answer()
+    else:
+        other.kill()  # it goes on, as it may
+    assert answer["result"] in ("FAIL", "UNKNOWN"), answer
+    clear = ("SupersededError", "CONCURRENT_STREAM_LOG_UPDATE", "has taken over")
+    assert any(word in answer["error"] for word in clear), answer
+    report = scenario.assert_clean()
+    record_property("found", f"{answer['error'][:100]}; {report}")
+
+
+def test_r12_a_frozen_driver_that_thaws_beside_its_successor_is_stopped(
+    world, driver, new_driver, record_property
+):
+    """The successor has a copy of the checkpoint, so Spark can't tell; only the commit log can."""
+    scenario = world.scenario("r12-copy")
+    other = new_driver()
+    other.begin("stream", **scenario.stream())
+    wait_for(lambda: scenario.committed() >= 1, timeout=240, what="the first driver's batches")
+    time.sleep(random.random() / 4)
+    other.freeze()
+    copy = scenario.home / "copy"
+    shutil.copytree(scenario.checkpoint, copy)
+    command = {**scenario.stream(until=scenario.committed() + 4), "checkpoint": str(copy)}
+    answer = driver.run("stream", **command)
+    assert answer["result"] == "OK", answer
+    other.thaw()
+    answer = other.answer()
+    assert answer["result"] in ("FAIL", "UNKNOWN"), answer
+    report = scenario.assert_clean()
+    assert "has taken over" in answer["error"] or "SupersededError" in answer["error"], answer
+    record_property("found", f"{answer['error'][:100]}; {report}")
+
+
+def test_a_stream_whose_driver_is_killed_again_and_again_loses_and_doubles_nothing(
+    world, driver, new_driver, record_property
+):
+    """SIGKILL at a random moment, KPROD_FAULT_KILLS times, to all of the driver or to its JVM."""
+    kills = int(os.environ.get("KPROD_FAULT_KILLS", "3"))
+    seed = int(os.environ.get("KPROD_FAULT_SEED", str(random.randrange(10**6))))
+    chance = random.Random(seed)
+    scenario = world.scenario("killed")
+    in_flight = 0
+    victim = new_driver()
+    for round_ in range(kills):
+        start = scenario.committed()
+        victim.begin("stream", **scenario.stream(tasks=2))
+        wait_for(lambda: scenario.committed() > start, 240, f"round {round_} (seed {seed})")  # noqa: B023
+        time.sleep(chance.random() * 0.8)
+        assert victim.alive
+        whole = chance.random() < 0.5
+        victim.kill() if whole else victim.kill_java()
+        if round_ + 1 < kills:
+            victim = new_driver()
+        last = scenario.batches()[-1]
+        in_flight += last.result is Result.KILLED
+    answer = driver.run("stream", **scenario.stream(tasks=2, until=scenario.committed() + 3))
+    assert answer["result"] == "OK", (seed, answer)
+    report = scenario.check()
+    assert report.clean, f"seed {seed}: {report}"
+    record_property(
+        "found",
+        f"seed {seed}: {kills} kills, {in_flight} of them with a batch begun; "
+        f"{scenario.committed() + 1} batches; {report}",
+    )

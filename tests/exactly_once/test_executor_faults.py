@@ -1,0 +1,133 @@
+"""R02, R08 and lost executors, on Spark's local-cluster: executors are processes of their own.
+
+The pip package of PySpark brings all that local-cluster needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.exactly_once.harness import of_attempt, of_data
+from tests.exactly_once.processes import Driver, owner_of_port
+from tests.faults.proxy import Action, Hit, Side
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+
+CONFS = {
+    "spark.executor.memory": "512m",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "2s",
+}
+
+
+@pytest.fixture(scope="module")
+def executors(_world) -> Iterator[Driver]:
+    """A driver with two executors of one core each."""
+    driver = Driver(_world.home, master="local-cluster[2,1,1024]", confs=CONFS)
+    yield driver
+    driver.close()
+
+
+def test_r02_of_two_speculative_attempts_that_both_finish_one_is_seen(
+    world, executors, record_property
+):
+    """Each waits at its end for the other to be there, so both write everything and prepare."""
+    scenario = world.scenario("r02")
+    marks = scenario.marks()
+    specs = [
+        {
+            "task": 1,
+            "attempts": [attempt],
+            "how": "wait",
+            "marks": str(marks),
+            "until": str(marks / f"wait-1-{1 - attempt}"),
+        }
+        for attempt in (0, 1)
+    ]
+    answer = executors.run("batch", **scenario.batch(misbehave=specs))
+    assert answer["result"] == "OK", answer
+    assert {p.name for p in marks.iterdir()} == {"wait-1-0", "wait-1-1"}
+    report = scenario.assert_clean(settle_s=15.0)
+    assert report.visible == 400
+    record_property("found", report)
+
+
+def test_r08_an_executor_that_is_lost_and_comes_back_finds_its_attempt_refused(
+    world, executors, record_property
+):
+    """Attempt 0 has its first Produce on the way when its executor is lost; its Python process is
+    stopped, and goes on when attempt 1 is committed.
+    """
+    scenario = world.scenario("r08", kafka_batch_size="2000", kafka_linger_ms="0")
+    zombies: list[psutil.Process] = []
+
+    def lose(hit: Hit) -> None:
+        worker = owner_of_port(hit.client_port)
+        daemon = worker.parent()
+        assert daemon is not None
+        executor = daemon.parent()
+        assert executor is not None
+        assert "CoarseGrainedExecutorBackend" in " ".join(executor.cmdline())
+        for process in (worker, daemon):
+            process.suspend()
+            zombies.append(process)
+        executor.kill()
+
+    held = world.fault(
+        ApiKey.PRODUCE,
+        Action.HOLD,
+        Side.REQUEST,
+        match=of_attempt(task=1, attempt=0),
+        then=lose,
+    )
+    answer = executors.run("batch", **scenario.batch(fates={"1": {"0": "ABORT"}}))
+    assert answer["result"] == "OK", answer
+    assert held.fired == 1
+    # The next transaction on those partitions has begun when the old attempt comes back.
+    second = world.fault(ApiKey.END_TXN, Action.HOLD, Side.REQUEST, match=of_data)
+    executors.begin("batch", **scenario.batch(1))
+    assert second.hit.wait(240)
+    for process in zombies:
+        process.resume()
+    held.release()
+    assert held.answered.wait(20), "the old attempt's rows have reached the broker"
+    second.release()
+    answer = executors.answer()
+    assert answer["result"] == "OK", answer
+    report = scenario.assert_clean()
+    assert report.visible == 800
+    record_property("found", report)
+
+
+def test_an_executor_that_dies_behind_the_last_acknowledgement_is_not_seen(
+    world, executors, record_property
+):
+    scenario = world.scenario("lost-executor")
+
+    def lose(hit: Hit) -> None:
+        daemon = owner_of_port(hit.client_port).parent()
+        assert daemon is not None
+        executor = daemon.parent()
+        assert executor is not None
+        executor.kill()
+
+    fault = world.fault(
+        ApiKey.PRODUCE,
+        Action.PASS,
+        Side.RESPONSE,
+        match=of_attempt(task=1, attempt=0),
+        then=lose,
+    )
+    answer = executors.run("batch", **scenario.batch(fates={"1": {"0": "ABORT"}}))
+    assert answer["result"] == "OK", answer
+    assert fault.fired == 1
+    report = scenario.assert_clean(settle_s=15.0)
+    assert report.aborted > 0
+    record_property("found", report)
