@@ -164,7 +164,7 @@ def commit(
     ask = _Asking(as_json, dry_run, yes)
     with operator_of(Cluster(bootstrap_servers, config, log_topic, timeout)) as operator:
         report = operator.plan_commit(key)
-        before: Json = {"command": "commit", "key": report_json(report)}
+        before: Json = {"command": "commit", "key": report_json(report), "after": None}
         decision = report.state.decision
         if decision is None:
             ask.end(before, None, f"Nothing is decided under '{key}': {phase_of(report.state)}.")
@@ -294,7 +294,12 @@ def resolve(
     ask = _Asking(as_json, dry_run, yes)
     with operator_of(Cluster(bootstrap_servers, config, log_topic, timeout)) as operator:
         plan = operator.plan_resolve(key, batch, done=as_ is As.DONE, force=force)
-        before: Json = {"command": "resolve", "key": report_json(plan.report), "as": as_.value}
+        before: Json = {
+            "command": "resolve",
+            "key": report_json(plan.report),
+            "as": as_.value,
+            "after": None,
+        }
         if not as_json:
             show_report(plan.report)
         what = "count as done" if plan.done else "be written again"
@@ -387,6 +392,8 @@ def _end(operator: Operator, plan: EndPlan, ask: _Asking, command: str) -> None:
         "command": command,
         "transactions": [open_json(t) for t in plan.transactions],
         "kept": dict(plan.kept),
+        "ended": [],
+        "failed": {},
     }
     if not ask.as_json:
         show_kept("Left alone", plan.kept)

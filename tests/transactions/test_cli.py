@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.errors import SupersededError
+from spark_kafka_sink.errors import KafkaError, SupersededError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
@@ -131,7 +131,7 @@ def test_commit_makes_a_decided_batch_visible(
     stage.write(stage.state([prepared]))
     assert "Would commit batch 8" in stage.run("commit", stage.prefix, "--dry-run").stdout
     dry = stage.json("commit", stage.prefix, "--dry-run")
-    assert (dry["dryRun"], dry["changed"]) == (True, False)
+    assert (dry["dryRun"], dry["changed"], dry["after"]) == (True, False, None)
     assert stage.still_open() == {name}
     assert consume(topic, isolation="read_committed").values == []
     done = stage.json("commit", stage.prefix, "--yes")
@@ -173,6 +173,7 @@ def test_abort_ends_what_is_named_and_nothing_else(stage: Stage) -> None:
     stage.write(stage.state())
     dry = stage.json("abort", first.transactional_id, "--dry-run")
     assert [t["transactionalId"] for t in dry["transactions"]] == [first.transactional_id]
+    assert (dry["ended"], dry["failed"], dry["kept"]) == ([], {}, {})
     assert len(stage.still_open()) == 3
     done = stage.json("abort", *names([first, second]), "--yes")
     assert done["ended"] == names([first, second])
@@ -219,6 +220,27 @@ def test_an_abort_shuts_out_the_driver_that_is_about_to_decide(stage: Stage) -> 
     with pytest.raises(SupersededError):
         driver.write(stage.state([one]), stage.soon())
     assert stage.read() == stage.state()
+
+
+def test_a_task_that_is_alive_can_not_go_on_after_its_transaction_was_aborted(
+    stage: Stage, consume: Callable[..., Consumed]
+) -> None:
+    topic = stage.kafka.unique_topic("alive")
+    name = str(worker_id(stage.prefix, "run-1", "w", 0))
+    options = {"bootstrap.servers": stage.kafka.bootstrap, "transactional.id": name}
+    stage.write(stage.state())
+    with KafkaProducer(options) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(ProducerRecord(topic, b"before"))
+        producer.flush()
+        stage.run("abort", name, "--yes")
+        producer.send(ProducerRecord(topic, b"after"))
+        with pytest.raises(KafkaError):
+            producer.prepare()
+    assert stage.still_open() == set()
+    assert consume(topic, isolation="read_committed").values == []
+    assert consume(topic).values[:1] == [b"before"]
 
 
 # -- sweep ----------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ names, and an installation without the extra.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -15,9 +16,9 @@ import typer
 from typer.testing import CliRunner
 
 import spark_kafka_sink
+from spark_kafka_sink.cli import txn
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.cli.show import age, show_open, show_report
-from spark_kafka_sink.cli.txn import duration_ms
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
@@ -28,6 +29,7 @@ from spark_kafka_sink.transactions.inspection import KeyReport, OpenTransaction,
 from spark_kafka_sink.transactions.transactional_ids import worker_id
 
 ROOT = Path(__file__).parents[2]
+COMMANDS = txn.app.registered_commands
 NOBODY = ("-b", "127.0.0.1:1", "--timeout", "0.3")
 
 
@@ -113,6 +115,18 @@ def test_a_clients_file_says_where_the_cluster_is_and_what_is_left_out(tmp_path:
     assert "bootstrap.servers: nowhere" in result.stderr
 
 
+@pytest.mark.parametrize("place", ["spark_kafka_sink", "docs"])
+def test_every_command_that_a_hint_or_a_page_names_exists(place: str) -> None:
+    named = {
+        command
+        for path in (ROOT / place).rglob("*")
+        if path.suffix in (".py", ".md")
+        for command in re.findall(r"['`]kprod txn ([a-z-]+)", path.read_text(encoding="utf-8"))
+    }
+    assert named >= {"reset", "resolve", "describe"}
+    assert named <= {command.name or command.callback.__name__ for command in COMMANDS}
+
+
 def test_the_version_is_told() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"{spark_kafka_sink.__version__}\n")
@@ -147,13 +161,13 @@ def test_a_long_table_says_how_much_is_left_out(capsys: pytest.CaptureFixture[st
     [("250ms", 250), ("90s", 90_000), ("15m", 900_000), (" 2h ", 7_200_000), ("1d", 86_400_000)],
 )
 def test_a_time_is_a_number_with_its_unit(text: str, milliseconds: int) -> None:
-    assert duration_ms(text) == milliseconds
+    assert txn.duration_ms(text) == milliseconds
 
 
 @pytest.mark.parametrize("text", ["", "m", "15", "-1s", "1.5h", "15 m", "1w", "9" * 13 + "s"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="is no time"):
-        duration_ms(text)
+        txn.duration_ms(text)
 
 
 def test_an_age_is_shown_in_its_two_largest_units() -> None:
