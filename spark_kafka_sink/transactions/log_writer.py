@@ -37,6 +37,7 @@ from spark_kafka_sink.protocol.produce import (
     ProduceRequest,
     ProduceResponse,
 )
+from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.record_batch import write_header
 from spark_kafka_sink.records.single_record import record_bytes, record_tail
@@ -57,6 +58,8 @@ _CODEC: Final = Codec(CompressionType.ZSTD, 3)
 #: The last version of Produce whose batches are of version 1 (KIP-890).
 _LAST_OF_VERSION_1: Final = 11
 _LATEST_PRODUCE: Final = 12
+#: So long after EndTxn it is asked whether the markers are written.
+_MARKERS_MS: Final = 50
 #: How long a failed write may take to abort its transaction.
 _TIDY_MS: Final = 1_000
 
@@ -91,6 +94,7 @@ class LogWriter:
         self._rights = rights
         self._state = _State.READY
         self._unanswered = 0
+        self._ended_ms = 0
 
     def begin(self, deadline_ms: int) -> int:
         """Make sure that nobody else took the id; gives the number of the next transaction: unlike
@@ -120,6 +124,8 @@ class LogWriter:
         try:
             if self._version < 2:
                 self._add_partition(deadline_ms)
+            else:
+                self._await_markers(deadline_ms)
             sequence = 0
             for batch, count in self._batches(records):
                 self._produce(batch, sequence, count, deadline_ms)
@@ -141,6 +147,20 @@ class LogWriter:
 
         request = AddPartitionsToTxnRequest(self._id, *self._producer, (self._tp,))
         self._run(Call(request, Coordinator(self._id), take), "AddPartitionsToTxn", deadline_ms)
+
+    def _await_markers(self, deadline_ms: int) -> None:
+        """A leader that is asked to begin a transaction before the one before has its markers
+        waits for them, 20 ms at a time (Kafka's add.partitions.to.txn.retry.backoff.ms); they
+        take a few, so ask the coordinator first.
+        """
+        until = min(deadline_ms, self._ended_ms + _MARKERS_MS)
+        attempts = 0
+        while self._client.clock.now_ms() < until:
+            found = self._client.describe([self._id], deadline_ms)
+            if found[self._id].state is not TransactionState.PREPARE_COMMIT:
+                return
+            self._client.calls.pause(attempts, until)
+            attempts += 1
 
     def _batches(
         self, records: Mapping[bytes, bytes | None]
@@ -198,6 +218,7 @@ class LogWriter:
         response = ending.response
         if response is not None and response.error is ErrorCode.NONE:
             successor = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+            self._ended_ms = self._client.clock.now_ms()
             if successor.is_valid:
                 self._producer, self._state = successor, _State.READY
             else:
