@@ -24,7 +24,7 @@ while B opens its own, A's next write is refused by the coordinator.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -132,6 +132,7 @@ class Committer:
         self._block_ms = block_ms
         self._end_ms = end_ms
         self._transaction_timeout_ms = transaction_timeout_ms
+        self._fenced: set[str] = set()
 
     # -- planning -----------------------------------------------------------------------------
 
@@ -338,13 +339,18 @@ class Committer:
             return ()
         keep = () if decision is None else decision.ids
         self._abort_all(t for t in transactions if t.transactional_id not in keep)
-        swept = sweep(self._coordinators, owner.prefix, {owner.run_id}, self._before(), keep=keep)
+        swept = self._end_orphans(owner.prefix, {owner.run_id}, keep)
         if tasks_may_live:
             self._clock.wait(Latch(), self._clock.now_ms() + KILLED_AFTER_MS)
-            swept += sweep(
-                self._coordinators, owner.prefix, {owner.run_id}, self._before(), keep=keep
-            )
+            swept += self._end_orphans(owner.prefix, {owner.run_id}, keep)
         return swept
+
+    def _end_orphans(
+        self, prefix: str, runs: Collection[str], keep: Collection[str] = ()
+    ) -> tuple[str, ...]:
+        return sweep(
+            self._coordinators, prefix, runs, self._before(), fenced=self._fenced, keep=keep
+        )
 
     def _abort_all(self, transactions: Iterable[PreparedTransaction]) -> None:
         """As far as they are open; a broker refuses to abort what is committed."""
@@ -356,7 +362,7 @@ class Committer:
         """After a batch is done. What is not swept now is ended by time, so it fails nothing."""
         runs = {owner.run_id, *(state.superseded if owner.is_stream else ())}
         try:
-            swept = sweep(self._coordinators, owner.prefix, runs, self._before())
+            swept = self._end_orphans(owner.prefix, runs)
         except KafkaError as error:
             _log.warning(
                 "kprod '%s': orphaned transactions could not be looked for: %s",

@@ -47,8 +47,12 @@ class Coordinators(Protocol):
         """InitProducerId for each: what is open is aborted, and its writer can't go on."""
         ...
 
-    def open_transactions(self, prefix: str, deadline_ms: int) -> Iterable[TransactionListing]:
-        """ListTransactions of all brokers: data ids of exactly this prefix that are Ongoing."""
+    def open_transactions(
+        self, prefix: str, deadline_ms: int, *, idle: bool = False
+    ) -> Iterable[TransactionListing]:
+        """ListTransactions of all brokers: data ids of exactly this prefix that are Ongoing; with
+        ``idle`` also the Empty ones, whose writer has an identity and was not heard of since.
+        """
         ...
 
     def older_than(self, prefix: str, age_ms: int, deadline_ms: int) -> frozenset[str] | None:

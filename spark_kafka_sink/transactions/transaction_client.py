@@ -234,13 +234,17 @@ class TransactionClient:
 
         return Call(DescribeTransactionsRequest(ids), node, take, once=True)
 
-    def open_transactions(self, prefix: str, deadline_ms: int) -> Iterable[TransactionListing]:
-        """ListTransactions of all brokers: data ids of exactly this prefix that are Ongoing.
+    def open_transactions(
+        self, prefix: str, deadline_ms: int, *, idle: bool = False
+    ) -> Iterable[TransactionListing]:
+        """ListTransactions of all brokers: data ids of exactly this prefix that are Ongoing (with
+        ``idle``: or Empty).
 
         KafkaTimeoutError when a broker does not answer in time. What the principal may not
         describe is not in it: the broker leaves that out silently.
         """
-        request = ListTransactionsRequest((TransactionState.ONGOING,), prefix=prefix + SEPARATOR)
+        states = (TransactionState.ONGOING, TransactionState.EMPTY)
+        request = ListTransactionsRequest(states if idle else states[:1], prefix=prefix + SEPARATOR)
         return self._list(request, prefix, deadline_ms)
 
     def older_than(self, prefix: str, age_ms: int, deadline_ms: int) -> frozenset[str] | None:
