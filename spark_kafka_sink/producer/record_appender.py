@@ -10,7 +10,7 @@ max.block.ms is one budget for all that blocks here: the wait for metadata and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
@@ -41,7 +41,7 @@ from spark_kafka_sink.producer.record_future import Callback, RecordFuture, call
 from spark_kafka_sink.producer.record_partitioner import RecordPartitioner, StickyPartition
 from spark_kafka_sink.producer.serialization import BytesSerializer, Serializer, serialize
 from spark_kafka_sink.producer.transaction_manager import TransactionManager
-from spark_kafka_sink.protocol.cluster import PartitionInfo, TopicPartition
+from spark_kafka_sink.protocol.cluster import PartitionInfos, TopicPartition
 from spark_kafka_sink.records.single_record import record_tail, size_upper_bound
 
 #: How often a topic in use is said to be in use: metadata.max.idle.ms is at least 5 seconds.
@@ -166,7 +166,7 @@ class RecordAppender:
         tail: bytes,
         now: int,
         deadline: int,
-        chosen_by: tuple[str, bytes | None, bytes | None, Sequence[PartitionInfo]],
+        chosen_by: tuple[str, bytes | None, bytes | None, PartitionInfos],
     ) -> TopicPartition:
         """The loop of Java's append: until memory is there and the partition stands."""
         partitions = chosen_by[3]
@@ -176,10 +176,10 @@ class RecordAppender:
             while True:
                 if isinstance(choice, int):
                     sticky = None
-                    tp = partitions[choice].tp
+                    tp = partitions.tp(choice)
                 else:
                     sticky = choice
-                    tp = partitions[choice.partition].tp
+                    tp = partitions.tp(choice.partition)
                 wanted = accumulator.append_record(
                     tp, future.timestamp, tail, future, memory, now, sticky
                 )
@@ -204,7 +204,7 @@ class RecordAppender:
         topic: str,
         key: bytes | None,
         value: bytes | None,
-        partitions: Sequence[PartitionInfo],
+        partitions: PartitionInfos,
     ) -> int | StickyPartition:
         choice = self._partitioner.partition(topic, key, value, partitions)
         number = choice if isinstance(choice, int) else choice.partition
@@ -219,9 +219,7 @@ class RecordAppender:
             f" {len(partitions)} partitions"
         )
 
-    def _partitions(
-        self, record: ProducerRecord, now: int, deadline: int
-    ) -> Sequence[PartitionInfo]:
+    def _partitions(self, record: ProducerRecord, now: int, deadline: int) -> PartitionInfos:
         """The topic's partitions, waited for when the topic, or the one asked for, is not known
         (Java's waitOnMetadata).
         """

@@ -64,16 +64,15 @@ class PartitionInfos(Sequence[PartitionInfo]):
     part of what is known: two that differ in nothing else are equal.
     """
 
-    __slots__ = ("_available", "_ids", "_rows", "topic")
-
-    #: Integers in a row.
-    WIDTH = 5
+    __slots__ = ("_available", "_ids", "_rows", "_tps", "topic")
 
     def __init__(self, topic: str, rows: array[int], ids: array[int]) -> None:
         self.topic = topic
         self._rows = rows
         self._ids = ids
         self._available: tuple[int, ...] | None = None
+        # Those that were asked for: who sends records asks for the same ones again and again.
+        self._tps: dict[int, TopicPartition] = {}
 
     @classmethod
     def of(
@@ -134,6 +133,13 @@ class PartitionInfos(Sequence[PartitionInfo]):
 
     def __repr__(self) -> str:
         return f"PartitionInfos({self.topic!r}, {list(self)!r})"
+
+    def tp(self, number: int) -> TopicPartition:
+        """The name of one partition, which must be there."""
+        found = self._tps.get(number)
+        if found is None:
+            found = self._tps[number] = TopicPartition(self.topic, number)
+        return found
 
     def leader(self, number: int) -> int:
         """The node id of a partition's leader, or -1. IndexError beyond the last."""
