@@ -97,13 +97,17 @@ class TokenProvider:
 
 @dataclass(frozen=True, slots=True)
 class AwsLogin:
-    """AWS's default chain of credentials, a profile of it, or a role that it may take."""
+    """AWS's default chain of credentials, a profile of it, or a role that it may take.
+
+    ``provider`` is the import path of what gives a session of botocore or boto3, or credentials.
+    """
 
     profile: str | None = None
     role_arn: str | None = None
     role_session_name: str | None = None
     role_external_id: str | None = None
     sts_region: str | None = None
+    provider: str | None = None
 
 
 TokenSource = (
@@ -151,13 +155,18 @@ def oauth_settings(options: Mapping[str, object], entry: JaasEntry | None) -> OA
     )
 
 
-def aws_login(entry: JaasEntry | None) -> AwsLogin:
-    """IAMLoginModule's options; none of them has to be there."""
-    module = {} if entry is None else entry.options
+def aws_login(module: Mapping[str, str]) -> AwsLogin:
+    """The options of an IAMLoginModule; none of them has to be there."""
     if module.get("awsRoleAccessKeyId") or module.get("awsRoleSecretAccessKey"):
         raise ConfigError(
             "sasl.jaas.config: awsRoleAccessKeyId and awsRoleSecretAccessKey are not supported",
             hint="put the key into a profile and name it with awsProfileName",
+        )
+    if module.get("awsCredentialsProvider") and module.get("awsProfileName"):
+        raise ConfigError(
+            "sasl.jaas.config: awsCredentialsProvider and awsProfileName are both set, and one of"
+            " them would not count",
+            hint="keep one of them",
         )
     return AwsLogin(
         module.get("awsProfileName") or None,
@@ -165,6 +174,7 @@ def aws_login(entry: JaasEntry | None) -> AwsLogin:
         module.get("awsRoleSessionName") or None,
         module.get("awsRoleExternalId") or None,
         module.get("awsStsRegion") or None,
+        module.get("awsCredentialsProvider") or None,
     )
 
 
@@ -219,13 +229,7 @@ def _by_class(option: str, name: str, module: Mapping[str, str]) -> TokenSource 
     if not name or name in _ORDINARY or name == _STRIMZI:
         return None
     if name == _AWS:
-        return AwsLogin(
-            module.get("awsProfileName") or None,
-            module.get("awsRoleArn") or None,
-            module.get("awsRoleSessionName") or None,
-            module.get("awsRoleExternalId") or None,
-            module.get("awsStsRegion") or None,
-        )
+        return aws_login(module)
     if not is_import_path(name):
         raise ConfigError(
             f"{option}={safe_text(name)} can't be obeyed: it is Java, or no import path",

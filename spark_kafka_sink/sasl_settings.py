@@ -88,7 +88,7 @@ def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
     if mechanism == OAUTHBEARER:
         return SaslSettings(mechanism, oauth=oauth_settings(options, entry))
     if mechanism == AWS_MSK_IAM:
-        return SaslSettings(mechanism, aws=aws_login(entry))
+        return SaslSettings(mechanism, aws=aws_login({} if entry is None else entry.options))
     if mechanism == GSSAPI:
         return SaslSettings(mechanism, kerberos=_kerberos(options, entry))
     return SaslSettings(mechanism, _user(options, entry, mechanism))

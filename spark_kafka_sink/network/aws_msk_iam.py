@@ -9,13 +9,14 @@ from __future__ import annotations
 import base64
 import importlib
 import json
+import os
 import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from spark_kafka_sink import __version__
+from spark_kafka_sink import __version__, import_paths
 from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode
+from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
 from spark_kafka_sink.network.aws_signature import AwsKeys, encoded_query, signed_query
 from spark_kafka_sink.network.login import Fetched
 from spark_kafka_sink.network.oauth_token import Token
@@ -25,7 +26,7 @@ from spark_kafka_sink.secrets import Password
 
 _VERSION: Final = "2020_10_22"
 _USER_AGENT: Final = f"spark-kafka-sink/{__version__}"
-_HINT: Final = (
+HINT: Final = (
     "does the principal have kafka-cluster:Connect on this cluster, is it the right region, and "
     "is this machine's clock right?"
 )
@@ -33,6 +34,8 @@ _HINT: Final = (
 _HOST: Final = re.compile(r".+\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?\.?")
 #: Keys are asked for again so often: botocore renews its own before they end.
 _REFRESH_MS: Final = 300_000
+#: A role is taken again so long before its end.
+_ROLE_MARGIN_MS: Final = 600_000
 _ROLE_SESSION: Final = "spark-kafka-sink"
 
 
@@ -63,7 +66,7 @@ class AwsMskIamMechanism:
     __slots__ = ("_host", "_keys", "_wall_ms", "complete")
 
     name = "AWS_MSK_IAM"
-    hint = _HINT
+    hint = HINT
 
     def __init__(self, keys: Keys, host: str, wall_ms: int) -> None:
         self._keys = keys
@@ -107,63 +110,83 @@ def msk_token(keys: Keys, host: str, wall_ms: int) -> Token:
 
 
 def keys_fetcher(login: AwsLogin, clock: Clock) -> Callable[[str], Fetched[Keys]]:
-    """What fetches AWS's credentials. ConfigError when botocore is not there."""
-    del clock
-    session_module = _botocore("botocore.session")
+    """What fetches AWS's credentials. ConfigError when botocore, or a provider, is not there."""
+    errors = _botocore("botocore.exceptions")
+    source = _Source(login)
 
     def fetch(host: str) -> Fetched[Keys]:
         del host
-        session: Any = session_module.Session(profile=login.profile)
-        region = session.get_config_variable("region")
-        if login.role_arn:
-            return Fetched(Keys(_assume(session, login), region), _REFRESH_MS)
-        credentials = session.get_credentials()
+        try:
+            return source.keys(clock.wall_ms())
+        except (errors.HTTPClientError, errors.CredentialRetrievalError) as error:
+            raise OSError(f"AWS credentials: {type(error).__name__}") from None
+        except (errors.BotoCoreError, errors.ClientError) as error:
+            # By name only: its text may hold what was asked with.
+            response = getattr(error, "response", None) or {}
+            code = str(response.get("Error", {}).get("Code", type(error).__name__))
+            raise AuthenticationError(
+                f"AWS gives no credentials: {safe_text(code)}",
+                hint="see awsProfileName, awsRoleArn and awsStsRegion in sasl.jaas.config",
+                code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+            ) from None
+
+    return fetch
+
+
+class _Source:
+    """One session, which renews its credentials by itself; on the login's thread alone."""
+
+    def __init__(self, login: AwsLogin) -> None:
+        self._login = login
+        self._module = _botocore("botocore.session")
+        self._provider: Any = None
+        if login.provider is not None:
+            self._provider = import_paths.make(login.provider, "awsCredentialsProvider")
+        self._session: Any = None
+
+    def keys(self, wall_ms: int) -> Fetched[Keys]:
+        session = self._session = self._session or self._new_session()
+        if self._login.role_arn:
+            return _assume(session, self._login, wall_ms)
+        find = getattr(session, "get_credentials", None)
+        credentials = session if find is None else find()
         if credentials is None:
+            self._session = None  # it may look elsewhere next time
             raise AuthenticationError(
                 "no AWS credentials were found",
                 hint="an instance profile, a role of the pod, environment variables or a profile;"
                 " on the driver and on every executor",
                 code=ErrorCode.SASL_AUTHENTICATION_FAILED,
             )
-        frozen = credentials.get_frozen_credentials()
+        freeze = getattr(credentials, "get_frozen_credentials", None)
+        frozen = credentials if freeze is None else freeze()
         keys = AwsKeys(frozen.access_key, frozen.secret_key, frozen.token)
-        return Fetched(Keys(keys, region), _REFRESH_MS)
+        return Fetched(Keys(keys, _region(session)), _REFRESH_MS)
 
-    return _naming_failures(fetch)
-
-
-def _naming_failures(fetch: Callable[[str], Fetched[Keys]]) -> Callable[[str], Fetched[Keys]]:
-    """The errors of botocore, by name; what can pass by itself may be tried again."""
-    errors = _botocore("botocore.exceptions")
-
-    def named(host: str) -> Fetched[Keys]:
-        try:
-            return fetch(host)
-        except (errors.HTTPClientError, errors.CredentialRetrievalError) as error:
-            raise OSError(f"AWS credentials: {type(error).__name__}") from None
-        except (errors.BotoCoreError, errors.ClientError) as error:
-            # Its text may hold what was asked with.
-            response = getattr(error, "response", None) or {}
-            code = str(response.get("Error", {}).get("Code", type(error).__name__))
-            raise AuthenticationError(
-                f"AWS gives no credentials: {code}",
-                hint="see awsProfileName and awsRoleArn in sasl.jaas.config",
-                code=ErrorCode.SASL_AUTHENTICATION_FAILED,
-            ) from None
-
-    return named
+    def _new_session(self) -> Any:  # noqa: ANN401 - botocore has no types
+        if self._provider is None:
+            return self._module.Session(profile=self._login.profile)
+        return self._provider() if callable(self._provider) else self._provider
 
 
-def _assume(session: Any, login: AwsLogin) -> AwsKeys:  # noqa: ANN401 - botocore has no types
-    client = session.create_client("sts", region_name=login.sts_region)
+def _region(session: Any) -> str | None:  # noqa: ANN401 - botocore and boto3 have no types
+    ask = getattr(session, "get_config_variable", None)
+    found = getattr(session, "region_name", None) if ask is None else ask("region")
+    return found if isinstance(found, str) else os.environ.get("AWS_REGION")
+
+
+def _assume(session: Any, login: AwsLogin, wall_ms: int) -> Fetched[Keys]:  # noqa: ANN401 - untyped
+    make = getattr(session, "create_client", None) or session.client
     request = {
         "RoleArn": login.role_arn,
         "RoleSessionName": login.role_session_name or _ROLE_SESSION,
     }
     if login.role_external_id:
         request["ExternalId"] = login.role_external_id
-    found = client.assume_role(**request)["Credentials"]
-    return AwsKeys(found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"])
+    found = make("sts", region_name=login.sts_region).assume_role(**request)["Credentials"]
+    keys = AwsKeys(found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"])
+    life = int(found["Expiration"].timestamp() * 1000) - wall_ms
+    return Fetched(Keys(keys, _region(session)), max(life - _ROLE_MARGIN_MS, life // 2), life)
 
 
 def _botocore(name: str) -> Any:  # noqa: ANN401 - botocore has no types

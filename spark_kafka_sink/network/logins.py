@@ -97,10 +97,10 @@ def _oauth(settings: OAuthSettings, clock: Clock) -> Fetcher[Any]:
 
     backoff = ExponentialBackoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
     if isinstance(settings.source, AwsLogin):
-        from spark_kafka_sink.network.aws_msk_iam import Keys, keys_fetcher, msk_token
+        from spark_kafka_sink.network.aws_msk_iam import HINT, Keys, keys_fetcher, msk_token
 
         def signed(keys: Keys, host: str) -> SaslMechanism:
-            return OAuthBearerMechanism(msk_token(keys, host, clock.wall_ms()))
+            return OAuthBearerMechanism(msk_token(keys, host, clock.wall_ms()), HINT)
 
         fetch_keys = keys_fetcher(settings.source, clock)
         return Fetcher(OAUTHBEARER, fetch_keys, signed, clock, backoff=backoff)

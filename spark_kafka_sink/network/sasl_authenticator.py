@@ -63,14 +63,15 @@ class SaslState(Enum):
     FAILED = "nothing: refused"
 
 
-#: Every transition there is. COMPLETE to HANDSHAKE begins a re-authentication.
+#: Every transition there is. COMPLETE to HANDSHAKE begins a re-authentication, COMPLETE to FAILED
+#: is a frame that nobody asked for.
 _TRANSITIONS: Final = {
     SaslState.INITIAL: {SaslState.API_VERSIONS, SaslState.FAILED},
     SaslState.API_VERSIONS: {SaslState.HANDSHAKE, SaslState.FAILED},
     SaslState.HANDSHAKE: {SaslState.AUTHENTICATE, SaslState.FAILED},
     SaslState.AUTHENTICATE: {SaslState.AUTHENTICATE, SaslState.COMPLETE, SaslState.FAILED},
-    SaslState.COMPLETE: {SaslState.HANDSHAKE},
-    SaslState.FAILED: set[SaslState](),
+    SaslState.COMPLETE: {SaslState.HANDSHAKE, SaslState.FAILED},
+    SaslState.FAILED: {SaslState.FAILED},
 }
 
 
@@ -139,7 +140,7 @@ class SaslClientAuthenticator:
         try:
             return self._receive(payload, now)
         except (KafkaError, OSError):
-            self._state = SaslState.FAILED
+            self._move(SaslState.FAILED)
             raise
 
     def cut(self) -> str:

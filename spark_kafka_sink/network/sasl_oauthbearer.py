@@ -18,12 +18,12 @@ _HINT: Final = (
 class OAuthBearerMechanism:
     """Our token; and when the broker has an objection, our "I heard" to it (RFC 7628, 3.2.3)."""
 
-    __slots__ = ("_refused", "_token", "complete")
+    __slots__ = ("_refused", "_token", "complete", "hint")
 
     name = "OAUTHBEARER"
-    hint = _HINT
 
-    def __init__(self, token: Token) -> None:
+    def __init__(self, token: Token, hint: str = _HINT) -> None:
+        self.hint = hint
         self._token = token
         self._refused = False
         self.complete = False

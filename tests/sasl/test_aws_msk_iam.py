@@ -6,9 +6,13 @@ import base64
 import datetime as dt
 import json
 import sys
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlsplit
 
 import botocore.auth
+import botocore.session
 import pytest
 from botocore.auth import SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
@@ -167,6 +171,89 @@ def test_credentials_come_from_the_environment_or_a_profile(no_aws, monkeypatch)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "D")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "E")
     assert keys_fetcher(AwsLogin(), SystemClock())("h").value.keys == AwsKeys("C", "D", "E")
+
+
+STS = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult>
+<Credentials><AccessKeyId>R</AccessKeyId><SecretAccessKey>S</SecretAccessKey>
+<SessionToken>T</SessionToken><Expiration>{end}</Expiration></Credentials>
+</AssumeRoleResult></AssumeRoleResponse>"""
+
+
+@contextmanager
+def sts(status, answer):
+    """A server that answers as AWS's STS does; and what it was asked, form by form."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            asked.append(dict(parse_qsl(body)))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer.encode())
+
+        def log_message(self, *args): ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
+
+
+def test_a_role_is_taken_and_kept_until_shortly_before_its_end(no_aws, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "C")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "D")
+    end = dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)
+    with sts(200, STS.format(end=end.isoformat())) as (url, asked):
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", url)
+        login = AwsLogin(None, "arn:aws:iam::1:role/x", "me", "ext", "eu-west-1")
+        found = keys_fetcher(login, SystemClock())("h")
+    assert found.value.keys == AwsKeys("R", "S", "T")
+    assert found.refresh_after_ms == pytest.approx(3_000_000, abs=60_000)
+    assert asked[0]["RoleArn"] == "arn:aws:iam::1:role/x"
+    assert (asked[0]["RoleSessionName"], asked[0]["ExternalId"]) == ("me", "ext")
+
+
+def test_a_role_that_may_not_be_taken_is_told_by_awss_code(no_aws, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "C")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "D")
+    answer = (
+        "<ErrorResponse><Error><Code>AccessDenied</Code><Message>s3cr3t</Message></Error>"
+        "</ErrorResponse>"
+    )
+    with sts(403, answer) as (url, _):
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", url)
+        login = AwsLogin(role_arn="arn:aws:iam::1:role/x", sts_region="eu-west-1")
+        with pytest.raises(AuthenticationError, match="AccessDenied") as raised:
+            keys_fetcher(login, SystemClock())("h")
+    assert "s3cr3t" not in str(raised.value)
+
+
+def a_session():
+    """What a user's own function may give: here botocore's, boto3's looks alike."""
+    session = botocore.session.Session()
+    session.set_credentials("E", "F", "G")
+    session.set_config_variable("region", "sa-east-1")
+    return session
+
+
+def some_credentials():
+    return Credentials("H", "I")
+
+
+def test_a_function_of_ones_own_gives_a_session_or_credentials(no_aws):
+    found = keys_fetcher(AwsLogin(provider=f"{__name__}:a_session"), SystemClock())("h").value
+    assert (found.keys, found.region) == (AwsKeys("E", "F", "G"), "sa-east-1")
+    found = keys_fetcher(AwsLogin(provider=f"{__name__}:some_credentials"), SystemClock())("h")
+    assert found.value.keys == AwsKeys("H", "I")
+    with pytest.raises(ConfigError, match="awsCredentialsProvider"):
+        keys_fetcher(AwsLogin(provider="no.such:thing"), SystemClock())
 
 
 def test_missing_credentials_are_told(no_aws):

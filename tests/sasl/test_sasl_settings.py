@@ -73,6 +73,10 @@ def test_iam_takes_its_options_or_none():
     handler = {"sasl__client__callback__handler__class": f"{IAM}.IAMClientCallbackHandler"}
     found = settings("AWS_MSK_IAM", jaas, **handler).aws
     assert found == AwsLogin("p", "arn:x", "s", "e", "eu-west-1")
+    jaas = f'{IAM}.IAMLoginModule required awsCredentialsProvider="my.module:session";'
+    assert settings("AWS_MSK_IAM", jaas).aws == AwsLogin(provider="my.module:session")
+    with pytest.raises(ConfigError, match="awsCredentialsProvider and awsProfileName"):
+        settings("AWS_MSK_IAM", jaas.replace(";", ' awsProfileName="p";'))
 
 
 def test_kerberos_takes_its_service_from_either_place():
