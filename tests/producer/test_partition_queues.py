@@ -1,0 +1,37 @@
+"""Queues are there for partitions that have batches, each in the list of its leader, in order."""
+
+from __future__ import annotations
+
+import random
+
+from spark_kafka_sink.producer.partition_queues import PartitionQueues
+from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo, PartitionInfos, TopicPartition
+from tests.fakes.accumulator_world import NODE1, NODE2, cluster_of
+
+
+def test_a_partition_has_no_queue_before_its_first_batch() -> None:
+    infos = (PartitionInfo(TopicPartition("t", n), 1 + n % 2) for n in range(10_000))
+    cluster = Cluster(nodes={1: NODE1, 2: NODE2}, topics={"t": PartitionInfos.of("t", infos)})
+    queues = PartitionQueues()
+    queues.lay_out(cluster)
+    assert list(queues) == []
+    queues.of(TopicPartition("t", 7))
+    assert {node: [q.tp.partition for q in of] for node, of in queues.by_node.items()} == {2: [7]}
+
+
+def test_a_nodes_queues_stand_in_order_whenever_they_were_made() -> None:
+    cluster = cluster_of([1, 2, 1, -1, 2, 1, -1, 9])
+    order = list(range(8))
+    for seed in range(20):
+        random.Random(seed).shuffle(order)
+        queues = PartitionQueues()
+        for number in order[: seed % 8]:
+            queues.of(TopicPartition("test", number))
+        queues.lay_out(cluster)
+        for number in order:
+            queues.of(TopicPartition("test", number))
+        found = {node: [q.tp.partition for q in of] for node, of in queues.by_node.items()}
+        assert found == {1: [0, 2, 5], 2: [1, 4]}
+        assert [q.tp.partition for q in queues.leaderless] == [3, 6, 7]
+        queue = queues.of(TopicPartition("test", 4))
+        assert (queue.leader, queue.leader_epoch) == (2, 1)
