@@ -94,7 +94,8 @@ class KafkaDecisionLog:
         """All keys of exactly this prefix with what is kept under them, fencing nobody; None when
         the topic is missing: it is not created. Reads the whole log.
         """
-        if not self._find_or_create(deadline_ms, create=False):
+        known = self._topic in self._client.calls.cluster.topics
+        if not known and not self._find_or_create(deadline_ms, create=False):
             return None
         name = prefix.encode()
         beginning = name + SEPARATOR.encode()

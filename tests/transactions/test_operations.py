@@ -10,8 +10,10 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.errors import RefusedError, SupersededError
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
 from spark_kafka_sink.transactions.inspection import Standing
+from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
 from tests.transactions.operator_stage import Stage, names
 
 DECIDED = "its batch is decided"
@@ -115,3 +117,20 @@ def test_resolving_as_done_does_not_pass_over_rows_that_were_lost_meanwhile(stag
     again = stage.operator.plan_resolve(stage.prefix, 8, done=True)
     assert len(again.report.transactions) == 2
     assert stage.operator.resolve(again) == stage.state(last_done=8)
+
+
+def test_the_log_lists_whole_states_of_exactly_the_prefix(stage: Stage) -> None:
+    """Also those in several records, and not those that were forgotten."""
+    transactions = [PreparedTransaction(f"{stage.prefix}~r~w{k}~0", k, 0, 2) for k in range(20)]
+    long = stage.state(transactions)
+    small_parts = KafkaDecisionLog(stage.client, stage.log_topic, part_bytes=200)
+    small_parts.open(stage.prefix, stage.soon()).write(long, stage.soon())
+    stage.write(stage.state(), f"{stage.prefix}~app")
+    stage.write(stage.state(), f"{stage.prefix}~forgotten")
+    stage.write(None, f"{stage.prefix}~forgotten")
+    stage.write(stage.state(), f"{stage.prefix}.b")
+    stage.write(stage.state(), f"{stage.prefix}b")
+    found = stage.log.states(stage.prefix, stage.soon())
+    assert found == {stage.prefix: long, f"{stage.prefix}~app": stage.state()}
+    missing = KafkaDecisionLog(stage.client, f"{stage.prefix}-missing")
+    assert missing.states(stage.prefix, stage.soon()) is None
