@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import pickle
+import subprocess
+import sys
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -312,6 +317,16 @@ def stream_task(config, plan, batch_id, values, run_id="run-1"):
     return task.run(iter([rows(*values)]))
 
 
+#: Another worker process: runs one task, prints its message, ends as interpreters do.
+_WORKER = """
+import base64, pickle, sys
+sys.path[:0] = sys.argv[2:]
+from test_datasource_exactly_once_on_spark import stream_task
+config, plan = pickle.loads(base64.b64decode(sys.argv[1]))
+print(base64.b64encode(pickle.dumps(stream_task(config, plan, 0, ["a", "b"]))).decode())
+"""
+
+
 @pytest.fixture
 def config(options):
     yield SinkConfig.parse(options)
@@ -332,6 +347,27 @@ def test_an_abort_without_messages_sweeps_the_run_that_this_process_committed_fo
     assert swept == (message.transaction[0],)
     third = plan_transactions(config, streaming=True)
     transaction_commit.commit(config, None, [stream_task(config, third, 1, ["b"])], 1)
+    same, found = seen(consume, topic, ["a", "b"])
+    assert same, found
+
+
+def test_a_worker_that_ends_with_a_prepared_transaction_leaves_it_to_the_driver(
+    config, topic, consume
+):
+    """Spark stops idle workers: the warm producer goes with the interpreter, and says nothing."""
+    plan = plan_transactions(config, streaming=True)
+    here = Path(__file__).parent
+    given = base64.b64encode(pickle.dumps((config, plan))).decode()
+    ended = subprocess.run(
+        [sys.executable, "-c", _WORKER, given, str(here), str(here.parent.parent)],
+        check=True,
+        stdout=subprocess.PIPE,
+        timeout=60,
+    )
+    message = pickle.loads(base64.b64decode(ended.stdout))
+    assert message.run_id == "run-1"
+    assert consume(topic, isolation=COMMITTED).values == []
+    transaction_commit.commit(config, None, [message], 0)
     same, found = seen(consume, topic, ["a", "b"])
     assert same, found
 

@@ -6,6 +6,8 @@ import os
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.transactional_producers import (
@@ -120,6 +122,22 @@ def test_a_long_stream_takes_as_many_ids_as_its_largest_micro_batch_had_tasks():
         taken = [worker.take("p", RUN, batch, batch - 1) for _ in range(tasks)]
         assert len({str(i) for i in taken}) == tasks
         assert all(i.number < largest for i in taken)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=60))
+def test_no_id_is_given_out_twice_while_its_use_may_matter(steps):
+    """Micro-batches follow each other; some are not done yet when the next one's task comes."""
+    worker = WorkerIds(pid=lambda: 1)
+    batch, done = 0, -1
+    in_use: dict[int, int] = {}
+    for begins_next, behind in steps:
+        if begins_next:
+            batch += 1
+            done = max(done, batch - 1 - behind)
+        k = worker.take("p", RUN, batch, done).number
+        assert in_use.get(k, -1) <= done, f"{k} was used in {in_use.get(k)}, and {done} is done"
+        assert k == 0 or all(in_use.get(j, -1) > done for j in range(k)), "a smaller one was free"
+        in_use[k] = batch
 
 
 # --- tasks on a fake cluster -------------------------------------------------------------------
