@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import count, islice
@@ -156,14 +157,10 @@ class BrokerCalls(AdminClient):
         UnsupportedVersionError, and AuthorizationError of who may not find a coordinator; other
         calls may have been answered then, or be on their way.
         """
-        if self._interrupted:
-            # A poll that was left halfway may have read an answer and not told of it.
-            self._client.close()
-            self._client = self._new_client(self.config, self._metadata, self._clock)
-            self._metadata.attach(self._client.wakeup, self._client.connection_failures)
-        self._interrupted = True
-        # A refusal that is older than this call may have been mended by an administrator.
-        self._metadata.failure = None
+        with self._unbroken():
+            return self._run(calls, deadline_ms)
+
+    def _run(self, calls: Iterable[Call[ResponseT]], deadline_ms: int) -> bool:
         if len(self._coordinators) > _MOST_COORDINATORS:
             self._coordinators.clear()
         whole = _Run(
@@ -175,13 +172,49 @@ class BrokerCalls(AdminClient):
             self._request_timeout_ms,
             deadline_ms,
         )
+        return whole.until_done(cast("list[Call[object]]", list(calls)))
+
+    @contextmanager
+    def _unbroken(self) -> Iterator[None]:
+        """Polls happen in here. A poll that was left halfway may have read an answer and not told
+        of it: what comes after an interrupt begins with new connections.
+        """
+        if self._interrupted:
+            self._client.close()
+            self._client = self._new_client(self.config, self._metadata, self._clock)
+            self._metadata.attach(self._client.wakeup, self._client.connection_failures)
+        self._interrupted = True
+        # A refusal that is older than this call may have been mended by an administrator.
+        self._metadata.failure = None
         try:
-            done = whole.until_done(cast("list[Call[object]]", list(calls)))
+            yield
         except Exception:
             self._interrupted = False
             raise
         self._interrupted = False
-        return done
+
+    def _await_topics(
+        self,
+        topics: Collection[str],
+        timeout_ms: int,
+        ready: Callable[[Cluster], bool],
+        believe_missing_ms: int | None = None,
+    ) -> Cluster:
+        with self._unbroken():
+            return super()._await_topics(topics, timeout_ms, ready, believe_missing_ms)
+
+    def _call_once(
+        self,
+        request: Request[ResponseT],
+        deadline: int,
+        choose: Callable[[Cluster], Node | None],
+    ) -> ClientResponse | None:
+        with self._unbroken():
+            return super()._call_once(request, deadline, choose)
+
+    def _pause(self, milliseconds: int) -> None:
+        with self._unbroken():
+            super()._pause(milliseconds)
 
     def coordinators(
         self, transactional_ids: Collection[str], deadline_ms: int

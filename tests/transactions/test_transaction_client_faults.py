@@ -292,17 +292,20 @@ def test_an_interrupt_anywhere_leaves_a_client_that_works() -> None:
             world.clock.countdown = countdown
             hit = False
             try:
+                client.open_transactions("p", deadline)
+                client.describe(ids, deadline)
                 client.end(transactions, committed=True, deadline_ms=deadline)
             except KeyboardInterrupt:
                 hit = True
             world.clock.countdown = -1
+            assert len(client.describe(ids, deadline)) == len(ids)
             assert client.end(transactions, committed=True, deadline_ms=deadline) == fine
             assert client.fence(ids, deadline) == fine
             return hit
 
         return world.run(main)
 
-    assert sum(live(countdown) for countdown in range(1, 50)) > 35
+    assert sum(live(countdown) for countdown in range(1, 80)) > 60
 
 
 def test_whatever_happens_every_end_is_told_as_it_was() -> None:
