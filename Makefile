@@ -3,6 +3,7 @@
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+comma := ,
 VENV := .venv
 BIN := $(VENV)/bin
 # Spark starts its Python workers by these names; the plain "python3" would be another Python.
@@ -10,7 +11,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test simulate mutate check format docs bench kafka install clean distclean
+.PHONY: help demo test simulate faults mutate check format docs bench kafka install clean distclean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -23,6 +24,10 @@ test: install  ## all tests, against a real Kafka; PYTEST_ARGS="tests/records -x
 
 simulate: $(VENV)/installed  ## whole producers over a simulated world; SEEDS=20000 FROM=0
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200) --from $(or $(FROM),0)
+
+faults: install  ## exactly-once while drivers, tasks and answers are lost; ROUNDS=5 NODES=1,3 KILLS=20
+	$(BIN)/python -m tests.exactly_once --rounds $(or $(ROUNDS),5) --nodes $(or $(NODES),1$(comma)3) \
+		--kills $(or $(KILLS),20) $(if $(ONLY),--only "$(ONLY)")
 
 mutate: $(VENV)/installed  ## mutation testing; MUTATE_ARGS="sender --sample 50"
 	$(BIN)/python tools/mutate.py $(MUTATE_ARGS)

@@ -1,0 +1,92 @@
+"""Transactions of version 1 (Kafka 3.9 and before), and R14: a coordinator that forgets."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.exactly_once.checker import transactions
+from tests.exactly_once.harness import of_attempt, of_data, wait_for
+from tests.exactly_once.processes import kill_and_wait, owner_of_port
+from tests.faults.proxy import Action, Side
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+def test_r14_transactions_that_the_coordinator_forgot_between_prepare_and_commit_fail_the_job(
+    old_world, driver, record_property
+):
+    scenario = old_world.scenario(
+        "r14", **{"kafka.transaction.timeout.ms": "3000", "kafka.max.block.ms": "60000"}
+    )
+    held = old_world.fault(
+        ApiKey.DESCRIBE_TRANSACTIONS, Action.HOLD, Side.REQUEST, times=1_000_000, match=of_data
+    )
+    fates = {"": {"": "ABORT"}}
+    driver.begin("batch", **scenario.batch(fates=fates))
+    assert held.hit.wait(240)
+    known = {i for i in transactions(old_world.direct, scenario.prefix) if "~~" not in i}
+    assert len(known) == 2, "both tasks have prepared"
+    wait_for(
+        lambda: not known & set(transactions(old_world.direct, scenario.prefix)),
+        what="the expiration",
+    )
+    held.release()
+    answer = driver.answer()
+    assert answer["result"] == "FAIL", answer
+    assert "not open any more" in answer["error"], answer
+    report = scenario.assert_clean()
+    assert report.visible == 0
+    record_property("found", report)
+
+
+@pytest.mark.parametrize("action", [Action.CUT, Action.SWALLOW])
+def test_r05_with_version_1_an_answer_to_end_txn_that_is_lost_is_found_out(
+    old_world, driver, action, record_property
+):
+    scenario = old_world.scenario("r05-1", kafka_request_timeout_ms="1500")
+    fault = old_world.fault(ApiKey.END_TXN, action, Side.RESPONSE, match=of_data)
+    answer = driver.run("batch", **scenario.batch(tasks=3))
+    assert answer["result"] == "OK", answer
+    assert fault.fired == 1
+    report = scenario.assert_clean()
+    assert report.visible == 400
+    record_property("found", report)
+
+
+def test_r09_with_version_1_a_dead_attempts_produce_joins_no_later_transaction(
+    old_world, driver, record_property
+):
+    scenario = old_world.scenario("r09-1", partitions=1)
+    zombie = old_world.fault(
+        ApiKey.PRODUCE,
+        Action.HOLD,
+        Side.REQUEST,
+        match=of_attempt(task=1, attempt=0),
+        then=lambda hit: kill_and_wait(owner_of_port(hit.client_port)),
+    )
+    answer = driver.run("batch", **scenario.batch(0, fates={"1": {"0": "ABORT"}}))
+    assert answer["result"] == "OK", answer
+    assert zombie.fired == 1
+    second = old_world.fault(ApiKey.END_TXN, Action.HOLD, Side.REQUEST, match=of_data)
+    driver.begin("batch", **scenario.batch(1))
+    assert second.hit.wait(240)
+    zombie.release()
+    assert zombie.answered.wait(20), "the broker has answered the zombie"
+    second.release()
+    answer = driver.answer()
+    assert answer["result"] == "OK", answer
+    report = scenario.assert_clean(settle_s=15.0)
+    assert report.visible == 800
+    record_property("found", report)
+
+
+def test_with_version_1_a_stream_goes_on_where_it_stopped(old_world, driver, record_property):
+    """The epoch of an id goes up with each of its transactions."""
+    scenario = old_world.scenario("stream-1")
+    for until in (3, 6):
+        answer = driver.run("stream", **scenario.stream(until=until))
+        assert answer["result"] == "OK", answer
+    report = scenario.assert_clean()
+    assert report.visible >= 7 * 400
+    record_property("found", report)
