@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.import_paths import is_import_path
@@ -243,7 +243,7 @@ def _by_url(url: str, options: Mapping[str, object], module: Mapping[str, str]) 
     # What a reference leads to is checked where it is looked up.
     parts = urlsplit("https://reference") if has_references(url) else _checked_url(url)
     if parts.scheme == "file":
-        return TokenFile(parts.path)
+        return TokenFile(unquote(parts.path))
     client_id = _either(options, _ID, module, "clientId", "oauth.client.id")
     secret = _either(options, _SECRET, module, "clientSecret", "oauth.client.secret")
     if not client_id or not secret:
@@ -278,7 +278,7 @@ def _checked_url(url: str) -> SplitResult:
         _ = parts.port
     except ValueError:
         raise ConfigError(f"{_URL} is not a URL") from None
-    if parts.scheme == "file" and parts.path:
+    if parts.scheme == "file" and parts.path and parts.netloc in ("", "localhost"):
         return parts
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"{_URL} is not a URL of https", hint="https://host/path, or file:/path")

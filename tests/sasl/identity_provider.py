@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Self
 from urllib.parse import parse_qs
 
@@ -45,6 +47,8 @@ class IdentityProvider:
     #: Set and cleared by a test that wants answers to wait.
     gate: threading.Event = field(default_factory=threading.Event)
     headers: dict[str, str] = field(default_factory=dict)
+    #: Private key and chain in one PEM file: answers by https.
+    key_file: Path | None = None
 
     def __enter__(self) -> Self:
         provider = self
@@ -69,7 +73,18 @@ class IdentityProvider:
 
             def log_message(self, *args: object) -> None: ...
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, request: object, client_address: object) -> None:
+                """A client that does not trust us hangs up: what it says of that is tested."""
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        if self.key_file is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self.key_file)
+            # The handshake is made by the connection's own thread, in its first read.
+            self.server.socket = context.wrap_socket(
+                self.server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
         self.thread.start()
         return self
@@ -90,7 +105,8 @@ class IdentityProvider:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_address[1]}/oauth2/token"
+        scheme = "http" if self.key_file is None else "https"
+        return f"{scheme}://127.0.0.1:{self.server.server_address[1]}/oauth2/token"
 
     def options(self, **more: str) -> dict[str, str]:
         """The options of a client of ours, by Java's names."""

@@ -6,6 +6,7 @@ import logging
 import threading
 
 import pytest
+import trustme
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -182,7 +183,32 @@ def test_what_may_pass_is_an_error_that_is_tried_again(provider):
         fetch(options)
 
 
-def test_a_token_endpoint_over_tls_must_prove_itself(provider):
+def test_a_token_endpoint_over_tls_must_prove_itself(tmp_path):
+    ca = trustme.CA()
+    (tmp_path / "ca.pem").write_bytes(ca.cert_pem.bytes())
+    right, wrong = (ca.issue_cert(name) for name in ("127.0.0.1", "elsewhere.example"))
+    for name, certificate in (("right", right), ("wrong", wrong)):
+        chain = b"".join(pem.bytes() for pem in certificate.cert_chain_pems)
+        (tmp_path / name).write_bytes(certificate.private_key_pem.bytes() + chain)
+    trusting = {
+        "sasl.jaas.config": Password(
+            f'OAuthBearerLoginModule required ssl.truststore.location="{tmp_path}/ca.pem";'
+        )
+    }
+    with IdentityProvider(key_file=tmp_path / "right") as provider:
+        assert fetch(provider.options() | trusting).value.value.value.startswith("ey")
+        with pytest.raises(AuthenticationError, match="CA that is not trusted") as raised:
+            fetch(provider.options())
+        assert "within sasl.jaas.config" in raised.value.hint
+        assert provider.url in str(raised.value)
+        assert len(provider.asked) == 1, "whoever is not trusted gets no secret"
+    with IdentityProvider(key_file=tmp_path / "wrong") as provider:
+        with pytest.raises(AuthenticationError, match="does not name this address"):
+            fetch(provider.options() | trusting)
+        assert not provider.asked
+
+
+def test_https_to_a_port_that_speaks_http_may_pass(provider):
     options = provider.options()
     options["sasl.oauthbearer.token.endpoint.url"] = provider.url.replace("http:", "https:")
     with pytest.raises(OSError, match=r"TLS to https://127\.0\.0\.1"):
@@ -193,10 +219,10 @@ def test_a_token_endpoint_over_tls_must_prove_itself(provider):
 
 
 def test_a_file_is_read_each_time(tmp_path):
-    path = tmp_path / "token"
+    path = tmp_path / "the token"
     options = {
         "sasl.mechanism": "OAUTHBEARER",
-        "sasl.oauthbearer.token.endpoint.url": f"file://{path}",
+        "sasl.oauthbearer.token.endpoint.url": path.as_uri(),
     }
     with pytest.raises(AuthenticationError, match=f"{path} can't be read"):
         fetch(options)

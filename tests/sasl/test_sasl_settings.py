@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of
+from hypothesis import strategies as st
 
 from spark_kafka_sink.config import ProducerConfig, SinkConfig
 from spark_kafka_sink.errors import ConfigError
@@ -252,6 +257,49 @@ def test_what_is_wrong_with_a_tokens_origin_is_named(jaas, options, words):
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9", "[::1]"])
 def test_plain_http_is_for_this_machine(host):
     assert isinstance(oauth(None, {URL: f"http://{host}:1/t"} | GOOD).source, ClientCredentials)
+
+
+@settings_of(deadline=None)
+@given(url=st.text(max_size=40) | st.from_regex(r"(https?|file)://?[^ ]{0,30}", fullmatch=True))
+def test_any_url_is_a_source_or_an_error(url):
+    try:
+        found = oauth(None, {URL: url} | GOOD)
+    except ConfigError:
+        return
+    assert isinstance(found.source, ClientCredentials | TokenFile)
+
+
+NAME = st.sampled_from(
+    ["username", "password", "tokenauth", "clientId", "oauth.access.token", "extension_a",
+     "unsecuredLoginListClaim_x", "serviceName", "awsRoleArn"]
+)  # fmt: skip
+
+
+@settings_of(deadline=None)
+@given(
+    mechanism=st.none() | st.sampled_from(["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "GSSAPI", "x"]),
+    module=st.sampled_from(["Plain", "Scram", "OAuthBearer", "Krb5", "IAM", "Other"]),
+    options=st.dictionaries(NAME, st.text(max_size=8), max_size=4),
+    more=st.dictionaries(
+        st.sampled_from(["sasl.username", "sasl.password", URL, ID, CLIENT_SECRET, HANDLER]),
+        st.text(max_size=8),
+        max_size=3,
+    ),
+)
+def test_any_options_are_settings_or_an_error(mechanism, module, options, more):
+    pairs = " ".join(
+        "{}={}".format(k, json.dumps(v.replace("\\", ""), ensure_ascii=False))
+        for k, v in options.items()
+    )
+    given_options = more | {"sasl.jaas.config": f"{module}LoginModule required {pairs};"}
+    if mechanism is not None:
+        given_options["sasl.mechanism"] = mechanism
+    try:
+        found = sasl_settings(given_options)
+    except ConfigError:
+        return
+    assert [found.user, found.oauth, found.aws, found.kerberos].count(None) == 3
+    hash(found)
 
 
 BASE = {"kafka.bootstrap.servers": "b:1", "kafka.security.protocol": "SASL_SSL"}
