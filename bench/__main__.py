@@ -28,7 +28,7 @@ from bench.spark_job import check, create, delete, touch
 from bench.statistics import Ratio, median, ratio
 from spark_kafka_sink.local_kafka import KafkaCluster
 
-PARTS = ["engine", "tls", "spark", "microbatch", "memory"]
+PARTS = ["engine", "tls", "spark", "microbatch", "exactly-once", "memory"]
 ROOT = Path(__file__).parent.parent
 HISTORY = ROOT / "bench" / "HISTORY.md"
 
@@ -199,13 +199,57 @@ class Bench:
         results = child("bench.microbatch", "--bootstrap", self.bootstrap, "--rounds", "5")
         ours = [median(r) for r in results["kprod"]]  # type: ignore[union-attr, attr-defined]
         theirs = [median(r) for r in results["nothing"]]  # type: ignore[union-attr, attr-defined]
+        self.add_difference(
+            "micro-batch of 1000 rows, p50", "Python sink that does nothing", ours, theirs
+        )
+
+    def exactly_once(self) -> None:
+        """Next to at-least-once, in one run; the driver's commit by itself."""
+        found: dict[str, dict[str, list[float]]] = child(  # type: ignore[assignment]
+            "bench.exactly_once", "--bootstrap", self.bootstrap, "--rounds", str(self.rounds),
+            timeout=3600,
+        )  # fmt: skip
+        for count, seconds in found["commits"].items():
+            spread = f"{min(seconds):.2f} to {max(seconds):.2f}, n={len(seconds)}"
+            self.lines.append(
+                (
+                    f"exactly-once: the driver commits {count} transactions",
+                    f"{median(seconds):.2f} s",
+                    "-",
+                    spread,
+                )
+            )
+        large = found["large"]
+        self.add(
+            "exactly-once: job of 30 M rows, 1 / s",
+            "jobs/s",
+            "at-least-once",
+            [1 / s for s in large["exactly-once"]],
+            [1 / s for s in large["at-least-once"]],
+        )
+        for what, name in (("small", "job of 1000 rows"), ("micro-batches", "micro-batch, p50")):
+            runs = {
+                guarantee: [1000 * s for s in values]
+                if what == "small"
+                else [median(v) for v in values]  # type: ignore[arg-type]
+                for guarantee, values in found[what].items()
+            }
+            self.add_difference(
+                f"exactly-once: {name}",
+                "at-least-once",
+                runs["exactly-once"],
+                runs["at-least-once"],
+            )
+
+    def add_difference(self, what: str, peer: str, ours: list[float], theirs: list[float]) -> None:
+        """Milliseconds, round by round."""
         differences = sorted(a - b for a, b in zip(ours, theirs, strict=True))
         spread = f"{differences[0]:+.0f} to {differences[-1]:+.0f}, n={len(differences)}"
         self.lines.append(
             (
-                "micro-batch of 1000 rows, p50",
+                what,
                 f"{median(ours):.0f} ms",
-                f"{median(theirs):.0f} ms (Python sink that does nothing)",
+                f"{median(theirs):.0f} ms ({peer})",
                 f"{median(differences):+.0f} ms ({spread})",
             )
         )
@@ -282,9 +326,7 @@ def publish(lines: list[tuple[str, str, str, str]], parts: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "parts", nargs="*", default=["engine", "tls", "spark", "microbatch", "memory"]
-    )
+    parser.add_argument("parts", nargs="*", default=PARTS)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", default="", help="settings whose name holds this text")
     parser.add_argument("--gigabytes", type=float, default=20.0)
@@ -300,6 +342,7 @@ def main() -> None:
                     "tls": bench.tls,
                     "spark": bench.spark,
                     "microbatch": bench.microbatch,
+                    "exactly-once": bench.exactly_once,
                 }[part]()
     publish(bench.lines, ", ".join(args.parts))
 
