@@ -124,6 +124,7 @@ def pkcs8(path: Path) -> Path:
 @contextmanager
 def acl(secure: SecureKafka, user: str, *rights: tuple[str, str, str]) -> Iterator[None]:
     """Exactly these rights of ``user`` for a while: (resource type, its name, operation) each.
+    A name that ends in ``*`` is a prefix.
 
     An ACL reaches the broker's authorizer a moment after it was made; both ends wait for it.
     """
@@ -138,10 +139,15 @@ def acl(secure: SecureKafka, user: str, *rights: tuple[str, str, str]) -> Iterat
     )
 
     admin = AdminClient({"bootstrap.servers": secure.kafka.bootstrap})
-    literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
     wanted = [
         AclBinding(
-            ResourceType[kind], name, literal, f"User:{user}", "*", AclOperation[operation], allow
+            ResourceType[kind],
+            name.removesuffix("*"),
+            ResourcePatternType.PREFIXED if name.endswith("*") else ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            AclOperation[operation],
+            AclPermissionType.ALLOW,
         )
         for kind, name, operation in rights
     ]
