@@ -7,7 +7,7 @@ standard output; Spark's log goes to standard error. What it promises to its use
 truth file, line by line and durably, before it goes on (``truth.py``).
 
 ``batch``: one ``df.write`` of rows ``first .. first + rows``. ``stream``: micro-batches of ``rows``
-rows each until batch ``until`` is in the checkpoint's commit log, or for good when it is absent;
+rows each until batch ``until`` is in the checkpoint's commit log, or the file ``stop`` is there;
 Spark's rate-micro-batch source makes the same rows again after a restart. ``twice``: writer.commit
 and writer.abort called by hand, in any order.
 
@@ -190,6 +190,7 @@ class LoadDriver:
         rows = int(command["rows"])
         checkpoint = Path(command["checkpoint"])
         until = command.get("until")
+        stop = Path(command.get("stop", checkpoint / "never"))
         source = (
             self.spark.readStream.format("rate-micro-batch")
             .option("rowsPerBatch", rows)
@@ -207,7 +208,9 @@ class LoadDriver:
         )
         watch = CheckpointWatch(checkpoint, truth, rows, frozenset(command.get("empty", [])))
         try:
-            while query.isActive and (until is None or not watch.done(int(until))):
+            while query.isActive and not stop.exists():
+                if until is not None and watch.done(int(until)):
+                    break
                 watch.look()
                 time.sleep(0.005)
             if query.isActive:

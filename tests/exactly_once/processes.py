@@ -82,6 +82,10 @@ class Driver:
     def answer(self, timeout: float = 240.0) -> dict[str, Any]:
         return self._next(timeout)
 
+    @property
+    def has_answered(self) -> bool:
+        return not self._answers.empty()
+
     def run(self, do: str, **command: Any) -> dict[str, Any]:
         self.begin(do, **command)
         return self.answer()

@@ -114,14 +114,20 @@ def test_r12_of_two_drivers_with_one_checkpoint_one_stops(
     world, driver, new_driver, record_property
 ):
     scenario = world.scenario("r12")
+    stop = scenario.home / "stop"
     other = new_driver()
-    other.begin("stream", **scenario.stream())
+    other.begin("stream", **scenario.stream(stop=str(stop)))
     wait_for(lambda: scenario.committed() >= 1, timeout=240, what="the first driver's batches")
-    answer = driver.run("stream", **scenario.stream(until=scenario.committed() + 4))
-    if answer["result"] == "OK":
-        answer = other.answer()
-    else:
-        other.kill()  # it goes on, as it may
+    driver.begin("stream", **scenario.stream(stop=str(stop)))
+    both = (driver, other)
+    wait_for(lambda: any(d.has_answered for d in both), timeout=240, what="the end of one")
+    stopped, goes_on = sorted(both, key=lambda d: not d.has_answered)
+    answer = stopped.answer()
+    seen = scenario.committed()
+    if not goes_on.has_answered:
+        wait_for(lambda: scenario.committed() > seen + 1 or goes_on.has_answered, timeout=240)
+    stop.touch()
+    goes_on.answer()
     assert answer["result"] in ("FAIL", "UNKNOWN"), answer
     clear = ("SupersededError", "CONCURRENT_STREAM_LOG_UPDATE", "has taken over")
     assert any(word in answer["error"] for word in clear), answer
