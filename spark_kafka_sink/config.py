@@ -199,8 +199,6 @@ class SinkConfig:
                 draft.take(key.removeprefix(PREFIX), spelled, value)
             elif key in _SINK_BY_KEY:
                 option = _SINK_BY_KEY[key]
-                if option.status is Status.LATER_REFUSED:
-                    raise _not_yet(option, option.name)
                 if option.name == "configFile":
                     raise ConfigError("configFile was not read before the options were")
                 own[option.name] = option.read(value, option.name)

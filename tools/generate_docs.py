@@ -146,8 +146,7 @@ def _later_options() -> Iterator[str]:
             "give you something else than you asked for.",
         ),
     )
-    own = [o for o in SINK_OPTIONS.values() if o.status is Status.LATER_REFUSED]
-    for option in (*_prefixed(Status.LATER_REFUSED), *own):
+    for option in _prefixed(Status.LATER_REFUSED):
         yield _row(f"`{option.name}`", option.doc, option.note)
     yield ""
 

@@ -182,13 +182,6 @@ def test_what_has_no_meaning_here_is_one_warning_each():
 
 
 @pytest.mark.parametrize(
-    "name", [n for n, o in SINK_OPTIONS.items() if o.status is Status.LATER_REFUSED]
-)
-def test_what_comes_later_is_an_error_and_not_left_out(name):
-    assert refused({name: "x"}).message == f"{name} is not supported by this version"
-
-
-@pytest.mark.parametrize(
     "topic", ["", " ", ".", "..", "a b", "a/b", "\u00e4", "x" * 250, "__consumer_offsets"]
 )
 def test_an_illegal_topic_is_refused_on_the_driver(topic):
