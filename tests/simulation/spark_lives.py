@@ -5,10 +5,11 @@ lives many.
 from __future__ import annotations
 
 import argparse
+import logging
 import random
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 
 from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.processes import Blow, Strike
@@ -81,6 +82,7 @@ def draw(seed: int) -> SparkLife:
         empty=maybe(0.3),
         slow=maybe(0.1),
         twice=maybe(0.3),
+        warm_driver=fate.random() < 0.5,
         heals_after_ms=fate.choice((60_000, 300_000)),
     )
 
@@ -96,11 +98,37 @@ def live(seed: int) -> SparkWorld:
     return world
 
 
+def stream(batches: int) -> int:
+    """One query whose epochs overflow on the way (32 767 of them, two or more a micro-batch)."""
+    life = SparkLife(
+        0, batches=batches, tasks=2, rows=1, network=NetworkFaults(), new_worker=0.0,
+        warm_driver=True,
+    )  # fmt: skip
+    world = SparkWorld(life)
+    world.trace = deque(maxlen=_TAIL)  # type: ignore[assignment]
+    world.scheduler.most_turns = 1 << 62
+    begun = time.monotonic()
+    world.live()
+    check(world)
+    transactions = world.cluster.transactions.transactions
+    ids = [i for i in transactions if i.startswith("orders~run-0~")]
+    print(
+        f"{batches} micro-batches of 2 tasks: every row once; {len(ids)} transactional ids of "
+        f"tasks; the last producer id given out is {world.cluster.transactions.new_producer_id()}; "
+        f"{time.monotonic() - begun:.0f} s"
+    )
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.spark_lives")
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--from", type=int, default=0, dest="first")
+    parser.add_argument("--stream", type=int, help="one query of so many micro-batches instead")
     arguments = parser.parse_args()
+    logging.disable()
+    if arguments.stream:
+        return stream(arguments.stream)
     fired: Counter[str] = Counter()
     failed = 0
     begun = time.monotonic()

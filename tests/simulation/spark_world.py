@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -81,6 +82,8 @@ class SparkLife:
     stagger_ms: int = 0
     #: How often a task gets a new worker though another one is free.
     new_worker: float = 0.2
+    #: The driver's processes keep their connections from one call to the next.
+    warm_driver: bool = False
 
 
 @dataclass(eq=False)
@@ -120,6 +123,8 @@ class Run:
     process: Process
     workers: list[PythonWorker] = field(default_factory=list)
     ended: bool = False
+    #: Of a warm driver, when nothing went wrong with it.
+    kept: ExactlyOnce | None = None
 
 
 class SparkWorld:
@@ -267,7 +272,22 @@ class SparkWorld:
         except KafkaError as error:
             self.note(f"{run.id}: abort: {type(error).__name__}: {error.message}")
 
-    def _driver_side(self, run: Run) -> ExactlyOnce:
+    @contextmanager
+    def _driver_side(self, run: Run) -> Iterator[ExactlyOnce]:
+        """As ``exactly_once.shared``, of one process."""
+        kept, run.kept = run.kept, None
+        driver = self._new_driver_side(run) if kept is None else kept
+        try:
+            yield driver
+        except BaseException:
+            driver.close()
+            raise
+        if self.life.warm_driver:
+            run.kept = driver
+        else:
+            driver.close()
+
+    def _new_driver_side(self, run: Run) -> ExactlyOnce:
         network = run.process.network()
         config = self._config("driver")
         return ExactlyOnce(
