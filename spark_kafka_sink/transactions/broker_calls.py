@@ -1,9 +1,8 @@
 """Many requests at once, on the caller's thread, until each has a clear answer.
 
-Owns: :class:`Call` (a request, where it goes, what its answer means) and :class:`BrokerCalls`,
-which carries calls over the connections of one network client, looks coordinators up, many ids in
-one request, and remembers them. Never: what is asked and what an answer is worth
-(``transaction_client.py``), a thread, a decision.
+Owns: :class:`BrokerCalls`, which carries calls (``calls.py``) over the connections of one network
+client, looks coordinators up, many ids in one request, and remembers them. Never: what is asked and
+what an answer is worth (``transaction_client.py``), a thread, a decision.
 
 It stands beside a record's way: the driver ends its tasks' transactions through here. A broker
 works on one request of a connection at a time, so calls to one broker gain by not waiting for each
@@ -16,10 +15,9 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from itertools import count, islice
-from typing import Final, Generic, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from spark_kafka_sink.admin import AdminClient, AdminMetadata, NewClient
 from spark_kafka_sink.backoff import ExponentialBackoff
@@ -27,8 +25,6 @@ from spark_kafka_sink.clock import NEVER, Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
     ApiError,
-    AuthorizationError,
-    ErrorClass,
     ErrorCode,
     KafkaError,
     KafkaTimeoutError,
@@ -37,10 +33,20 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.network.client_factory import new_network_client
 from spark_kafka_sink.network.client_request import ClientResponse
 from spark_kafka_sink.network.kafka_client import KafkaClient
-from spark_kafka_sink.protocol.cluster import Cluster, Node, TopicPartition
+from spark_kafka_sink.protocol.cluster import Cluster, Node
 from spark_kafka_sink.protocol.messages import FindCoordinatorRequest
 from spark_kafka_sink.protocol.request import ApiKey, Request
 from spark_kafka_sink.protocol.responses import FindCoordinatorResponse
+from spark_kafka_sink.transactions.calls import (
+    SILENCE,
+    AnyBroker,
+    Call,
+    Coordinator,
+    Leader,
+    Next,
+    following,
+    refusal,
+)
 
 ResponseT = TypeVar("ResponseT")
 
@@ -57,71 +63,6 @@ _MOST_IDS: Final = 1000
 _MANY_IDS: Final = 4
 #: Coordinators that are remembered; a client may serve a stream for weeks.
 _MOST_COORDINATORS: Final = 100_000
-_SILENCE: Final = "no answer"
-
-
-class Next(Enum):
-    """What an error code in an answer is worth."""
-
-    CLEAR = "it is an answer"
-    AGAIN = "ask the same broker again, after a backoff"
-    ELSEWHERE = "find the coordinator, or the leader, then ask again, after a backoff"
-
-
-def following(code: ErrorCode) -> Next:
-    """COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR and what stale metadata causes: elsewhere. Other
-    retriable codes (CONCURRENT_TRANSACTIONS, ...) and UNKNOWN_SERVER_ERROR: again.
-    """
-    error_class = code.info.error_class
-    if error_class in (ErrorClass.FIND_COORDINATOR, ErrorClass.REFRESH_METADATA):
-        return Next.ELSEWHERE
-    if error_class is ErrorClass.RETRIABLE or code is ErrorCode.UNKNOWN_SERVER_ERROR:
-        return Next.AGAIN
-    return Next.CLEAR
-
-
-@dataclass(frozen=True, slots=True)
-class Coordinator:
-    """The coordinator of this transactional id."""
-
-    transactional_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Leader:
-    """The leader of this partition."""
-
-    tp: TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class AnyBroker:
-    """The least loaded one."""
-
-
-Target = Coordinator | Leader | AnyBroker | Node
-
-
-@dataclass(slots=True, eq=False)
-class Call(Generic[ResponseT]):
-    """One request until it is :attr:`done`.
-
-    ``take`` gets each answer and gives the code for which it is to be asked for again (see
-    :func:`following`), or None when it is clear; what it raises ends all calls. ``request`` None
-    only finds out where ``to`` is. With ``once`` the call ends at the first lost connection, not
-    done: whoever made it knows better where to go then. ``told`` says why it isn't done, ``sent``
-    how often it left.
-    """
-
-    request: Request[ResponseT] | None
-    to: Target
-    take: Callable[[ResponseT], ErrorCode | None] = lambda _: None
-    once: bool = False
-    done: bool = False
-    over: bool = False
-    attempts: int = 0
-    sent: int = 0
-    told: str = _SILENCE
 
 
 class BrokerCalls(AdminClient):
@@ -248,8 +189,8 @@ class BrokerCalls(AdminClient):
     def timeout(self, what: str, calls: Iterable[Call[ResponseT]]) -> KafkaTimeoutError:
         """For calls that are not done at their deadline."""
         open_calls = [call for call in calls if not call.done]
-        told = open_calls[0].told if open_calls else _SILENCE
-        hint = self._metadata.addresses_tried() if told == _SILENCE else None
+        told = open_calls[0].told if open_calls else SILENCE
+        hint = self._metadata.addresses_tried() if told == SILENCE else None
         return KafkaTimeoutError(
             f"{what} has no clear answer in time ({told})",
             hint=hint,
@@ -451,7 +392,7 @@ class _Run:
             self._failure = response.error
         elif response.body is None:
             # Bytes that are no answer end the connection, too; what became of it is unknown.
-            said = response.error.message if response.error is not None else _SILENCE
+            said = response.error.message if response.error is not None else SILENCE
             self._lost(call, now, said)
         else:
             try:
@@ -513,7 +454,7 @@ class _Run:
             self._metadata.request_update()
             for transactional_id in ids:
                 for call in self._homeless.pop(transactional_id):
-                    self._again(call, now, _SILENCE)
+                    self._again(call, now, SILENCE)
             return
         for transactional_id in ids:
             coordinator = found.coordinators[transactional_id]
@@ -532,14 +473,3 @@ class _Run:
                     self._route(call, now)
                 else:
                     self._again(call, now, f"FindCoordinator was answered {code.name}")
-
-
-def refusal(code: ErrorCode, where: str, right: str) -> KafkaError:
-    """What to raise for ``code``; who lacks the ``right`` is told which one it is."""
-    if code.info.error_type is not AuthorizationError:
-        return code.error(where)
-    return AuthorizationError(
-        f"{where}: {code.name} ({code.value}): {code.info.meaning}",
-        hint=f"the principal needs {right}",
-        code=code,
-    )

@@ -33,7 +33,7 @@ from spark_kafka_sink.protocol.fetch_messages import (
 )
 from spark_kafka_sink.protocol.request import Request
 from spark_kafka_sink.records.log_records import committed_records
-from spark_kafka_sink.transactions.broker_calls import Call, Leader, Next, following, refusal
+from spark_kafka_sink.transactions.calls import Call, Leader, Next, following, refusal
 from spark_kafka_sink.transactions.log_parts import belongs_to, join
 from spark_kafka_sink.transactions.transaction_client import TransactionClient
 

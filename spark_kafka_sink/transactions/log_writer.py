@@ -41,7 +41,7 @@ from spark_kafka_sink.protocol.transaction_admin_messages import TransactionStat
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.record_batch import write_header
 from spark_kafka_sink.records.single_record import record_bytes, record_tail
-from spark_kafka_sink.transactions.broker_calls import (
+from spark_kafka_sink.transactions.calls import (
     Call,
     Coordinator,
     Leader,

@@ -58,9 +58,9 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionListing,
     TransactionState,
 )
-from spark_kafka_sink.transactions.broker_calls import (
+from spark_kafka_sink.transactions.broker_calls import BrokerCalls
+from spark_kafka_sink.transactions.calls import (
     AnyBroker,
-    BrokerCalls,
     Call,
     Coordinator,
     Next,

@@ -13,7 +13,7 @@ from spark_kafka_sink.protocol.messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from spark_kafka_sink.transactions.broker_calls import Call, Coordinator, Next, following
+from spark_kafka_sink.transactions.calls import Call, Coordinator, Next, following
 from spark_kafka_sink.transactions.transaction_client import TransactionClient
 
 TIMEOUT_MS = 30_000

@@ -1,0 +1,96 @@
+"""One question to a broker: the request, where it goes, and what its answer is worth. Values only.
+
+Owns: :class:`Call`, its targets, and the one table from an answer's error code to what follows.
+Never: a connection (``broker_calls.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Generic, TypeVar
+
+from spark_kafka_sink.errors import AuthorizationError, ErrorClass, ErrorCode, KafkaError
+from spark_kafka_sink.protocol.cluster import Node, TopicPartition
+from spark_kafka_sink.protocol.request import Request
+
+ResponseT = TypeVar("ResponseT")
+
+#: Of a call that nobody answered.
+SILENCE: Final = "no answer"
+
+
+class Next(Enum):
+    """What an error code in an answer is worth."""
+
+    CLEAR = "it is an answer"
+    AGAIN = "ask the same broker again, after a backoff"
+    ELSEWHERE = "find the coordinator, or the leader, then ask again, after a backoff"
+
+
+def following(code: ErrorCode) -> Next:
+    """COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR and what stale metadata causes: elsewhere. Other
+    retriable codes (CONCURRENT_TRANSACTIONS, ...) and UNKNOWN_SERVER_ERROR: again.
+    """
+    error_class = code.info.error_class
+    if error_class in (ErrorClass.FIND_COORDINATOR, ErrorClass.REFRESH_METADATA):
+        return Next.ELSEWHERE
+    if error_class is ErrorClass.RETRIABLE or code is ErrorCode.UNKNOWN_SERVER_ERROR:
+        return Next.AGAIN
+    return Next.CLEAR
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """The coordinator of this transactional id."""
+
+    transactional_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The leader of this partition."""
+
+    tp: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class AnyBroker:
+    """The least loaded one."""
+
+
+Target = Coordinator | Leader | AnyBroker | Node
+
+
+@dataclass(slots=True, eq=False)
+class Call(Generic[ResponseT]):
+    """One request until it is :attr:`done`.
+
+    ``take`` gets each answer and gives the code for which it is to be asked for again (see
+    :func:`following`), or None when it is clear; what it raises ends all calls. ``request`` None
+    only finds out where ``to`` is. With ``once`` the call ends at the first lost connection, not
+    done: whoever made it knows better where to go then. ``told`` says why it isn't done, ``sent``
+    how often it left.
+    """
+
+    request: Request[ResponseT] | None
+    to: Target
+    take: Callable[[ResponseT], ErrorCode | None] = lambda _: None
+    once: bool = False
+    done: bool = False
+    over: bool = False
+    attempts: int = 0
+    sent: int = 0
+    told: str = SILENCE
+
+
+def refusal(code: ErrorCode, where: str, right: str) -> KafkaError:
+    """What to raise for ``code``; who lacks the ``right`` is told which one it is."""
+    if code.info.error_type is not AuthorizationError:
+        return code.error(where)
+    return AuthorizationError(
+        f"{where}: {code.name} ({code.value}): {code.info.meaning}",
+        hint=f"the principal needs {right}",
+        code=code,
+    )
