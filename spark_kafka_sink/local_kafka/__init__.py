@@ -11,13 +11,14 @@ SASL and ACLs.
 from __future__ import annotations
 
 from spark_kafka_sink.local_kafka.cluster import KafkaCluster
-from spark_kafka_sink.local_kafka.distribution import KAFKA_VERSION
+from spark_kafka_sink.local_kafka.distribution import KAFKA_3_VERSION, KAFKA_VERSION
 from spark_kafka_sink.local_kafka.errors import LocalKafkaError
 from spark_kafka_sink.local_kafka.installation import Installation, prepare
 from spark_kafka_sink.local_kafka.node import KafkaNode, NodeState
 from spark_kafka_sink.local_kafka.secure import Security
 
 __all__ = [
+    "KAFKA_3_VERSION",
     "KAFKA_VERSION",
     "Installation",
     "KafkaCluster",

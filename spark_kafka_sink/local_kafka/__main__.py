@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from spark_kafka_sink.local_kafka.cluster import KafkaCluster
-from spark_kafka_sink.local_kafka.distribution import KAFKA_VERSION
+from spark_kafka_sink.local_kafka.distribution import KAFKA_VERSION, RELEASES
 from spark_kafka_sink.local_kafka.errors import LocalKafkaError
 from spark_kafka_sink.local_kafka.installation import prepare
 from spark_kafka_sink.local_kafka.node import NodeState
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(write_secure_files(options.write_secure_files))
             return 0
         if options.prepare:
-            print(prepare().distribution.home)
+            print(prepare(options.kafka_version).distribution.home)
             return 0
         with KafkaCluster(
             options.nodes,
@@ -46,9 +46,10 @@ def main(arguments: list[str] | None = None) -> int:
             heap=options.heap,
             full_jvm=options.full_jvm,
             secure=options.secure,
+            version=options.kafka_version,
         ) as cluster:
             print(_client_properties(cluster) if options.secure else cluster.bootstrap, flush=True)
-            print(f"Kafka {KAFKA_VERSION} is ready; Ctrl-C stops it.", file=sys.stderr)
+            print(f"Kafka {cluster.version} is ready; Ctrl-C stops it.", file=sys.stderr)
             return _watch(cluster)
     except LocalKafkaError as error:
         print(error, file=sys.stderr)
@@ -98,9 +99,15 @@ def _property(text: str) -> tuple[str, str]:
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m spark_kafka_sink.local_kafka",
-        description=f"Run a real Apache Kafka {KAFKA_VERSION} on this machine until Ctrl-C.",
+        description="Run a real Apache Kafka on this machine until Ctrl-C.",
     )
     parser.add_argument("--nodes", type=int, choices=(1, 3), default=1)
+    parser.add_argument(
+        "--kafka-version",
+        choices=tuple(RELEASES),
+        default=KAFKA_VERSION,
+        help=f"default: {KAFKA_VERSION}; another one is fetched when it is first asked for",
+    )
     parser.add_argument("--port", type=int, help="port of the first node (default: a free one)")
     parser.add_argument(
         "--property",

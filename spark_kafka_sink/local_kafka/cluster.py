@@ -16,6 +16,7 @@ from typing import Self
 from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.local_kafka import ports, probe
 from spark_kafka_sink.local_kafka.brood import Brood
+from spark_kafka_sink.local_kafka.distribution import KAFKA_VERSION, release
 from spark_kafka_sink.local_kafka.errors import LocalKafkaError
 from spark_kafka_sink.local_kafka.installation import FULL_JVM, QUICK_JVM, Installation, prepare
 from spark_kafka_sink.local_kafka.node import DEFAULT_START_TIMEOUT_S, KafkaNode, NodeState
@@ -58,6 +59,8 @@ class KafkaCluster:
             ``listeners``), users, certificates and ACLs, see ``secure.py``. :attr:`security` has
             the passwords and files, :meth:`client_options` what a client needs. ``overrides``
             still come last.
+        version: Kafka's version, one of ``KAFKA_VERSION`` and ``KAFKA_3_VERSION``. The second is
+            fetched when it is first asked for.
 
     The ports are taken when the object is made and :meth:`start` starts the processes, so that
     ``node(1).properties`` can be changed in between. Data lives in a temporary directory. Not
@@ -75,9 +78,12 @@ class KafkaCluster:
         full_jvm: bool = False,
         format_options: Sequence[str] = (),
         secure: bool = False,
+        version: str = KAFKA_VERSION,
     ) -> None:
         if nodes not in _TEMPLATES:
             raise IllegalStateError(f"A local cluster has 1 or 3 nodes, not {nodes}.")
+        release(version)
+        self.version = version
         if secure:
             listeners = {**LISTENERS, **listeners}
         self._protocols = dict(listeners)
@@ -222,7 +228,7 @@ class KafkaCluster:
 
     def _get_installation(self) -> Installation:
         if self._installation is None:
-            self._installation = prepare()
+            self._installation = prepare(self.version)
         return self._installation
 
     def _make_secure(self, listeners: Mapping[str, str], common: dict[str, str]) -> None:

@@ -1,6 +1,6 @@
-"""Apache Kafka's server jars: which version, where from, and where they are kept.
+"""Apache Kafka's server jars: which versions, where from, and where they are kept.
 
-Owns: the pinned version, the resolution through Maven or through the Ivy that PySpark carries, and
+Owns: the pinned versions, the resolution through Maven or through the Ivy that PySpark carries, and
 the cache. Never: starting a broker.
 
 - **Checksums.** Both resolvers fetch every jar with the checksum that the repository publishes for
@@ -9,7 +9,9 @@ the cache. Never: starting a broker.
 - **Half-finished never looks finished.** Jars are resolved into a directory of another name, which
   gets a list of its files with their sizes and is then renamed. A cache whose files are not those
   of its list is thrown away and fetched again.
-- **Two processes.** A file lock, held from the look into the cache until the rename.
+- **Two processes.** A file lock per version, held from the look into the cache until the rename.
+- **Two versions** have a directory, a lock and leftovers of their own, so that one which can't be
+  fetched is nothing to the other.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,11 +37,14 @@ from spark_kafka_sink.local_kafka.java import Java
 #: but it needs kafka-tools-api 4.4.0, which is not.)
 KAFKA_VERSION = "4.3.1"
 
+#: The newest Kafka whose clusters can't write transactions of version 2 (KIP-890), and the last
+#: line before 4.0. For those who have such brokers; fetched when somebody asks for it.
+KAFKA_3_VERSION = "3.9.2"
+
 _SCALA_VERSION = "2.13"
 _LOG4J_VERSION = "2.25.4"
 _RESOLVE_TIMEOUT_S = 900
 _FILE_LIST = "files.json"
-_PARTIAL = f"partial-{KAFKA_VERSION}-"
 
 _log = logging.getLogger("spark_kafka_sink.local_kafka")
 
@@ -58,14 +63,33 @@ class Coordinate:
         return f"{self.name}-{self.version}.jar"
 
 
-#: The server; Kafka's command line tools (dump-log, console-consumer, ProducerPerformance), whose
-#: Connect dependencies would double the download and are never called; and a logger, without which
-#: the server's log would be empty.
-COORDINATES = (
-    Coordinate("org.apache.kafka", f"kafka_{_SCALA_VERSION}", KAFKA_VERSION),
-    Coordinate("org.apache.kafka", "kafka-tools", KAFKA_VERSION, alone=True),
-    Coordinate("org.apache.logging.log4j", "log4j-slf4j-impl", _LOG4J_VERSION, alone=True),
-)
+def _server(version: str, *more: Coordinate) -> tuple[Coordinate, ...]:
+    """The server; Kafka's command line tools (dump-log, console-consumer, ProducerPerformance),
+    whose Connect dependencies would double the download and are never called; and a logger,
+    without which the server's log would be empty.
+    """
+    return (
+        Coordinate("org.apache.kafka", f"kafka_{_SCALA_VERSION}", version),
+        Coordinate("org.apache.kafka", "kafka-tools", version, alone=True),
+        Coordinate("org.apache.logging.log4j", "log4j-slf4j-impl", _LOG4J_VERSION, alone=True),
+        *more,
+    )
+
+
+#: What is fetched, by Kafka's version.
+RELEASES: Mapping[str, tuple[Coordinate, ...]] = {
+    KAFKA_VERSION: _server(KAFKA_VERSION),
+    # Kafka 3 was written for log4j 1 and does not bring it; here its calls go to log4j 2, which
+    # takes two artifacts that Kafka 4 has among its dependencies.
+    KAFKA_3_VERSION: _server(
+        KAFKA_3_VERSION,
+        *(
+            Coordinate("org.apache.logging.log4j", name, _LOG4J_VERSION, alone=True)
+            for name in ("log4j-1.2-api", "log4j-api", "log4j-core")
+        ),
+    ),
+}
+COORDINATES = RELEASES[KAFKA_VERSION]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,39 +113,62 @@ def cache_directory() -> Path:
     return root / "spark_kafka_sink"
 
 
+def release(version: str) -> tuple[Coordinate, ...]:
+    """What is fetched for Kafka ``version``. Raises LocalKafkaError when it is not a pinned one."""
+    found = RELEASES.get(version)
+    if found is None:
+        raise LocalKafkaError(
+            f"A local Kafka of version {version!r} is not known.",
+            hint=f"versions: {', '.join(RELEASES)}",
+        )
+    return found
+
+
 @contextmanager
-def cache_lock() -> Iterator[Path]:
-    """The cache directory, made if need be, and nobody else's while the context lasts.
+def cache_lock(version: str = KAFKA_VERSION) -> Iterator[Path]:
+    """The cache directory, made if need be, and nobody else's for ``version`` in the context.
 
     The kernel drops the lock when its holder ends, so a killed process leaves nothing locked.
     """
     directory = cache_directory()
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / f"kafka-{KAFKA_VERSION}.lock").open("w") as lock:
+    with (directory / f"kafka-{version}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield directory
 
 
-def resolve(java: Java, directory: Path) -> Distribution:
+def resolve(java: Java, directory: Path, version: str = KAFKA_VERSION) -> Distribution:
     """Kafka's jars from ``directory``, fetched first if they are not there. Hold the cache's lock.
 
     Raises LocalKafkaError naming each resolver that was tried and the end of what it printed.
     """
-    home = fetch(java, directory, f"kafka-{KAFKA_VERSION}", COORDINATES)
-    return Distribution(KAFKA_VERSION, home, tuple(sorted((home / "jars").glob("*.jar"))))
+    home = fetch(java, directory, f"kafka-{version}", release(version), version)
+    return Distribution(version, home, tuple(sorted((home / "jars").glob("*.jar"))))
 
 
-def fetch(java: Java, directory: Path, name: str, coordinates: tuple[Coordinate, ...]) -> Path:
-    """``directory``/``name``, whose folder ``jars`` holds ``coordinates``; as :func:`resolve`."""
+def fetch(
+    java: Java,
+    directory: Path,
+    name: str,
+    coordinates: tuple[Coordinate, ...],
+    version: str = KAFKA_VERSION,
+) -> Path:
+    """``directory``/``name``, whose folder ``jars`` holds ``coordinates``; as :func:`resolve`.
+
+    ``version`` is the one whose lock is held.
+    """
     home = directory / name
     if not _is_whole(home, coordinates):
         if home.exists():
             _log.warning("%s is damaged or of another release; fetching it again", home)
             shutil.rmtree(home)
-        _remove_leftovers(directory)
-        work = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=directory))
+        partial = f"partial-{version}-"
+        # We hold the lock, so a directory with this prefix belongs to a process that was killed.
+        for leftover in directory.glob(f"{partial}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        work = Path(tempfile.mkdtemp(prefix=partial, dir=directory))
         try:
-            _fetch(java, work, coordinates)
+            _fetch(java, work, coordinates, name)
             (work / "kafka" / _FILE_LIST).write_text(
                 json.dumps(_file_list(work / "kafka", coordinates))
             )
@@ -146,13 +193,7 @@ def _file_list(home: Path, coordinates: tuple[Coordinate, ...]) -> dict[str, obj
     }
 
 
-def _remove_leftovers(directory: Path) -> None:
-    # We hold the lock, so a directory with this prefix belongs to a process that was killed.
-    for leftover in directory.glob(f"{_PARTIAL}*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-
-
-def _fetch(java: Java, work: Path, coordinates: tuple[Coordinate, ...]) -> None:
+def _fetch(java: Java, work: Path, coordinates: tuple[Coordinate, ...], what: str) -> None:
     """Fill ``work``/kafka/jars, through the first resolver that can."""
     jars = work / "kafka" / "jars"
     commands = []
@@ -162,12 +203,12 @@ def _fetch(java: Java, work: Path, coordinates: tuple[Coordinate, ...]) -> None:
         commands.append(("PySpark's Ivy", _ivy_command(java, ivy, work, jars, coordinates)))
     if not commands:
         raise LocalKafkaError(
-            f"Fetching Apache Kafka {KAFKA_VERSION} needs Maven or PySpark, and neither is there.",
+            f"Fetching {what} needs Maven or PySpark, and neither is there.",
             hint="pip install 'spark-kafka-sink[spark]', or install Maven so that mvn is on PATH",
         )
     failures = []
     for name, command in commands:
-        _log.info("fetching Apache Kafka %s into %s through %s", KAFKA_VERSION, work.parent, name)
+        _log.info("fetching %s into %s through %s", what, work.parent, name)
         shutil.rmtree(jars, ignore_errors=True)
         jars.mkdir(parents=True)
         problem = _run_resolver(command, work) or _missing(jars, coordinates)
@@ -175,7 +216,7 @@ def _fetch(java: Java, work: Path, coordinates: tuple[Coordinate, ...]) -> None:
             return
         failures.append(f"{name}: {problem}")
     raise LocalKafkaError(
-        f"Apache Kafka {KAFKA_VERSION} could not be fetched from Maven Central.",
+        f"{what} could not be fetched from Maven Central.",
         hint="\n".join(failures),
     )
 

@@ -16,7 +16,13 @@ from pathlib import Path
 
 from spark_kafka_sink.local_kafka import ports, probe
 from spark_kafka_sink.local_kafka.brood import Brood
-from spark_kafka_sink.local_kafka.distribution import Distribution, cache_lock, resolve
+from spark_kafka_sink.local_kafka.distribution import (
+    KAFKA_VERSION,
+    Distribution,
+    cache_lock,
+    release,
+    resolve,
+)
 from spark_kafka_sink.local_kafka.errors import LocalKafkaError
 from spark_kafka_sink.local_kafka.java import Java, find_java
 from spark_kafka_sink.local_kafka.server_properties import (
@@ -102,15 +108,16 @@ FULL_JVM = (
 )
 
 
-def prepare() -> Installation:
+def prepare(version: str = KAFKA_VERSION) -> Installation:
     """Everything a node needs, fetched and made on the first call on a machine.
 
-    That call takes half a minute; later ones a tenth of a second. Safe in several processes at
-    once. Raises LocalKafkaError.
+    That call takes half a minute for each version; later ones a tenth of a second. Safe in several
+    processes at once. Raises LocalKafkaError.
     """
+    release(version)  # an unknown one leaves nothing in the cache
     java = find_java()
-    with cache_lock() as directory:
-        distribution = resolve(java, directory)
+    with cache_lock(version) as directory:
+        distribution = resolve(java, directory, version)
         archive = distribution.home / f"classes-{java.fingerprint}.jsa"
         bare = Installation(java, distribution, None)
         if not archive.exists():

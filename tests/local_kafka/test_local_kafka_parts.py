@@ -24,14 +24,21 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.local_kafka import (
+    KAFKA_3_VERSION,
     KAFKA_VERSION,
     KafkaCluster,
     LocalKafkaError,
     NodeState,
     ports,
+    prepare,
     probe,
 )
-from spark_kafka_sink.local_kafka.distribution import COORDINATES, cache_lock, resolve
+from spark_kafka_sink.local_kafka.distribution import (
+    COORDINATES,
+    RELEASES,
+    cache_lock,
+    resolve,
+)
 from spark_kafka_sink.local_kafka.java import Java, find_java, parse_major_version
 from spark_kafka_sink.local_kafka.server_properties import (
     read_properties,
@@ -235,9 +242,9 @@ def runs(tmp_path: Path) -> int:
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-def resolve_once():
-    with cache_lock() as directory:
-        return resolve(ANY_JAVA, directory)
+def resolve_once(version=KAFKA_VERSION):
+    with cache_lock(version) as directory:
+        return resolve(ANY_JAVA, directory, version)
 
 
 def test_jars_are_fetched_once(maven, tmp_path):
@@ -313,6 +320,36 @@ def test_a_killed_fetch_is_cleared_away_by_the_next_one(maven, monkeypatch, tmp_
     monkeypatch.setenv("DELAY", "0")
     assert len(resolve_once().jars) == len(COORDINATES)
     assert not list(cache.glob("partial-*"))
+
+
+def test_two_versions_have_a_directory_each_and_neither_waits_for_the_other(
+    maven, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("JARS", " ".join({c.jar for v in RELEASES.values() for c in v}))
+    with cache_lock(KAFKA_VERSION):
+        older = resolve_once(KAFKA_3_VERSION)
+    newer = resolve_once()
+    assert (older.version, newer.version) == (KAFKA_3_VERSION, KAFKA_VERSION)
+    assert older.home != newer.home
+    assert (resolve_once(KAFKA_3_VERSION), resolve_once()) == (older, newer)
+    assert runs(tmp_path) == 2
+
+
+def test_a_version_that_cant_be_fetched_is_nothing_to_the_other(maven, tmp_path):
+    newer = resolve_once()
+    script(maven, "#!/bin/sh\necho no such host; exit 1\n")
+    with pytest.raises(LocalKafkaError, match=f"kafka-{KAFKA_3_VERSION} could not be fetched"):
+        resolve_once(KAFKA_3_VERSION)
+    assert resolve_once() == newer
+
+
+def test_an_unknown_version_is_refused_with_those_that_are_known(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for refused in (lambda: KafkaCluster(version="3.9"), lambda: prepare("../4.3.1")):
+        with pytest.raises(LocalKafkaError, match="is not known") as caught:
+            refused()
+        assert caught.value.hint == f"versions: {KAFKA_VERSION}, {KAFKA_3_VERSION}"
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- templates -----------------------------------------------------------------------------------
