@@ -7,10 +7,11 @@ since, and the words for it. Never: a decision.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 
 from spark_kafka_sink.network.cluster_connection_states import ConnectionState
 from spark_kafka_sink.network.selectable import ChannelState, ChannelStateKind
+from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.request import ApiKey
 
 _log = logging.getLogger(__name__)
@@ -94,10 +95,13 @@ class ConnectionFailures:
         if self._by_node.pop(node_id, None) is not None:
             self._publish()
 
-    def retain(self, node_ids: Collection[int]) -> None:
+    def retain(self, nodes: Iterable[Node]) -> None:
         """Only these nodes exist now."""
-        for node_id in [n for n in self._by_node if n not in node_ids]:
-            self.answered(node_id)
+        if self._by_node:
+            gone = set(self._by_node)
+            gone.difference_update(node.id for node in nodes)
+            for node_id in gone:
+                self.answered(node_id)
 
     def by_address(self) -> dict[str, str]:
         return dict(self._published)

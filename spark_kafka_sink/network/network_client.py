@@ -387,7 +387,7 @@ class NetworkClient:
             else:
                 assert isinstance(body, MetadataResponse)
                 self._updater.handle_response(body, now)
-                self._failures.retain({node.id for node in self._metadata.nodes()})
+                self._failures.retain(self._metadata.nodes())
 
     def _maybe_throttle(self, node_id: int, body: object, now: int) -> None:
         throttle_ms: int = getattr(body, "throttle_ms", 0)

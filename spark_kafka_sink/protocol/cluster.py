@@ -178,8 +178,8 @@ class PartitionInfos(Sequence[PartitionInfo]):
 # Port, bytes of the host, bytes of the rack; behind them host and rack.
 _NODE = struct.Struct(">HHH")
 _NO_RACK = 0xFFFF
-#: So many nodes are made once and kept; any real cluster has fewer.
-_MOST_MADE = 1024
+#: So many nodes that were asked for by id are made once and kept.
+_MOST_MADE = 128
 
 
 class Nodes(Mapping[int, Node]):
@@ -215,6 +215,8 @@ class Nodes(Mapping[int, Node]):
             if index == len(self._ids) or self._ids[index] != node_id:
                 raise KeyError(node_id)
             node = self.at(index)
+            if len(self._made) < _MOST_MADE:
+                self._made[node_id] = node
         return node
 
     def __contains__(self, node_id: object) -> bool:
@@ -225,18 +227,12 @@ class Nodes(Mapping[int, Node]):
 
     def at(self, index: int) -> Node:
         """The node at ``index`` in the order of ids."""
-        node_id = self._ids[index]
-        node = self._made.get(node_id)
-        if node is None:
-            place = self._places[index]
-            port, host_size, rack_size = _NODE.unpack_from(self._data, place)
-            start = place + _NODE.size
-            end = start + host_size
-            rack = None if rack_size == _NO_RACK else self._data[end : end + rack_size].decode()
-            node = Node(node_id, self._data[start:end].decode(), port, rack)
-            if len(self._made) < _MOST_MADE:
-                self._made[node_id] = node
-        return node
+        node_id, place = self._ids[index], self._places[index]
+        port, host_size, rack_size = _NODE.unpack_from(self._data, place)
+        start = place + _NODE.size
+        end = start + host_size
+        rack = None if rack_size == _NO_RACK else self._data[end : end + rack_size].decode()
+        return Node(node_id, self._data[start:end].decode(), port, rack)
 
     def in_order(self) -> Sequence[Node]:
         """The nodes as a sequence that holds none of them."""
@@ -244,7 +240,9 @@ class Nodes(Mapping[int, Node]):
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Nodes):
-            return super().__eq__(other)
+            if not isinstance(other, Mapping):
+                return NotImplemented
+            return len(self) == len(other) and all(other.get(n) == self[n] for n in self._ids)
         if self._ids != other._ids:
             return False
         return (self._places == other._places and self._data == other._data) or all(

@@ -7,6 +7,7 @@ never settle in ``tests/producer/test_hostile_leaders.py``; SCRAM in ``tests/sas
 
 from __future__ import annotations
 
+import random
 import struct
 import sys
 import tracemalloc
@@ -14,13 +15,22 @@ from collections.abc import Callable
 
 import pytest
 
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import RemoteProtocolError
 from spark_kafka_sink.network.frame_reader import FrameReader
-from spark_kafka_sink.network.network_client import MAX_THROTTLE_MS
+from spark_kafka_sink.network.network_client import (
+    MAX_THROTTLE_MS,
+    NetworkClient,
+    NetworkClientConfig,
+)
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
+from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.protocol.metadata_response import MOST_BROKERS
 from spark_kafka_sink.protocol.request import ApiKey
-from tests.network.simulated import Ask
+from tests.fakes.clock import FakeClock
+from tests.network.simulated import Ask, SimulatedSelectable
 from tests.network.test_network_client import NODE, OK, World
+from tests.protocol import metadata_bytes
 
 
 def allocated(call: Callable[[], object]) -> int:
@@ -200,3 +210,53 @@ def test_a_broker_that_throttles_in_every_answer_is_waited_for_and_never_spun_on
         world.clock.advance(world.client.poll_delay_ms(NODE, world.now))
         assert world.now - before == MAX_THROTTLE_MS
     assert all(response.error is None for response in world.responses)
+
+
+def partitions_of(version: int) -> bytes:
+    numbers = random.Random(1).sample(range(20_000), 20_000)
+    found = [metadata_bytes.partition(version, n, leader=1, error=5) for n in numbers]
+    topic = metadata_bytes.topic(version, b"t", found)
+    return metadata_bytes.answer(version, [metadata_bytes.broker(version, 1)], [topic])
+
+
+def brokers_of(version: int) -> bytes:
+    ids = random.Random(1).sample(range(MOST_BROKERS), MOST_BROKERS)
+    return metadata_bytes.answer(version, [metadata_bytes.broker(version, n) for n in ids])
+
+
+@pytest.mark.parametrize("version", [4, 13])
+@pytest.mark.parametrize("answer", [partitions_of, brokers_of])
+def test_what_a_producer_makes_of_a_huge_answer_weighs_no_more_than_reading_it(
+    answer: Callable[[int], bytes], version: int
+) -> None:
+    """From the frame to the cluster that the writer looks at, and its successor."""
+    clock = FakeClock()
+    net = SimulatedSelectable(clock)
+    net.ranges = {**net.ranges, ApiKey.METADATA: (0, version)}
+    metadata = Metadata(ProducerConfig.parse({"bootstrap.servers": "10.0.0.1:9092"}), clock)
+    client = NetworkClient(
+        NetworkClientConfig("me"),
+        selector=net,
+        metadata=metadata,
+        clock=clock,
+        resolve=lambda host: [host],
+        random=lambda: 0.5,
+    )
+    metadata.add_topics(["t"], clock.now_ms())
+    body = answer(version)
+    for asked in (1, 2):
+        metadata.request_update()
+        while net.count_sent(ApiKey.METADATA) < asked:
+            clock.advance(100)
+            client.poll(0, clock.now_ms())
+        frame = net.last_sent(ApiKey.METADATA)
+        net.answer(frame, body)
+
+        def polls() -> None:
+            client.poll(0, clock.now_ms())
+            client.poll(0, clock.now_ms())
+
+        assert allocated(polls) <= 4 * len(body) + 64 * 1024
+        cluster = metadata.fetch()
+        assert len(cluster.nodes) == (MOST_BROKERS if answer is brokers_of else 1)
+        assert cluster.partition_count("t") == (None if answer is brokers_of else 20_000)

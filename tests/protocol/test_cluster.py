@@ -125,10 +125,10 @@ def test_a_node_that_is_added_twice_is_an_error_and_of_two_given_the_last_counts
     assert Nodes.of((Node(7, "h", 1), Node(7, "h", 2)))[7].port == 2
 
 
-def test_a_node_is_made_once_and_so_are_a_thousand_of_many() -> None:
+def test_a_node_is_made_once_and_so_are_a_hundred_of_many() -> None:
     nodes = Nodes.of(Node(n, "h", n) for n in range(2000))
     assert nodes[5] is nodes[5]
-    assert sum(nodes[n] is nodes[n] for n in range(2000)) == 1024
+    assert sum(nodes[n] is nodes[n] for n in range(2000)) == 128
 
 
 def test_a_leader_is_known_or_is_not() -> None:
