@@ -79,6 +79,9 @@ class AwsMskIamMechanism:
         keys = self._keys.keys
         return (keys.secret_key, keys.session_token or "")
 
+    def refused(self) -> bool:
+        return False
+
     def first(self) -> bytes:
         region = self._keys.region_of(self._host)
         parameters = signed_query(self._keys.keys, region, self._host, self._wall_ms)

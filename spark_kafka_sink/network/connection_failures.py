@@ -78,8 +78,9 @@ class ConnectionFailures:
         if state.error is not None:
             hint = state.error.hint
             self.record(node_id, detail if hint is None else f"{detail} ({hint})")
-        elif state.kind is ChannelStateKind.AUTHENTICATE and "?" in detail:
-            self.record(node_id, detail)  # it has a guess of its own
+        elif state.kind is ChannelStateKind.AUTHENTICATE and (":" in detail or "?" in detail):
+            # TLS and SASL tell what they know; the operating system's texts have no such marks.
+            self.record(node_id, detail)
         elif state.kind is ChannelStateKind.AUTHENTICATE:
             self.record(node_id, f"{detail} during the handshake ({SILENT_LISTENER})")
         elif state.kind is ChannelStateKind.READY and before is not ConnectionState.READY:

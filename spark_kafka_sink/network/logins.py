@@ -14,7 +14,7 @@ from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.network.login import Fetcher, FetchingLogin, Login, StaticLogin
 from spark_kafka_sink.network.sasl_mechanism import SaslMechanism
 from spark_kafka_sink.network.sasl_plain import PlainMechanism
-from spark_kafka_sink.network.sasl_scram import ScramMechanism
+from spark_kafka_sink.network.sasl_scram import ScramLogin
 from spark_kafka_sink.oauth_settings import AwsLogin, OAuthSettings
 from spark_kafka_sink.sasl_settings import (
     AWS_MSK_IAM,
@@ -84,7 +84,7 @@ def _new_fetcher(settings: SaslSettings, clock: Clock) -> Fetcher[Any]:
 def _user(mechanism: str, user: UserAndPassword) -> Login:
     if mechanism == PLAIN:
         return StaticLogin(lambda: PlainMechanism(user.username, user.password))
-    return StaticLogin(lambda: ScramMechanism(mechanism, user.username, user.password))
+    return ScramLogin(mechanism, user.username, user.password)
 
 
 # Each import below is for a mechanism that most processes never use: it costs them nothing.

@@ -276,6 +276,11 @@ class SaslClientAuthenticator:
             return ConnectionError(
                 f"the broker can't authenticate anybody now ({code.name} {code.value}{text})"
             )
+        if code is ErrorCode.SASL_AUTHENTICATION_FAILED and mechanism.refused():
+            return ConnectionError(
+                f"the broker refuses us{text}; once more with name and password as RFC 4013"
+                " prepares them"
+            )
         when = "to authenticate again" if self._again else "us"
         return self._failure(
             f"the broker refuses {when}{text or f' ({code.name})'}", mechanism.hint, code

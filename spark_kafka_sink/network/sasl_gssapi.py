@@ -38,6 +38,9 @@ class GssapiMechanism:
         self._chosen = False
         self.complete = False
 
+    def refused(self) -> bool:
+        return False
+
     def first(self) -> bytes:
         return self._step(None) or b""
 

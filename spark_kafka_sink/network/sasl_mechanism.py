@@ -41,6 +41,10 @@ class SaslMechanism(Protocol):
         """What must not be shown even if the broker sends it back."""
         ...
 
+    def refused(self) -> bool:
+        """The broker said no. True when the next exchange will say something else."""
+        ...
+
     def first(self) -> bytes:
         """The first message."""
         ...

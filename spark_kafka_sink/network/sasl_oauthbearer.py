@@ -32,6 +32,9 @@ class OAuthBearerMechanism:
     def secrets(self) -> tuple[str, ...]:
         return (self._token.value.value,)
 
+    def refused(self) -> bool:
+        return False
+
     def first(self) -> bytes:
         pairs = (("auth", f"Bearer {self._token.value.value}"), *self._token.extensions)
         fields = "".join(f"{name}={value}\x01" for name, value in pairs)

@@ -26,6 +26,9 @@ class PlainMechanism:
     def secrets(self) -> tuple[str, ...]:
         return (self._password.value,)
 
+    def refused(self) -> bool:
+        return False
+
     def first(self) -> bytes:
         self.complete = True
         return f"\0{self._username}\0{self._password.value}".encode()

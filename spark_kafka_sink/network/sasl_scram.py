@@ -3,9 +3,10 @@
 Owns: the client's side of one exchange. The broker proves that it knows the password too: an answer
 without the right signature is an error, however friendly it is. Never: bytes around a message.
 
-Name and password go in as UTF-8, as they are: neither Kafka's brokers nor its tools prepare them
-by RFC 4013 (``ScramFormatter.normalize``), so a client that did would fail with a password that
-Kafka itself has stored.
+**Two forms of one password.** RFC 5802 wants names and passwords prepared (RFC 4013); Kafka's
+brokers and tools take them as they are (``ScramFormatter.normalize``). The two differ for a few
+characters beyond ASCII only. So they go in as they are, and if the broker refuses that and the
+prepared form is another one, the next connection has it (:class:`ScramLogin`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from typing import Final
 
 from spark_kafka_sink.network.sasl_mechanism import CHECK_THE_USER, SaslError
+from spark_kafka_sink.network.saslprep import saslprep
 from spark_kafka_sink.secrets import Password
 
 #: Mechanism name to hash.
@@ -65,6 +67,7 @@ class ScramMechanism:
         "_client_first_bare",
         "_hash",
         "_nonce",
+        "_on_refusal",
         "_password",
         "_server_signature",
         "_username",
@@ -79,12 +82,14 @@ class ScramMechanism:
         password: Password,
         *,
         nonce: Callable[[], str] = _new_nonce,
+        on_refusal: Callable[[], bool] = lambda: False,
     ) -> None:
         self.name = name
         self.complete = False
         self._hash = HASHES[name]
         self._username = username
         self._password = password
+        self._on_refusal = on_refusal
         self._nonce = nonce()
         self._client_first_bare = f"n={_sasl_name(username)},r={self._nonce}"
         #: Known once the broker has sent its salt.
@@ -93,6 +98,9 @@ class ScramMechanism:
     @property
     def secrets(self) -> tuple[str, ...]:
         return (self._password.value,)
+
+    def refused(self) -> bool:
+        return self._on_refusal()
 
     def first(self) -> bytes:
         return (_GS2_HEADER + self._client_first_bare).encode()
@@ -139,6 +147,38 @@ class ScramMechanism:
 
     def _hmac(self, key: bytes, message: bytes) -> bytes:
         return hmac.new(key, message, self._hash).digest()
+
+
+class ScramLogin:
+    """Name and password, in the form that the broker takes. One thread, the network's."""
+
+    __slots__ = ("_form", "_forms", "_mechanism")
+
+    def __init__(self, mechanism: str, username: str, password: Password) -> None:
+        self._mechanism = mechanism
+        self._forms = [(username, password)]
+        self._form = 0
+        name, word = saslprep(username), saslprep(password.value)
+        if name and word and (name, word) != (username, password.value):
+            self._forms.append((name, Password(word)))
+
+    def mechanism(self, host: str, now: int) -> ScramMechanism:
+        del host, now
+        form = self._form
+        return ScramMechanism(
+            self._mechanism, *self._forms[form], on_refusal=lambda: self._refused(form)
+        )
+
+    def _refused(self, form: int) -> bool:
+        if self._form == form and form + 1 < len(self._forms):
+            self._form += 1
+        return self._form > form
+
+    def attach(self, wakeup: Callable[[], None]) -> None:
+        """Nobody ever waits."""
+
+    def close(self) -> None:
+        """Nothing to end."""
 
 
 def _sasl_name(username: str) -> str:

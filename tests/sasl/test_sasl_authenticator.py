@@ -193,6 +193,9 @@ def test_a_question_to_plain_and_questions_without_end_are_refused():
         def first(self):
             return b""
 
+        def refused(self):
+            return False
+
         def answer(self, challenge):
             return b"go on"
 

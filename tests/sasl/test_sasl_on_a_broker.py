@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+import uuid
 
 import pytest
 
 from spark_kafka_sink.admin import describe_topics
-from spark_kafka_sink.errors import AuthenticationError, KafkaError
+from spark_kafka_sink.errors import AuthenticationError, AuthorizationError, KafkaError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import attempt, config, values_batch
@@ -54,6 +55,32 @@ def test_a_token_of_an_identity_provider_opens_the_door(secure_kafka, consume, p
             attempt(producer, ColumnPlan(topic, value_column=0), [values_batch([b"row"])])
         assert len(provider.asked) == 1, "for the bootstrap connection and the broker's own"
     assert consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values == [b"row"]
+
+
+TYPED, PREPARED = "p\u00adss\u2168word", "pssIXword"
+
+
+@pytest.mark.parametrize("stored", [TYPED, PREPARED], ids=["as typed", "prepared"])
+def test_a_password_beyond_ascii_gets_in_in_the_form_that_the_broker_has(
+    secure_kafka, caplog, stored
+):
+    import confluent_kafka.admin as admin
+    from confluent_kafka.admin import AdminClient, UserScramCredentialUpsertion
+
+    user = f"carol-{uuid.uuid4().hex[:8]}"
+    info = admin.ScramCredentialInfo(admin.ScramMechanism.SCRAM_SHA_256, 4096)
+    upsertion = UserScramCredentialUpsertion(user, info, stored.encode())
+    tools = AdminClient({"bootstrap.servers": secure_kafka.kafka.bootstrap})
+    tools.alter_user_scram_credentials([upsertion])[user].result(30)
+    options = bare(
+        secure_kafka, sasl__mechanism="SCRAM-SHA-256", sasl__username=user, sasl__password=TYPED
+    )
+    # Who gets this answer is in, and has no right to see the topic.
+    with pytest.raises(AuthorizationError, match="TOPIC_AUTHORIZATION_FAILED"):
+        describe_topics(config(secure_kafka.bootstrap("SASL_SSL"), options), ["t"])
+    retried = [r.getMessage() for r in caplog.records if "once more" in r.getMessage()]
+    assert len(retried) == (stored != TYPED)
+    assert not [line for line in retried if "TLS or SASL listener" in line]
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "OAUTHBEARER"])
@@ -173,6 +200,7 @@ def test_an_identity_provider_that_is_down_is_asked_again_until_the_time_is_up(s
     error, seconds = refused(secure_kafka.bootstrap("SASL_SSL"), options, **{"max.block.ms": 1_500})
     assert not isinstance(error, AuthenticationError)
     assert f"{provider.url} can't be reached: Connection refused" in str(error)
+    assert "TLS or SASL listener" not in str(error)
     assert 1.4 < seconds < 5
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scramp import ScramMechanism as ScrampMechanism
+from scramp.utils import saslprep as scramp_saslprep
 
 from spark_kafka_sink.network.sasl_mechanism import SaslError
-from spark_kafka_sink.network.sasl_scram import MAX_ITERATIONS, ScramMechanism
+from spark_kafka_sink.network.sasl_scram import MAX_ITERATIONS, ScramLogin, ScramMechanism
+from spark_kafka_sink.network.saslprep import saslprep
 from spark_kafka_sink.secrets import Password
 
 BOTH = pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -150,3 +154,81 @@ def test_any_answer_is_taken_or_refused_and_never_believed(message):
     with pytest.raises(SaslError):
         scram.answer(message)
     assert not scram.complete
+
+
+# ---- two forms of one password ----
+
+
+@pytest.mark.parametrize(
+    ("text", "prepared"),
+    [
+        ("I\u00adX", "IX"),  # RFC 4013, section 3: its five examples
+        ("user", "user"),
+        ("USER", "USER"),
+        ("\u00aa", "a"),
+        ("\u2168", "IX"),
+        ("\u0007", None),
+        ("\u0627\u0031", None),
+        ("a\u00a0b", "a b"),
+        ("e\u0301", "\u00e9"),
+        ("\u0627\u0628", "\u0627\u0628"),
+        ("a\u0627", None),
+        ("", ""),
+    ],
+)
+def test_names_and_passwords_are_prepared_as_rfc_4013_has_it(text, prepared):
+    assert saslprep(text) == prepared
+
+
+@settings(deadline=None)
+@given(st.text(max_size=20))
+def test_preparing_agrees_with_scramps_where_both_accept(text):
+    ours = saslprep(text)
+    try:
+        theirs = scramp_saslprep(text)
+    except Exception:
+        return  # it refuses unassigned code points too, which a client may send
+    assert ours == theirs
+    assert saslprep(ours) == ours
+
+
+def outcome(login, stored):
+    """Whether a server that has stored that password lets us in."""
+    scramp = ScrampMechanism("SCRAM-SHA-256")
+    mechanism = login.mechanism("h", 0)
+    salted = hashlib.pbkdf2_hmac("sha256", stored.encode(), b"salt of sixteen.", 4096)
+    key = hmac.digest(salted, b"Client Key", "sha256")
+    server_key = hmac.digest(salted, b"Server Key", "sha256")
+    info = (b"salt of sixteen.", hashlib.sha256(key).digest(), server_key, 4096)
+    server = scramp.make_server(lambda user: info)
+    server.set_client_first(mechanism.first().decode())
+    try:
+        server.set_client_final(mechanism.answer(server.get_server_first().encode()).decode())
+    except Exception:
+        return "in again" if mechanism.refused() else "out"
+    mechanism.answer(server.get_server_final().encode())
+    return "in"
+
+
+def test_the_form_that_was_typed_comes_first_and_the_prepared_one_after_a_refusal():
+    typed, prepared = "p\u00adss\u2168", "pssIX"
+    login = ScramLogin("SCRAM-SHA-256", "u", Password(typed))
+    assert [outcome(login, typed), outcome(login, typed)] == ["in", "in"]
+    login = ScramLogin("SCRAM-SHA-256", "u", Password(typed))
+    assert outcome(login, prepared) == "in again"
+    assert [outcome(login, prepared), outcome(login, prepared)] == ["in", "in"]
+    login = ScramLogin("SCRAM-SHA-256", "u", Password(typed))
+    assert [outcome(login, "x") for _ in range(3)] == ["in again", "out", "out"]
+
+
+def test_connections_that_are_refused_together_count_once():
+    login = ScramLogin("SCRAM-SHA-256", "u", Password("\u00aa"))
+    first, second = (login.mechanism("h", 0) for _ in range(2))
+    assert first.refused()
+    assert second.refused()
+    assert not login.mechanism("h", 0).refused()
+
+
+def test_ascii_has_one_form_and_one_chance():
+    login = ScramLogin("SCRAM-SHA-256", "user", Password("p4ssw0rd, = and more"))
+    assert not login.mechanism("h", 0).refused()

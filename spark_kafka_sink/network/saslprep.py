@@ -1,0 +1,44 @@
+"""SASLprep (RFC 4013): the one form of names and passwords that look alike. Owns: the profile.
+
+Never: whether it is used (``sasl_scram.py`` tells).
+"""
+
+from __future__ import annotations
+
+import stringprep
+import unicodedata
+
+_PROHIBITED = (
+    stringprep.in_table_c12,
+    stringprep.in_table_c21_c22,
+    stringprep.in_table_c3,
+    stringprep.in_table_c4,
+    stringprep.in_table_c5,
+    stringprep.in_table_c6,
+    stringprep.in_table_c7,
+    stringprep.in_table_c8,
+    stringprep.in_table_c9,
+)
+
+
+def saslprep(text: str) -> str | None:
+    """``text`` prepared as a query (unassigned code points pass); None when it is prohibited."""
+    mapped = "".join(
+        " " if stringprep.in_table_c12(c) else c for c in text if not stringprep.in_table_b1(c)
+    )
+    # RFC 3454 is about Unicode 3.2, and so is what servers have stored.
+    prepared = unicodedata.ucd_3_2_0.normalize("NFKC", mapped)
+    if any(prohibited(c) for c in prepared for prohibited in _PROHIBITED):
+        return None
+    return prepared if _directions_agree(prepared) else None
+
+
+def _directions_agree(text: str) -> bool:
+    """RFC 3454, 6: text from right to left begins and ends so, and has nothing of the other."""
+    if not any(stringprep.in_table_d1(c) for c in text):
+        return True
+    return (
+        stringprep.in_table_d1(text[0])
+        and stringprep.in_table_d1(text[-1])
+        and not any(stringprep.in_table_d2(c) for c in text)
+    )
