@@ -109,7 +109,13 @@ class CommitState:
         """By an operator: batch N counts as done, or is to be written again as a whole."""
         if self.decision is None:
             raise IllegalStateError("there is no batch to resolve: the last one is done")
-        last = self.decision.number if done else self.last_done
+        last = self.last_done
+        if done:
+            last = self.decision.number
+        elif self.query_id:
+            # A stream whose first batch here is not its batch 0 (it ran with another guarantee
+            # before) would wait for batch 0 else.
+            last = self.decision.number - 1
         return replace(self, last_done=last, decision=None, lost=())
 
     def _require(self, phase: Phase) -> None:

@@ -89,6 +89,14 @@ def test_a_batch_that_lost_transactions_waits_for_an_operator():
     assert state.resolved(done=False) == CommitState(last_done=6)
 
 
+def test_a_replay_of_a_stream_s_first_batch_here_expects_that_batch_again():
+    decision = Decision(7, (PreparedTransaction("p~r~w~0", 1, 2, 2),))
+    stream = CommitState().taken_over("r", "q").decided(decision).partly_lost(["p~r~w~0"])
+    assert stream.resolved(done=False).last_done == 6
+    job = CommitState(last_done=3).taken_over("j", "").decided(decision).partly_lost(["p~r~w~0"])
+    assert job.resolved(done=False).last_done == 3, "versions 4 to 6 were not done"
+
+
 def test_there_is_nothing_to_resolve_after_a_batch_that_is_done():
     with pytest.raises(IllegalStateError, match="no batch to resolve"):
         CommitState(last_done=3).resolved(done=True)
