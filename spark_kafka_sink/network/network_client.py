@@ -26,14 +26,13 @@ from spark_kafka_sink.errors import (
     IllegalStateError,
     RemoteProtocolError,
     UnsupportedVersionError,
-    WrongListenerError,
 )
 from spark_kafka_sink.network.api_versions import ApiVersions, Fetched
 from spark_kafka_sink.network.client_request import ClientRequest, ClientResponse
 from spark_kafka_sink.network.cluster_connection_states import (
     ClusterConnectionStates,
 )
-from spark_kafka_sink.network.connection_failures import SILENT_LISTENER, ConnectionFailures
+from spark_kafka_sink.network.connection_failures import SILENT_LISTENER
 from spark_kafka_sink.network.host_resolver import HostResolver, resolve_host
 from spark_kafka_sink.network.in_flight_requests import InFlightRequest, InFlightRequests
 from spark_kafka_sink.network.kafka_client import MetadataStore
@@ -42,6 +41,7 @@ from spark_kafka_sink.network.least_loaded_node import (
     find_least_loaded_node,
 )
 from spark_kafka_sink.network.metadata_updater import MetadataUpdater
+from spark_kafka_sink.network.node_connections import NodeConnections
 from spark_kafka_sink.network.sasl_authenticator import MIN_RESERVED_CORRELATION_ID
 from spark_kafka_sink.network.selectable import (
     ChannelState,
@@ -113,7 +113,7 @@ class NetworkClient:
         self._metadata = metadata
         self._clock = clock
         self._random = random
-        self._connection_states = ClusterConnectionStates(
+        states = ClusterConnectionStates(
             reconnect_backoff_ms=config.reconnect_backoff_ms,
             reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
             connection_setup_timeout_ms=config.socket_connection_setup_timeout_ms,
@@ -121,6 +121,16 @@ class NetworkClient:
             resolve=resolve,
             random=random,
         )
+        self._connections = NodeConnections(
+            selector,
+            states,
+            ApiVersions(ApiVersionsRequest(config.software_name, config.software_version)),
+            send_buffer_bytes=config.send_buffer_bytes,
+            receive_buffer_bytes=config.receive_buffer_bytes,
+        )
+        self._connection_states = states
+        self._api_versions = self._connections.api_versions
+        self._failures = self._connections.failures
         self._in_flight = InFlightRequests(config.max_in_flight_requests_per_connection)
         self._updater = MetadataUpdater(
             metadata,
@@ -128,11 +138,7 @@ class NetworkClient:
             retry_ms=config.reconnect_backoff_ms,
             rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
         )
-        self._api_versions = ApiVersions(
-            ApiVersionsRequest(config.software_name, config.software_version)
-        )
         self._aborted_sends: list[ClientResponse] = []
-        self._failures = ConnectionFailures()
         self._throttle_ms: dict[int, int] = {}
         self._correlation_id = 0
         self._state = _State.ACTIVE
@@ -287,24 +293,7 @@ class NetworkClient:
 
     def initiate_connect(self, node: Node, now: int) -> None:
         """Begin to connect. A failure now is like one that a later poll reports."""
-        self._failures.connecting(node.id, node.host, node.port)
-        try:
-            self._connection_states.connecting(node.id, now, node.host)
-            ip = self._connection_states.current_address(node.id)
-            self._failures.connecting(node.id, node.host, node.port, ip)
-            _log.debug("connecting to node %d at %s", node.id, self._failures.address(node.id))
-            self._selector.connect(
-                node.id,
-                node.host,
-                (ip, node.port),
-                self._config.send_buffer_bytes,
-                self._config.receive_buffer_bytes,
-            )
-        except (OSError, OverflowError) as error:
-            # OverflowError: a broker was advertised with a port that is none.
-            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            self._failures.record(node.id, reason)
-            self._connection_states.disconnected(node.id, now)
+        if not self._connections.begin(node, now):
             self._updater.handle_server_disconnect(node.id, now, None)
 
     # ---- one poll ----
@@ -411,9 +400,7 @@ class NetworkClient:
             self._selector.close_channel(node_id)
             self._process_disconnection(responses, node_id, now, _local_close(reason))
         elif fetched is Fetched.KNOWN:
-            self._connection_states.ready(node_id)
-            self._failures.answered(node_id)
-            _log.debug("node %d at %s is ready", node_id, self._failures.address(node_id))
+            self._connections.stands(node_id)
 
     def _handle_disconnections(self, responses: list[ClientResponse], now: int) -> None:
         for node_id, state in self._selector.disconnected.items():
@@ -493,33 +480,13 @@ class NetworkClient:
         timed_out: bool = False,
     ) -> None:
         """Everything that must happen when a connection has ended, whoever ended it."""
-        before = self._connection_states.connection_state(node_id)
-        self._connection_states.disconnected(node_id, now)
-        self._api_versions.disconnected(node_id)
-        authentication: AuthenticationError | None = None
-        protocol: RemoteProtocolError | None = None
-        if isinstance(state.error, AuthenticationError):
-            authentication = state.error
-            self._connection_states.authentication_failed(node_id, now, authentication)
-        elif isinstance(state.error, WrongListenerError):
-            # As hopeless as a wrong password: it ends with what fails at once for good.
-            authentication = AuthenticationError(
-                f"{self._failures.address(node_id)}: {state.error.message}", hint=state.error.hint
-            )
-            self._connection_states.authentication_failed(node_id, now, authentication)
-        elif state.error is not None:
-            protocol = RemoteProtocolError(
-                f"node {node_id} at {self._failures.address(node_id)}: {state.error.message}",
-                hint=state.error.hint,
-            )
         oldest = self._in_flight.oldest(node_id)
         asked = None if oldest is None else oldest.request.api_key
-        self._failures.record_end(node_id, before, state, asked)
-        self._cancel_in_flight(
-            responses, node_id, now, timed_out=timed_out, error=authentication or protocol
-        )
+        error = self._connections.ended(node_id, now, state, asked)
+        self._cancel_in_flight(responses, node_id, now, timed_out=timed_out, error=error)
         if state.kind is not ChannelStateKind.EXPIRED:
-            self._updater.handle_server_disconnect(node_id, now, authentication)
+            fatal = error if isinstance(error, AuthenticationError) else None
+            self._updater.handle_server_disconnect(node_id, now, fatal)
 
     def _cancel_in_flight(
         self,
@@ -545,14 +512,12 @@ class NetworkClient:
         now = self._clock.now_ms()
         self._selector.close_channel(node_id)
         self._cancel_in_flight(self._aborted_sends, node_id, now)
-        self._connection_states.disconnected(node_id, now)
-        self._api_versions.disconnected(node_id)
+        self._connections.close(node_id, now)
 
     def close_node(self, node_id: int) -> None:
         self._selector.close_channel(node_id)
         self._cancel_in_flight(None, node_id, self._clock.now_ms())
-        self._connection_states.remove(node_id)
-        self._api_versions.disconnected(node_id)
+        self._connections.forget(node_id)
 
     # ---- the end of the client ----
 
