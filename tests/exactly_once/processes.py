@@ -135,9 +135,11 @@ class Driver:
                 if pipe is not None:
                     pipe.close()
 
-    def log_tail(self, lines: int = 60) -> str:
-        text = self.log.read_text(encoding="utf-8", errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
+    def log_tail(self, lines: int = 40) -> str:
+        """What is no report of a batch, and no Java stack."""
+        text = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        told = (line[:300] for line in text if " INFO " not in line and not line.startswith("\t"))
+        return "\n".join([*told][-lines:])
 
     def _reap(self) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
