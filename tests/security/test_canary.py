@@ -45,8 +45,8 @@ ROOT = Path(__file__).parents[2]
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 
-#: The one secret that is given as it is, to see what Spark does with it.
-INLINE = "inline"
+#: The secrets that are given as they are, to see what Spark does with them.
+INLINE, INLINE_LOGIN = "inline", "inline login module"
 
 #: So that DEBUG is on in the workers, too, which nobody else configures.
 SITECUSTOMIZE = """
@@ -158,7 +158,7 @@ def rows_of(secure, secrets: Secrets, provider: str, token: str) -> list[dict[st
     """One row for each secret option and each way to fail; ``says`` is what its error says."""
     cluster, files = secure.cluster, stores(secure, secrets)
     passwords = dict(cluster.security.passwords)
-    secrets.known["alice's password"] = passwords["alice"]
+    secrets.known |= {"alice's password": passwords["alice"], INLINE_LOGIN: passwords["bob"]}
     right = secrets.file("alice", passwords["alice"])
     wrong = secrets.file("wrong", secrets.new("a wrong password"))
     ca = {"ssl.truststore.location": str(cluster.security.ca)}
@@ -217,6 +217,9 @@ def rows_of(secure, secrets: Secrets, provider: str, token: str) -> list[dict[st
             "sasl.password": secrets.file("token", token)}),
         row(INLINE, "SSL", ca | {"ssl.keystore.location": files["inline"],
             "ssl.key.password": secrets.known[INLINE]}, kind="batch"),
+        row("inline login module", "SASL_SSL",
+            ca | jaas(f'{PLAIN} username="bob" password="{secrets.known[INLINE_LOGIN]}";'),
+            says="AUTHORIZATION_FAILED", kind="stream"),
         # what fails
         row("wrong password", "SASL_SSL", ca | user(wrong), says=refused, kind="batch"),
         failing("wrong password for PLAIN", "SASL_PLAINTEXT", user(wrong, "PLAIN"), says=refused),
@@ -338,7 +341,7 @@ def test_each_row_came_to_what_it_is_about(left_behind):
 
 
 def test_no_secret_is_anywhere_but_where_it_was_put(left_behind):
-    referred = {n: v for n, v in left_behind.known.items() if n != INLINE}
+    referred = {n: v for n, v in left_behind.known.items() if not n.startswith(INLINE)}
     assert set(referred) == {
         "ssl.key.password", "ssl.keystore.password", "ssl.truststore.password", "ssl.keystore.key",
         "alice's password", "a wrong password", "client secret", "token",
@@ -348,7 +351,9 @@ def test_no_secret_is_anywhere_but_where_it_was_put(left_behind):
 
 def test_an_inline_secret_is_in_the_plan_that_travels_and_nowhere_else(left_behind):
     """Spark redacts a *password*; but between its own processes the writer carries it."""
-    hits = search(left_behind.places(), {INLINE: left_behind.known[INLINE]})
+    inline = {n: v for n, v in left_behind.known.items() if n.startswith(INLINE)}
+    assert len(inline) == 2
+    hits = search(left_behind.places(), inline)
     assert {hit.place for hit in hits} == {
         f"pickles/{INLINE} {what}" for what in ("writer", "stream writer", "source", "again")
     }
