@@ -292,6 +292,31 @@ def test_a_hostile_answer_is_refused_or_taken_at_a_bounded_price(case: Case) -> 
     assert work(lambda: refused(case.decode)) <= work_allowed(case.data, case.asked)
 
 
+def real(version: int) -> bytes:
+    """A broker's own answer, of 300 partitions."""
+    brokers = [m.broker(version, n, b"broker-%d.example" % n, 9092, b"r1") for n in range(1, 4)]
+    partitions = [m.partition(version, n, (1, 2, 3), leader=1 + n % 3) for n in range(300)]
+    return m.answer(version, brokers, [m.topic(version, b"t", partitions)])
+
+
+@pytest.mark.parametrize("version", range(4, 14))
+def test_an_answer_cut_anywhere_costs_no_more_than_what_came(version: int) -> None:
+    data = real(version)
+    for size in [*range(0, 100, 7), *range(100, len(data), 997), len(data) - 1]:
+        case = Case("cut", METADATA, version, data[:size])
+        assert refused(case.decode)
+        assert allocated(case.decode) <= memory_allowed(case.data)
+        assert work(lambda case=case: refused(case.decode)) <= work_allowed(case.data)
+
+
+@pytest.mark.parametrize("version", range(4, 14))
+def test_an_answer_in_another_version_costs_no_more_than_its_bytes(version: int) -> None:
+    for other in range(4, 14):
+        case = Case("another", METADATA, version, real(other))
+        assert allocated(case.decode) <= memory_allowed(case.data)
+        assert work(lambda case=case: refused(case.decode)) <= work_allowed(case.data)
+
+
 def whole(case: Case) -> list[object]:
     """Everything that an answer says, item by item, as its users go through it."""
     response = case.decode()
@@ -344,3 +369,17 @@ def test_a_hostile_scram_server_costs_no_more_than_its_bytes(message: str, words
     price()
     assert allocated(price) <= memory_allowed(data)
     assert work(price) <= work_allowed(data) + 2000  # pytest's own
+
+
+@pytest.mark.parametrize("proof", [b"v=" + b"A" * 43 + b"=", b"v=", b"v=" + b"A" * 100_000, b"e=x"])
+def test_a_scram_server_that_cannot_prove_itself_costs_one_hash(proof: bytes) -> None:
+    def answered() -> None:
+        scram = ScramMechanism("SCRAM-SHA-256", "user", Password("p"), nonce=lambda: SCRAM_NONCE)
+        assert scram.answer(SCRAM_FIRST.encode()) is not None
+        with pytest.raises(SaslError):
+            scram.answer(proof)
+        assert not scram.complete
+
+    answered()
+    assert allocated(answered) <= memory_allowed(proof)
+    assert work(answered) <= work_allowed(proof) + 2000  # pytest's own
