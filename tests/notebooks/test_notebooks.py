@@ -13,7 +13,7 @@ NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
 
 def test_there_are_notebooks():
-    assert [n.stem for n in NOTEBOOKS] == ["quick_start"]
+    assert [n.stem for n in NOTEBOOKS] == ["exactly_once", "quick_start"]
 
 
 @pytest.mark.broker
