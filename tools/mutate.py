@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import argparse
 import ast
-import copy
 import os
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,45 +65,64 @@ class Mutant:
     source: str
 
 
-def mutants(source: str) -> Iterator[Mutant]:
-    """Every mutant of a file, in the order of its lines."""
+def mutants(source: str) -> list[tuple[int, int]]:
+    """What can be changed in a file: (number of the node, which of its two changes)."""
+    return [
+        (number, change)
+        for number, node in enumerate(_nodes(ast.parse(source)))
+        for change in range(2)
+        if _has_change(node, change)
+    ]
+
+
+def mutant(source: str, number: int, change: int) -> Mutant:
+    """One of :func:`mutants`, made; many more are counted than are run."""
     tree = ast.parse(source)
-    nodes = [node for node in ast.walk(tree) if hasattr(node, "lineno")]
-    for number in range(len(nodes)):
-        for change in range(2):
-            mutated = copy.deepcopy(tree)
-            node = [n for n in ast.walk(mutated) if hasattr(n, "lineno")][number]
-            text = _change(mutated, node, change)
-            if text is not None:
-                line = getattr(node, "lineno", 0)
-                yield Mutant(line, text, ast.unparse(ast.fix_missing_locations(mutated)))
+    node = _nodes(tree)[number]
+    line = getattr(node, "lineno", 0)
+    text = _change(tree, node, change)
+    return Mutant(line, text, ast.unparse(ast.fix_missing_locations(tree)))
 
 
-def _change(tree: ast.AST, node: ast.AST, change: int) -> str | None:
-    """Change ``node`` in its tree; what was done, or None when there is nothing (more) to do."""
-    if change == 0 and isinstance(node, ast.Compare) and type(node.ops[0]) in _COMPARISONS:
-        node.ops[0] = _COMPARISONS[type(node.ops[0])]()
-        return f"comparison -> {ast.unparse(node)}"
-    if change == 0 and isinstance(node, ast.BoolOp):
-        node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-        return f"and/or -> {ast.unparse(node)}"
-    if change == 0 and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-        node.op = ast.Sub() if isinstance(node.op, ast.Add) else ast.Add()
-        return f"sign -> {ast.unparse(node)}"
-    if change == 0 and isinstance(node, ast.Constant) and isinstance(node.value, bool | int):
-        node.value = not node.value if isinstance(node.value, bool) else node.value + 1
-        return f"constant -> {node.value}"
-    if change == 0 and isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        _replace(tree, node, node.operand)
-        return f"no not -> {ast.unparse(node.operand)}"
+def _nodes(tree: ast.AST) -> list[ast.AST]:
+    return [node for node in ast.walk(tree) if hasattr(node, "lineno")]
+
+
+def _has_change(node: ast.AST, change: int) -> bool:
+    if change == 1:
+        return isinstance(node, ast.If | ast.IfExp | ast.While) or _can_go(node)
+    return (
+        (isinstance(node, ast.Compare) and type(node.ops[0]) in _COMPARISONS)
+        or isinstance(node, ast.BoolOp)
+        or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub))
+        or (isinstance(node, ast.Constant) and isinstance(node.value, bool | int))
+        or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
+    )
+
+
+def _change(tree: ast.AST, node: ast.AST, change: int) -> str:
+    """Change ``node`` in its tree; what was done."""
     if change == 1 and isinstance(node, ast.If | ast.IfExp | ast.While):
         node.test = ast.UnaryOp(ast.Not(), node.test)
         return f"not -> {ast.unparse(node.test)}"
-    if change == 1 and _can_go(node):
-        text = ast.unparse(node)
-        _replace(tree, node, ast.Pass())
-        return f"gone: {text}"
-    return None
+    if isinstance(node, ast.Compare):
+        node.ops[0] = _COMPARISONS[type(node.ops[0])]()
+        return f"comparison -> {ast.unparse(node)}"
+    if isinstance(node, ast.BoolOp):
+        node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+        return f"and/or -> {ast.unparse(node)}"
+    if isinstance(node, ast.BinOp):
+        node.op = ast.Sub() if isinstance(node.op, ast.Add) else ast.Add()
+        return f"sign -> {ast.unparse(node)}"
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool | int):
+        node.value = not node.value if isinstance(node.value, bool) else node.value + 1
+        return f"constant -> {node.value}"
+    if isinstance(node, ast.UnaryOp):
+        _replace(tree, node, node.operand)
+        return f"no not -> {ast.unparse(node.operand)}"
+    text = ast.unparse(node)
+    _replace(tree, node, ast.Pass())
+    return f"gone: {text}"
 
 
 def _can_go(node: ast.AST) -> bool:
@@ -161,9 +178,11 @@ class Copy:
 def run(target: str, sample: int | None, seed: int, jobs: int, seconds: float) -> list[Mutant]:
     """The survivors of a target, printed as they are found."""
     path, tests = TARGETS[target]
-    found = list(mutants((ROOT / path).read_text()))
-    if sample is not None and sample < len(found):
-        found = sorted(random.Random(seed).sample(found, sample), key=lambda m: m.line)
+    source = (ROOT / path).read_text()
+    numbers = mutants(source)
+    if sample is not None and sample < len(numbers):
+        numbers = random.Random(seed).sample(numbers, sample)
+    found = sorted((mutant(source, *which) for which in numbers), key=lambda m: m.line)
     survivors: list[Mutant] = []
     with tempfile.TemporaryDirectory() as directory:
         copies = [Copy(Path(directory) / str(number)) for number in range(jobs)]
