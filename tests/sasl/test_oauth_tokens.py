@@ -405,6 +405,26 @@ def test_a_failed_renewal_falls_back_on_what_is_still_good_and_then_fails(caplog
     assert login.mechanism("h", now) == ("c", "h")
 
 
+def test_the_pause_after_a_failure_doubles_until_a_fetch_succeeds():
+    clock = FakeClock()
+    results = [OSError("1"), OSError("2"), Fetched("a", 1_000, 2_000), OSError("3"), OSError("4")]
+    login, woken = login_of(Scripted(*results), clock)
+    for pause in (100, 200):
+        assert login.mechanism("h", clock.now_ms()) is None
+        woken.wait()
+        with pytest.raises(ConnectionError):
+            login.mechanism("h", clock.advance(pause - 1))
+        clock.advance(1)
+    assert login.mechanism("h", clock.now_ms()) is None
+    woken.wait()
+    assert login.mechanism("h", clock.advance(3_000)) is None
+    woken.wait()
+    with pytest.raises(ConnectionError):
+        login.mechanism("h", clock.advance(99))
+    assert login.mechanism("h", clock.advance(1)) is None
+    woken.wait()
+
+
 def test_what_can_not_pass_is_an_authentication_error_for_all():
     cases = [
         (AuthenticationError("no", hint="h"), "no"),

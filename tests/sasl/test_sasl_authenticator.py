@@ -87,6 +87,15 @@ def test_a_session_is_renewed_between_85_and_95_percent_of_its_lifetime(share, e
     assert sasl.reauthenticate_at == 5_000 + expected
 
 
+def test_a_session_without_an_end_follows_one_that_had_one():
+    sasl, broker = machine(), ScriptedBroker("PLAIN", lifetime=10_000)
+    run(sasl, broker)
+    assert sasl.reauthenticate_at is not None
+    broker.lifetime = 0
+    run(sasl, broker)
+    assert sasl.reauthenticate_at is None
+
+
 def test_a_session_is_never_renewed_within_a_second_because_brokers_refuse_that():
     sasl, broker = machine(), ScriptedBroker("PLAIN", lifetime=1_100)
     run(sasl, broker, now=0)
@@ -176,6 +185,20 @@ def test_a_yes_before_the_exchange_is_over_is_no_yes():
     third = hear(sasl.receive(memoryview(handshake(second, "SCRAM-SHA-256")), 0))
     with pytest.raises(AuthenticationError, match="can't be believed"):
         sasl.receive(memoryview(authenticate(third, b"")), 0)
+
+    class Doubting(PlainMechanism):
+        """Says all that it has to say, and has not seen what it wants."""
+
+        def first(self):
+            return b"hello"
+
+    sasl, broker = machine(), ScriptedBroker("PLAIN")
+    frame = sasl.start(Doubting("alice", Password("x")))
+    for _ in range(2):
+        frame = sasl.receive(memoryview(broker.answer(frame)), 0)
+    with pytest.raises(AuthenticationError, match="ends the exchange too early"):
+        sasl.receive(memoryview(authenticate(hear(frame), b"")), 0)
+    assert not sasl.complete
 
 
 def test_a_question_to_plain_and_questions_without_end_are_refused():

@@ -5,9 +5,11 @@ answers are under way.
 from __future__ import annotations
 
 import select
+import ssl
 import struct
 
 import pytest
+import trustme
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import AuthenticationError, RemoteProtocolError
@@ -17,7 +19,14 @@ from spark_kafka_sink.network.sasl_plain import PlainMechanism
 from spark_kafka_sink.network.sasl_scram import ScramMechanism
 from spark_kafka_sink.network.selectable import ChannelStateKind
 from spark_kafka_sink.secrets import Password
-from tests.network.loopback import Driver, LoopbackServer, framed, read_frame, send_of
+from tests.network.loopback import (
+    Background,
+    Driver,
+    LoopbackServer,
+    framed,
+    read_frame,
+    send_of,
+)
 from tests.sasl.scripted_broker import ScriptedBroker
 
 LIFETIME = 10_000
@@ -281,6 +290,22 @@ def test_a_renewal_waits_for_its_token_and_answers_still_arrive():
         driver.poll_until(lambda: len(driver.sends) == 2)
 
 
+def test_a_renewal_that_waits_is_woken_without_any_other_event():
+    login, clock = SlowLogin(), Ahead()
+    login.ready = True
+    with LoopbackServer() as server, sasl_driver(login, clock) as driver:
+        session = Session(driver, server, ScriptedBroker("PLAIN", lifetime=LIFETIME))
+        session.authenticate()
+        login.ready = False
+        clock.offset = AFTER
+        driver.selector.send(request(0))
+        driver.poll(20)
+        login.ready = True
+        login.wakeup()
+        session.authenticate(rounds=2)
+        driver.poll_until(lambda: driver.sends)
+
+
 def test_a_held_request_is_no_reason_to_wake_for_a_writable_socket():
     clock = Ahead()
     broker = ScriptedBroker("PLAIN", lifetime=LIFETIME)
@@ -293,6 +318,62 @@ def test_a_held_request_is_no_reason_to_wake_for_a_writable_socket():
         channel = driver.selector._channels[1]
         assert channel.sending
         assert not channel.wants_write
+
+
+def test_a_frame_that_is_half_written_is_never_cut_by_a_renewal():
+    clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
+    with LoopbackServer() as server, sasl_driver(clock=clock) as driver:
+        session = Session(driver, server, broker)
+        session.authenticate()
+        big = bytes(range(256)) * 80_000  # 20 MB: more than all buffers on the way
+        driver.selector.send(request(0, big))
+        driver.poll(20)
+        assert not driver.sends, "half of it is on its way"
+        clock.offset = AFTER
+        received = []
+        with Background(lambda: received.append(read_frame(session.peer))):
+            driver.poll_until(lambda: driver.sends)
+        assert received[0][8:] == big
+        driver.selector.send(request(1))
+        session.authenticate(rounds=2)
+
+
+@pytest.fixture(scope="module")
+def tls():
+    """Contexts of a server and of clients that trust it."""
+    ca = trustme.CA()
+    contexts = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    ca.issue_cert("127.0.0.1").configure_cert(contexts[0])
+    ca.configure_trust(contexts[1])
+    return contexts
+
+
+def test_a_session_is_renewed_over_tls_where_one_record_holds_many_frames(tls):
+    """What is left of a record lies above the socket, and no event tells of it."""
+    clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
+    builder = SaslChannelBuilder(plain(), tls[1], "me")
+    with LoopbackServer() as server, Driver(builder=builder, clock=clock) as driver:
+        session = Session(driver, server, broker)
+        session.peer = tls[0].wrap_socket(
+            session.peer, server_side=True, do_handshake_on_connect=False
+        )
+        server.connections[-1] = session.peer
+        with Background(session.peer.do_handshake):
+            driver.poll_until(session.peer.version)
+        session.authenticate()
+        for correlation_id in range(2):
+            driver.selector.send(request(correlation_id))
+            driver.poll_until(lambda n=correlation_id: len(driver.sends) == n + 1)
+            read_frame(session.peer)
+        clock.offset = AFTER
+        driver.selector.send(request(2))
+        handshake = session.next_frame()
+        session.peer.sendall(response(0) + response(1) + framed(broker.answer(handshake)))
+        session.authenticate(rounds=1)
+        driver.poll_until(lambda: len(driver.sends) == 3)
+        assert [struct.unpack_from(">i", p)[0] for p in driver.payloads()] == [0, 1]
+        assert read_frame(session.peer).endswith(b"body")
+        assert not driver.disconnected
 
 
 def test_a_refused_renewal_fails_the_connection_after_its_answers():
