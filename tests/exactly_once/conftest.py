@@ -111,6 +111,8 @@ def new_driver(_world: World, _drivers: list[Driver]) -> Iterator[Callable[..., 
 @pytest.fixture
 def driver(_world: World, _drivers: list[Driver]) -> Driver:
     """One that lives on from test to test: a JVM's start is dear."""
-    if not _drivers or not _drivers[0].alive:
+    if not _drivers or not _drivers[0].idle:
+        if _drivers:
+            _drivers[0].close()
         _drivers[:1] = [Driver(_world.home)]
     return _drivers[0].wait_until_ready()

@@ -64,6 +64,7 @@ class Driver:
                 start_new_session=True,
             )
         self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._asked = 0
         self._frozen: list[psutil.Process] = []
         threading.Thread(target=self._listen, daemon=True).start()
         self.java = 0
@@ -78,9 +79,17 @@ class Driver:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"do": do, **command}).encode() + b"\n")
         self.process.stdin.flush()
+        self._asked += 1
 
     def answer(self, timeout: float = 240.0) -> dict[str, Any]:
-        return self._next(timeout)
+        found = self._next(timeout)
+        self._asked -= 1
+        return found
+
+    @property
+    def idle(self) -> bool:
+        """Alive, and nothing is under way: a test that failed may have left it in the middle."""
+        return self.alive and self._asked == 0
 
     @property
     def has_answered(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
@@ -19,16 +21,22 @@ def test_r14_transactions_that_the_coordinator_forgot_between_prepare_and_commit
     scenario = old_world.scenario(
         "r14", **{"kafka.transaction.timeout.ms": "3000", "kafka.max.block.ms": "60000"}
     )
+    asked: set[bytes] = set()
     held = old_world.fault(
-        ApiKey.DESCRIBE_TRANSACTIONS, Action.HOLD, Side.REQUEST, times=1_000_000, match=of_data
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        Action.HOLD,
+        Side.REQUEST,
+        times=1_000_000,
+        match=of_data,
+        then=lambda hit: asked.update(re.findall(rb"x\.r14[^~]+~[0-9a-f]+~[0-9]+", hit.request)),
     )
     fates = {"": {"": "ABORT"}}
     driver.begin("batch", **scenario.batch(fates=fates))
     assert held.hit.wait(240)
-    known = {i for i in transactions(old_world.direct, scenario.prefix) if "~~" not in i}
-    assert len(known) == 2, "both tasks have prepared"
+    held_ids = {i.decode() for i in asked}
+    assert len(held_ids) == 2, "the driver asks whether both are prepared"
     wait_for(
-        lambda: not known & set(transactions(old_world.direct, scenario.prefix)),
+        lambda: not held_ids & set(transactions(old_world.direct, scenario.prefix)),
         what="the expiration",
     )
     held.release()
