@@ -36,6 +36,8 @@ class BatchEnds:
         told = 0 if batch.futures is None else len(batch.futures)
         if batch.error is None or not self._spared(batch, told):
             self._recorder.batch_done(batch)
+        else:
+            self._recorder.batch_failed_alone(batch)
         if batch.error is not None and self._metrics is not None:
             self._metrics.records_failed(batch.tp.topic, batch.record_count)
         if self._interceptors is not None and told < batch.record_count:

@@ -526,13 +526,23 @@ class KafkaProducer:
     def finish_attempt(self) -> ProduceReport:
         """Wait until everything is acknowledged; what was, counted.
 
-        Raises DeliveryError when anything is not.
+        Raises DeliveryError when anything is not. Without idempotence that may be records of
+        :meth:`send` alone; the next attempt can begin then.
         """
         self.flush()
         if self._transaction_manager is not None:
             self._transaction_manager.maybe_fail_with_error()
         report = self._recorder.report(self._metadata.fetch().cluster_id)
         rows = self._accumulator.appended_records - self._rows_before
+        alone, cause = self._recorder.failed_alone
+        if alone and report.rows + alone == rows:
+            assert cause is not None
+            raise DeliveryError(
+                f"{alone} of {rows} rows were not acknowledged; the first failed with: "
+                f"{_first_line(cause)}",
+                hint="the future of each says what it failed with; without idempotence the others"
+                " are sent all the same",
+            ) from cause
         if report.rows != rows:
             error = DeliveryError(
                 f"{rows} rows were appended, but {report.rows} were acknowledged; the attempt"

@@ -43,6 +43,8 @@ class ProduceRecorder:
         self._before = self._waits()
         #: What a broker said last that made a batch go again: for messages about waits.
         self.last_answer: str | None = None
+        self._failed_alone = 0
+        self._failed_alone_of: KafkaError | None = None
 
     def start_attempt(self) -> None:
         """Count from zero."""
@@ -52,6 +54,8 @@ class ProduceRecorder:
             self._report = _Counts()
             self._before = before
             self.last_answer = None
+            self._failed_alone = 0
+            self._failed_alone_of = None
 
     def batch_done(self, batch: ProducerBatch) -> None:
         error = batch.error
@@ -63,6 +67,13 @@ class ProduceRecorder:
                 return
             self._failure = batch
         self._on_failure(batch)
+
+    def batch_failed_alone(self, batch: ProducerBatch) -> None:
+        """A failed batch that loses no attempt: the futures of its records tell of it."""
+        with self._lock:
+            self._failed_alone += batch.record_count
+            if self._failed_alone_of is None:
+                self._failed_alone_of = batch.error
 
     def request_sent(self, batches: Sequence[ProducerBatch], now: int) -> None:
         """A Produce request with ``batches`` leaves."""
@@ -115,6 +126,12 @@ class ProduceRecorder:
         """Its error."""
         batch = self._failure
         return None if batch is None else batch.error
+
+    @property
+    def failed_alone(self) -> tuple[int, KafkaError | None]:
+        """How many records failed without losing the attempt, and the first one's error."""
+        with self._lock:
+            return self._failed_alone, self._failed_alone_of
 
     @property
     def rows(self) -> int:

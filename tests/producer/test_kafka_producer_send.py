@@ -507,6 +507,25 @@ def test_without_idempotence_a_refused_batch_fails_its_records_and_no_others(
     producer.flush()
 
 
+def test_an_attempt_without_idempotence_tells_of_records_that_failed_alone(producers: Producers):
+    """It is no bug: each future has said so. The producer goes on, with the next attempt."""
+    producer, client = producers(enable_idempotence="false")
+    client.answer = refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    failed = producer.send(to0())
+    assert isinstance(failed.exception(10), KafkaError)
+    client.release()
+    producer.send(to0()).result(10)
+    with pytest.raises(DeliveryError, match="1 of 2 rows .*TOPIC_AUTHORIZATION_FAILED") as caught:
+        producer.finish_attempt()
+    assert caught.value.hint is not None
+    assert "future" in caught.value.hint
+    assert "bug" not in caught.value.hint
+    assert caught.value.__cause__ is failed.exception(0)
+    producer.start_attempt()
+    producer.send(to0()).result(10)
+    assert producer.finish_attempt().rows == 1
+
+
 def test_an_idempotent_producer_fails_with_its_batch(producers: Producers):
     """Rule 5.2: nothing is sent behind a hole. Every future ends, in order."""
     producer, client = producers(linger_ms=60_000, batch_size=2000)
