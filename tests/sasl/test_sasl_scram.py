@@ -173,6 +173,7 @@ def test_any_answer_is_taken_or_refused_and_never_believed(message):
         ("e\u0301", "\u00e9"),
         ("\u0627\u0628", "\u0627\u0628"),
         ("a\u0627", None),
+        ("\u0627a\u0628", None),
         ("", ""),
     ],
 )
