@@ -43,6 +43,8 @@ class MemoryPool(Protocol):
         """Call ``wakeup`` when there is memory again for who was refused. From any thread."""
         ...
 
+    def detach(self, wakeup: Callable[[], None]) -> None: ...
+
 
 class SimpleMemoryPool:
     """``size`` bytes. Any number of threads may share it.
@@ -51,7 +53,8 @@ class SimpleMemoryPool:
     happens to be left do not wait behind small ones for ever: at most the pool and the largest
     frame are in use then. A frame larger than the whole pool is let in when nothing else is in it.
 
-    One lock (``_lock``) guards ``_available`` and ``_refused``.
+    One lock (``_lock``) guards ``_available``, ``_refused`` and the list of wake-ups, which is
+    replaced, so that it can be gone through without it.
     """
 
     def __init__(self, size: int, *, strict: bool = False) -> None:
@@ -100,4 +103,9 @@ class SimpleMemoryPool:
                 wakeup()
 
     def attach(self, wakeup: Callable[[], None]) -> None:
-        self._wakeups.append(wakeup)
+        with self._lock:
+            self._wakeups = [*self._wakeups, wakeup]
+
+    def detach(self, wakeup: Callable[[], None]) -> None:
+        with self._lock:
+            self._wakeups = [other for other in self._wakeups if other != wakeup]

@@ -17,8 +17,6 @@ import os
 import random
 import selectors
 import socket
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
 from spark_kafka_sink.clock import NEVER, Clock
@@ -28,6 +26,7 @@ from spark_kafka_sink.errors import (
     RemoteProtocolError,
 )
 from spark_kafka_sink.network.channel_builder import ChannelBuilder
+from spark_kafka_sink.network.idle_expiry_manager import IdleExpiryManager
 from spark_kafka_sink.network.kafka_channel import KafkaChannel
 from spark_kafka_sink.network.memory_pool import MemoryPool
 from spark_kafka_sink.network.selectable import (
@@ -37,6 +36,7 @@ from spark_kafka_sink.network.selectable import (
     NetworkSend,
     SelectorMetrics,
 )
+from spark_kafka_sink.network.wakeup_pipe import WakeupPipe
 
 _log = logging.getLogger(__name__)
 
@@ -48,11 +48,7 @@ _LONGEST_SELECT_MS = 24 * 3600 * 1000
 
 
 class Selector:
-    """Implements ``Selectable``.
-
-    ``_wakeup_lock`` guards ``_closed`` and ``_wakeup_pending``; everything else is the one
-    thread's.
-    """
+    """Implements ``Selectable``. All of it but :meth:`wakeup` is one thread's."""
 
     def __init__(
         self,
@@ -74,7 +70,6 @@ class Selector:
         self._metrics = metrics
         # Milliseconds of this poll in which nothing happened.
         self._waited_ms = 0
-        self._max_idle_ms = connections_max_idle_ms
         self._selector = selectors.DefaultSelector()
         self._channels: dict[int, KafkaChannel] = {}
         # Closed by the peer or by idleness, with answers that are still to be handed out.
@@ -96,21 +91,15 @@ class Selector:
         self._close_delay_ms = failed_authentication_delay_ms
         # Refused channels and when they are closed, in that order.
         self._delayed_closes: dict[KafkaChannel, int] = {}
-        # Least recently used first: node id -> milliseconds.
-        self._last_used: OrderedDict[int, int] = OrderedDict()
+        self._idle = IdleExpiryManager(connections_max_idle_ms)
         self._completed_sends: list[NetworkSend] = []
         self._completed_receives: dict[int, NetworkReceive] = {}
         self._disconnected: dict[int, ChannelState] = {}
         self._connected: list[int] = []
         # A channel got through its handshake: nothing to hand out, but the caller can send now.
         self._turned_ready = False
-        self._wakeup_lock = threading.Lock()
-        self._wakeup_pending = False
-        self._closed = False
-        self._wakeup_read, self._wakeup_write = socket.socketpair()
-        self._wakeup_read.settimeout(0)
-        self._wakeup_write.settimeout(0)
-        self._selector.register(self._wakeup_read, _READ, None)
+        self._pipe = WakeupPipe()
+        self._selector.register(self._pipe.reader, _READ, None)
         channel_builder.attach(self.wakeup)
         if memory_pool is not None:
             memory_pool.attach(self.wakeup)
@@ -164,7 +153,7 @@ class Selector:
         if self._pool is not None:
             channel.use_memory_pool(self._pool)
         self._channels[node_id] = channel
-        self._last_used[node_id] = self._clock.now_ms()
+        self._idle.update(node_id, self._clock.now_ms())
         if code == 0:
             self._immediately_connected.append(channel)
         else:
@@ -204,8 +193,7 @@ class Selector:
             deadline = self._clock.now_ms() + timeout_ms
         while True:
             woken, now = self._select(timeout_ms)
-            if self._max_idle_ms >= 0:
-                self._close_idle(now)
+            self._close_idle(now)
             if woken or timeout_ms == 0 or self._anything_to_report():
                 break
             if deadline < NEVER:
@@ -253,28 +241,16 @@ class Selector:
             channel.close()
 
     def wakeup(self) -> None:
-        # No wakeup is lost by trusting a pending one: whoever wakes has published what it wants
-        # before it calls, the poll that consumes the pending one has not done so yet, and its
-        # caller looks at everything anew after it.
-        if self._wakeup_pending:
-            return
-        with self._wakeup_lock:
-            if self._closed or self._wakeup_pending:
-                return
-            # In this order: an interrupt between the two must not leave a wake-up that is noted
-            # as pending and never comes.
-            self._wakeup_write.send(b"w")
-            self._wakeup_pending = True
+        self._pipe.wakeup()
 
     def close(self) -> None:
-        with self._wakeup_lock:
-            if self._closed:
-                return
-            self._closed = True
+        if not self._pipe.begin_close():
+            return
+        if self._pool is not None:
+            self._pool.detach(self.wakeup)
         with contextlib.ExitStack() as stack:
             stack.callback(self._builder.close)
-            stack.callback(self._wakeup_write.close)
-            stack.callback(self._wakeup_read.close)
+            stack.callback(self._pipe.close)
             stack.callback(self._selector.close)
             for channel in (*self._channels.values(), *self._closing.values()):
                 stack.callback(channel.close)
@@ -342,7 +318,7 @@ class Selector:
             ready: KafkaChannel | None = key.data
             if ready is None:
                 woken = True
-                self._consume_wakeup()
+                self._pipe.consume()
             elif ready.watched:  # not closed by an event before this one
                 self._poll_channel(ready, mask, now)
         if woken and self._waiting:
@@ -360,17 +336,10 @@ class Selector:
             if self._channels.get(channel.node_id) is channel:
                 self._poll_channel(channel, events, now)
 
-    def _consume_wakeup(self) -> None:
-        with self._wakeup_lock:
-            with contextlib.suppress(BlockingIOError):
-                self._wakeup_read.recv(64)
-            self._wakeup_pending = False
-
     def _poll_channel(self, channel: KafkaChannel, events: int, now: int) -> None:
         """All that one connection can do now: connect, prove itself, read, write."""
         node_id = channel.node_id
-        self._last_used[node_id] = now
-        self._last_used.move_to_end(node_id)
+        self._idle.update(node_id, now)
         try:
             if not channel.connected:
                 if not channel.finish_connect():
@@ -493,7 +462,7 @@ class Selector:
     def _delay_close(self, channel: KafkaChannel) -> None:
         """Leave the connection open and look at it no more, until its time has come."""
         self._delayed_closes[channel] = self._clock.now_ms() + self._close_delay_ms
-        self._last_used.pop(channel.node_id, None)
+        self._idle.remove(channel.node_id)
         self._buffered_reads.pop(channel.node_id, None)
         if channel.watched:
             self._selector.unregister(channel.transport.socket)
@@ -515,13 +484,10 @@ class Selector:
         No timer wakes for it: a producer that sleeps learns of it with its next wake, before it
         can use the connection. Brokers close idle connections a minute later by themselves.
         """
-        while self._last_used:
-            node_id, used = next(iter(self._last_used.items()))
-            if now - used <= self._max_idle_ms:
-                return
+        while (node_id := self._idle.poll_expired(now)) is not None:
             channel = self._channels[node_id]
             channel.kind = ChannelStateKind.EXPIRED
-            _log.debug("closing the connection to node %d: idle for %d ms", node_id, now - used)
+            _log.debug("closing the connection to node %d: idle for too long", node_id)
             self._close_gracefully(channel)
 
     def _close_gracefully(self, channel: KafkaChannel) -> None:
@@ -564,7 +530,7 @@ class Selector:
         node_id = channel.node_id
         if self._channels.get(node_id) is channel:
             del self._channels[node_id]
-            self._last_used.pop(node_id, None)
+            self._idle.remove(node_id)
             self._buffered_reads.pop(node_id, None)
             self._delayed_closes.pop(channel, None)
             if self._metrics is not None:

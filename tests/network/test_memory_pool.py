@@ -89,6 +89,7 @@ def test_a_frame_is_not_read_before_there_is_memory_for_it() -> None:
         assert driver.payloads()[1] == b"2" * 1000
         give_back(driver.receives[1:])
     assert pool.available == 1000
+    assert pool._wakeups == []  # a closed selector is woken no more
 
 
 def test_a_selector_that_sleeps_is_woken_by_whoever_gives_memory_back() -> None:
