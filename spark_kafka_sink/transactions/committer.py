@@ -165,7 +165,9 @@ class Committer:
         assert state.decision is not None
         _log.info("kprod %s: batch %d was decided; ending it now", key, state.decision.number)
         state = self._finish(key, session, state)
-        self._note_done(key, session, state)
+        # Not `_note_done`: who goes on without the note takes these ids for the next batch, and
+        # the log, which still says DECIDED, names transactions that nobody can find again.
+        session.write(state, self._before())
         return state
 
     # -- commit -------------------------------------------------------------------------------
@@ -201,7 +203,7 @@ class Committer:
     def _note_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
         """Every transaction is committed. That must not fail for want of a note of it: whoever ran
         the job again would double its rows. The next planning ends the batch once more, which
-        changes nothing, and notes it then.
+        changes nothing, and notes it then, or fails before a task starts.
         """
         try:
             session.write(state, self._before())

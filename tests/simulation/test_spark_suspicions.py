@@ -1,0 +1,43 @@
+"""What a suspicious reader of the protocol tried: each was a bug once."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.transactions.exactly_once import Commit
+from tests.fakes.fake_cluster.control import FOREVER
+from tests.simulation.spark_scene import Scene
+from tests.simulation.spark_world import LOG_TOPIC, SparkLife
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_planning_fails_when_it_can_not_note_that_the_batch_before_is_done(version: int) -> None:
+    """Batch 1 is committed, its DONE can't be written, and neither can it at batch 2's planning.
+
+    Going on, batch 2's task would take the same id anew, and the log would name a transaction of
+    batch 1 whose outcome nobody can find out any more: every later start would fail.
+    """
+
+    def play(scene: Scene) -> None:
+        run = scene.run("run-0")
+        scene.batch(run, 0)
+        plan = scene.plan(run)
+        messages = scene.write(run, 1, plan)
+        silent = scene.cluster.control.drop(
+            ApiKey.PRODUCE, FOREVER, processed=False, topic=LOG_TOPIC, nth=2
+        )
+        assert scene.commit(run, 1, plan, messages) is Commit.COMMITTED
+        tried = silent.fired
+        assert tried
+        with pytest.raises(KafkaTimeoutError, match="Produce of the commit log's"):
+            scene.plan(run)
+        assert silent.fired > tried
+        scene.cluster.control.clear()
+        assert scene.plan(run).last_done == 1
+        assert scene.batch(run, 2) is Commit.COMMITTED
+
+    life = SparkLife(1, tasks=1, new_worker=0.0, transaction_version=version)
+    scene = Scene.of(play, life)
+    assert scene.batches() == {0, 1, 2}
