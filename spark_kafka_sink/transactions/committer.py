@@ -321,16 +321,20 @@ class Committer:
         """Undo what was not decided; gives the ids of the orphans that were swept.
 
         It may follow a commit that succeeded: a decision is never undone. A driver that was
-        superseded does nothing. ``tasks_may_live``: a task without a message may still write for
-        a moment (Spark kills it later), so what it leaves is swept once more.
+        superseded sweeps nothing, and ends only ``transactions``: they have its own run in their
+        names, so that nobody else decides about them or ends them. ``tasks_may_live``: a task
+        without a message may still write for a moment (Spark kills it later), so what it leaves is
+        swept once more.
         """
         session = self._decisions.open(owner.key, self._before())
+        decision = None if session.state is None else session.state.decision
+        keep = () if decision is None else decision.ids
         try:
             self._check_owner(owner, session.state)
         except SupersededError as error:
-            _log.warning("kprod abort of '%s' does nothing: %s", owner.key, error.message)
+            _log.warning("kprod abort of '%s' looks for no orphans: %s", owner.key, error.message)
+            self._abort_all(t for t in transactions if t.transactional_id not in keep)
             return ()
-        decision = None if session.state is None else session.state.decision
         if decision is not None and decision.number == number:
             _log.warning(
                 "kprod: batch %d of '%s' is decided, so it is not aborted; the next start of the "
@@ -339,7 +343,6 @@ class Committer:
                 owner.key,
             )
             return ()
-        keep = () if decision is None else decision.ids
         self._abort_all(t for t in transactions if t.transactional_id not in keep)
         swept = self._end_orphans(owner.prefix, {owner.run_id}, keep)
         if tasks_may_live:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.errors import KafkaTimeoutError, SupersededError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.exactly_once import Commit
 from tests.fakes.fake_cluster.control import FOREVER
@@ -41,3 +41,23 @@ def test_planning_fails_when_it_can_not_note_that_the_batch_before_is_done(versi
     life = SparkLife(1, tasks=1, new_worker=0.0, transaction_version=version)
     scene = Scene.of(play, life)
     assert scene.batches() == {0, 1, 2}
+
+
+def test_who_loses_the_key_before_it_ever_had_it_leaves_no_transaction_open() -> None:
+    """Two queries with one new prefix plan and write. The loser's run is in no log, so the winner
+    never sweeps it: its own abort has to end what it prepared.
+    """
+
+    def play(scene: Scene) -> None:
+        winner, loser = scene.run("run-a"), scene.run("run-b")
+        plans = scene.plan(winner), scene.plan(loser)
+        ours, theirs = scene.write(winner, 0, plans[0]), scene.write(loser, 0, plans[1])
+        assert scene.commit(winner, 0, plans[0], ours) is Commit.COMMITTED
+        with pytest.raises(SupersededError, match="run run-a"):
+            scene.commit(loser, 0, plans[1], theirs)
+        assert len(scene.open_ids()) == 1
+        scene.abort(loser, 0, plans[1], theirs)
+        assert scene.open_ids() == []
+
+    scene = Scene.of(play)
+    assert scene.batches() == {0}
