@@ -11,7 +11,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test simulate faults mutate check format docs bench kafka install clean distclean
+.PHONY: help demo test simulate queries faults mutate check format docs bench kafka install clean distclean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -24,6 +24,9 @@ test: install  ## all tests, against a real Kafka; PYTEST_ARGS="tests/records -x
 
 simulate: $(VENV)/installed  ## whole producers over a simulated world; SEEDS=20000 FROM=0
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200) --from $(or $(FROM),0)
+
+queries: $(VENV)/installed  ## whole queries, drivers and tasks killed, over it; SEEDS=5000 FROM=0
+	$(BIN)/python -m tests.simulation.spark_lives --seeds $(or $(SEEDS),200) --from $(or $(FROM),0)
 
 faults: install  ## exactly-once while drivers, tasks and answers are lost; ROUNDS=5 NODES=1,3 KILLS=20
 	$(BIN)/python -m tests.exactly_once --rounds $(or $(ROUNDS),5) --nodes $(or $(NODES),1$(comma)3) \
