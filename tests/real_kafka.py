@@ -12,8 +12,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.local_kafka import KAFKA_VERSION, KafkaCluster, KafkaNode, NodeState
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, TopicPartition
 
 IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 CONF = Path(__file__).parents[1] / "conf" / "kafka"
@@ -122,7 +126,7 @@ def consume_topic(
         waiting = {}
         for partition in found.partitions:
             place = TopicPartition(topic, partition)
-            waiting[partition] = consumer.get_watermark_offsets(place, timeout=timeout)[1]
+            waiting[partition] = _end_offset(consumer, place, timeout)
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in waiting])
         messages = []
         deadline = time.monotonic() + timeout
@@ -149,6 +153,26 @@ def consume_topic(
         result.partitions.append(message.partition())
         result.offsets.append(message.offset())
     return result
+
+
+def _end_offset(consumer: Consumer, place: TopicPartition, timeout: float) -> int:
+    """A topic made a moment ago has leaders in the metadata that do not lead yet; they are awaited.
+
+    (confluent-kafka, which waits for that in its own fetches, does not do so here.)
+    """
+    from confluent_kafka import KafkaError, KafkaException
+
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            end: int = consumer.get_watermark_offsets(place, timeout=timeout)[1]
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                raise
+            assert time.monotonic() < deadline, f"{place} has no leader: {error}"
+            time.sleep(0.02)
+        else:
+            return end
 
 
 # --- where the broker comes from -----------------------------------------------------------------

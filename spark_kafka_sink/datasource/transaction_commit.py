@@ -151,7 +151,10 @@ def _owner(
     if plan is not None:
         if any(m.generation != plan.generation for m in messages):
             raise CommitError("a task's commit message is of another plan than this writer's")
-        return Owner(plan.key, plan.job, "", plan.generation)
+        # Of a foreachBatch, whose versions are micro-batches: then they are of one query only.
+        counts = {m.query_id if m.batch_id == plan.txn_version else "" for m in messages}
+        counted_by = counts.pop() if len(counts) == 1 else ""
+        return Owner(plan.key, plan.job, "", plan.generation, counted_by)
     told = {(m.run_id, m.query_id, m.generation) for m in messages}
     if len(told) != 1:
         raise CommitError(

@@ -101,11 +101,19 @@ class TransactionPlan:
 
     def _check_foreach_batch(self, identity: TaskIdentity) -> None:
         """In a foreachBatch whose versions are the micro-batches' ids, only the last one ever comes
-        again. An older one is another checkpoint's, and would be dropped for nothing.
+        again. An older one is another checkpoint's, and one of another query is nothing that was
+        ever written: both would be dropped for nothing.
         """
         version = self.txn_version
         if not identity.query_id or version is None or version != identity.batch_id:
             return
+        if self.query_id and self.query_id != identity.query_id:
+            raise CommitError(
+                f"'{self.key}' is at version {self.last_done} of query {self.query_id}, and query "
+                f"{identity.query_id} wants to write micro-batch {version} under it",
+                hint="two queries share a name, or a checkpoint was deleted: give foreach_batch "
+                "(or txnAppId) a name that was never used",
+            )
         if version < self.last_done:
             raise CommitError(
                 f"'{self.key}' is at version {self.last_done}, and query {identity.query_id} wants "

@@ -71,13 +71,15 @@ class Owner:
     """Who commits or aborts: as planned (``generation``) and as run (``run_id``, ``query_id``).
 
     ``run_id`` is a stream's run id or a batch job's uuid; ``query_id`` is empty in batch jobs.
-    ``generation`` is the log's when the batch was planned.
+    ``generation`` is the log's when the batch was planned. ``counted_by`` is the query whose
+    micro-batches a job's versions are (foreach_batch), empty when it isn't known or there is none.
     """
 
     key: str
     run_id: str
     query_id: str
     generation: int
+    counted_by: str = ""
 
     @property
     def prefix(self) -> str:
@@ -183,7 +185,9 @@ class Committer:
             return Commit.EMPTY
         session = self._decisions.open(owner.key, self._before())
         self._check_owner(owner, session.state)
-        state = self._rolled_forward(owner.key, session).taken_over(owner.run_id, owner.query_id)
+        state = self._rolled_forward(owner.key, session).taken_over(
+            owner.run_id, owner.query_id or owner.counted_by
+        )
         if self._done_before(owner, batch, session.state, state):
             self._abort_all(batch.transactions)
             self._sweep(owner, state)
@@ -233,6 +237,7 @@ class Committer:
         if before is None:
             return False
         if not owner.is_stream:
+            check_counted_by(owner.key, before, owner.counted_by, batch.number)
             return batch.number <= state.last_done
         if before.query_id and before.query_id != owner.query_id:
             raise _other_query(owner, batch.number, before.query_id, state.last_done)
@@ -416,6 +421,19 @@ def _unknown(message: str, ids: tuple[str, ...]) -> CommitOutcomeUnknownError:
         "shows what the brokers know",
         transactional_ids=ids,
     )
+
+
+def check_counted_by(key: str, state: CommitState, query_id: str, number: int) -> None:
+    """CommitError when version ``number`` is a micro-batch of another query than those before: it
+    would be taken for one of theirs, and dropped. No query id, no answer.
+    """
+    if query_id and state.query_id and query_id != state.query_id:
+        raise CommitError(
+            f"'{key}' is at version {state.last_done} of query {state.query_id}, and query "
+            f"{query_id} wants to write micro-batch {number} under it",
+            hint="two queries share a name, or a checkpoint was deleted: give foreach_batch (or "
+            "txnAppId) a name that was never used",
+        )
 
 
 def _other_query(owner: Owner, number: int, query_id: str, last_done: int) -> CommitError:

@@ -432,6 +432,29 @@ def three_nodes(s: Script) -> None:
     right = s.settled(lambda: s.ask(INIT, 5, init, node=node), error_name)
     s.step("init at the right node", (error_name(right), right.producer_epoch))
 
+    # Whatever is wrong with the transaction, who doesn't lead says just that, and opens nothing.
+    own = (right.producer_id, right.producer_epoch)
+    wrongs = {
+        "its own": own,
+        "an epoch too high": (own[0], own[1] + 1),
+        "a strange producer": (own[0] + 1_000_000, 0),
+    }
+    for version in (11, 12):
+        for name, who in wrongs.items():
+            data = batch(1, who, 0, attributes=TRANSACTIONAL)
+            found = _produce_at(s, leader % 3 + 1, topic, version, data=data, tid="some")
+            told = (error_name(found), int(found.current_leader.leader_id) == leader)
+            s.step(f"a transaction at a follower, {name}, version {version}", told)
+    found = s.ask(TRANSACTIONS, 0, describe, node=node).transaction_states[0]
+    s.step("nothing was opened", (found.transaction_state, list(found.topics)))
+    # (A step for each: the leader asks the coordinator, and says what that says.)
+    for name, who in reversed(wrongs.items()):
+        data = batch(1, who, 0, attributes=TRANSACTIONAL)
+        found = s.settled(
+            lambda data=data: _produce_at(s, leader, topic, 12, data=data, tid="some"), error_name
+        )
+        s.step(f"the same at the leader, {name}", error_name(found))
+
 
 def too_few_replicas(s: Script, stop: Callable[[int], None]) -> None:
     """A follower of three is down, and all three are needed. ``stop`` stops a node cleanly."""
@@ -452,11 +475,20 @@ def too_few_replicas(s: Script, stop: Callable[[int], None]) -> None:
     s.step("enough for acks=1", (error_name(found), found.base_offset))
 
 
-def _produce_at(s: Script, node: int, topic: str, version: int, acks: int = -1) -> Any:
+def _produce_at(
+    s: Script,
+    node: int,
+    topic: str,
+    version: int,
+    acks: int = -1,
+    *,
+    data: bytes | None = None,
+    tid: str | None = None,
+) -> Any:
     def make(r: Answer) -> Any:
-        piece = r.PartitionProduceData(index=0, records=batch())
+        piece = r.PartitionProduceData(index=0, records=batch() if data is None else data)
         topics = [r.TopicProduceData(name=topic, partition_data=[piece])]
-        return r.ProduceRequest(transactional_id=None, acks=acks, timeout=9000, topic_data=topics)
+        return r.ProduceRequest(transactional_id=tid, acks=acks, timeout=9000, topic_data=topics)
 
     answer = s.ask(PRODUCE, version, make, node=node)
     return answer.responses[0].partition_responses[0]

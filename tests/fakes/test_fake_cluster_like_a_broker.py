@@ -69,7 +69,7 @@ def test_one_node_answers_as_a_broker_does(name: str, real: tuple[int, RealWorld
 def test_requests_to_the_wrong_node_are_answered_as_brokers_do(kafka3: RealKafka) -> None:
     world = RealWorld(kafka3.bootstrap)
     try:
-        compare(scripts.three_nodes, world, FakeWorld(FakeCluster(3, random=Random(1))), 7)
+        compare(scripts.three_nodes, world, FakeWorld(FakeCluster(3, random=Random(1))), 17)
     finally:
         world.close()
 

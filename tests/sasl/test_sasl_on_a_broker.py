@@ -92,7 +92,9 @@ def test_the_admin_client_gets_in_too(secure_kafka, mechanism):
 
 
 def test_sessions_are_renewed_while_rows_flow_and_none_is_lost(secure_kafka, consume, caplog):
-    """REAUTH ends sessions after two seconds; whoever sends then is cut off."""
+    """REAUTH ends sessions after two seconds, and tokens of two seconds end with them; whoever sends
+    then is cut off.
+    """
     topic = secure_kafka.kafka.unique_topic("reauth", 2)
     plan, sent = ColumnPlan(topic, value_column=0), []
 
@@ -102,16 +104,15 @@ def test_sessions_are_renewed_while_rows_flow_and_none_is_lost(secure_kafka, con
     with contextlib.ExitStack() as stack:
         caplog.set_level(logging.DEBUG, logger="spark_kafka_sink.network.kafka_channel")
         caplog.set_level(logging.DEBUG, logger="spark_kafka_sink.network.selector")
-        producers = [
-            stack.enter_context(
-                KafkaProducer(
-                    config(
-                        secure_kafka.bootstrap("REAUTH"),
-                        client_options(secure_kafka, "SASL_PLAINTEXT", mechanism),
-                    )
-                )
-            )
+        provider = stack.enter_context(IdentityProvider(life_s=2))
+        clients = [
+            client_options(secure_kafka, "SASL_PLAINTEXT", mechanism)
             for mechanism in ("PLAIN", "SCRAM-SHA-512", "OAUTHBEARER")
+        ]
+        clients.append(provider.options(security__protocol="SASL_PLAINTEXT"))
+        producers = [
+            stack.enter_context(KafkaProducer(config(secure_kafka.bootstrap("REAUTH"), options)))
+            for options in clients
         ]
         until = time.monotonic() + 20
         while len(renewed()) < 2 * len(producers):
@@ -122,6 +123,7 @@ def test_sessions_are_renewed_while_rows_flow_and_none_is_lost(secure_kafka, con
                 sent += rows
         ended = [r.getMessage() for r in caplog.records if "ended" in r.getMessage()]
         assert not ended, "nobody was cut off"
+        assert len(provider.asked) >= 2, "no token outlives its end"
     assert sorted(consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values) == sent
 
 

@@ -40,7 +40,7 @@ def strikes(life: SparkLife, blow: Blow) -> Iterator[SparkLife]:
 
 
 #: One micro-batch and the planning of a second one: every state machine, from its first step to
-#: its last. (``make simulate-spark`` strikes longer lives, too.)
+#: its last. (``make queries`` strikes longer lives, too.)
 SHORT = SparkLife(7, batches=1, tasks=2, rows=3)
 
 

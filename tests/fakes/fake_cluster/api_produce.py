@@ -90,9 +90,12 @@ def _one(cluster: FakeCluster, node: int, request: Request, name: str | None, pi
         batch = batch_checks.validate(_bytes(piece.records), request.version)
         if request.body.acks not in (-1, 0, 1):
             raise RefusedError(ErrorCode.INVALID_REQUIRED_ACKS, f"{request.body.acks}")
+        # Only the leader's log can say that a transaction is not open; the coordinator isn't asked.
+        if log.leader != node:
+            raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leader is {log.leader}")
         _verify(cluster, request, tp, log, batch)
         start = log.start
-        done = _append(cluster, node, request, piece.index, log, batch)
+        done = _append(cluster, request, piece.index, log, batch)
     except RefusedError as refused:
         cluster.trace(f"{tp} at {node}: {refused.error.name}, {refused.why}")
         leader = None
@@ -153,14 +156,11 @@ def _verify(
 
 def _append(
     cluster: FakeCluster,
-    node: int,
     request: Request,
     index: int,
     log: PartitionLog,
     batch: Batch,
 ) -> Done:
-    if log.leader != node:
-        raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leader is {log.leader}")
     if request.body.acks == -1 and len(log.isr) < log.needed_isr:
         raise RefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, f"in sync: {sorted(log.isr)}")
     batch_checks.check(
