@@ -92,8 +92,8 @@ def test_the_admin_client_gets_in_too(secure_kafka, mechanism):
 
 
 def test_sessions_are_renewed_while_rows_flow_and_none_is_lost(secure_kafka, consume, caplog):
-    """REAUTH ends sessions after two seconds, and tokens of two seconds end with them; whoever sends
-    then is cut off.
+    """REAUTH ends sessions after two seconds, and tokens of two seconds end with them: whoever
+    sends then is cut off.
     """
     topic = secure_kafka.kafka.unique_topic("reauth", 2)
     plan, sent = ColumnPlan(topic, value_column=0), []
