@@ -80,7 +80,7 @@ def test_an_event_of_an_unknown_connection_is_an_error() -> None:
 
 
 def test_reconnect_backoff_doubles_to_its_maximum_and_ready_clears_it() -> None:
-    """Behaviour 112. 112."""
+    """Behaviour 112."""
     states = new_states()
     waits = []
     for _ in range(6):
@@ -102,7 +102,7 @@ def test_reconnect_backoff_doubles_to_its_maximum_and_ready_clears_it() -> None:
 
 @pytest.mark.parametrize(("random", "wait"), [(0.0, 80), (0.9999999, 119)])
 def test_reconnect_backoff_is_spread_by_a_fifth(random: float, wait: int) -> None:
-    """Behaviour 112. 112."""
+    """Behaviour 112."""
     states = new_states(random=random)
     attempt(states)
     fail(states)
@@ -110,7 +110,7 @@ def test_reconnect_backoff_is_spread_by_a_fifth(random: float, wait: int) -> Non
 
 
 def test_the_setup_timeout_doubles_to_its_maximum_and_a_connection_clears_it() -> None:
-    """Behaviour 112. 112."""
+    """Behaviour 112."""
     states = new_states()
     limits = []
     for _ in range(4):
@@ -138,7 +138,7 @@ def test_a_setup_times_out_when_its_limit_is_over() -> None:
 
 
 def test_addresses_are_tried_in_turn_and_looked_up_anew_behind_the_last() -> None:
-    """Behaviour 113. 113."""
+    """Behaviour 113."""
     hosts = Hosts("10.0.0.1", "10.0.0.2", "10.0.0.3")
     states = new_states(hosts)
     tried = []
@@ -155,7 +155,7 @@ def test_addresses_are_tried_in_turn_and_looked_up_anew_behind_the_last() -> Non
 def test_an_established_connection_that_drops_is_looked_up_anew_and_its_address_skipped_once() -> (
     None
 ):
-    """Behaviour 113. 113."""
+    """Behaviour 113."""
     hosts = Hosts("10.0.0.1", "10.0.0.2")
     states = new_states(hosts)
     assert attempt(states) == "10.0.0.1"
@@ -176,7 +176,7 @@ def test_the_only_address_is_not_skipped() -> None:
 
 
 def test_a_new_host_name_starts_anew() -> None:
-    """Behaviour 113. 113."""
+    """Behaviour 113."""
     hosts = Hosts("10.0.0.1")
     states = new_states(hosts)
     for _ in range(4):
@@ -189,7 +189,7 @@ def test_a_new_host_name_starts_anew() -> None:
 
 
 def test_a_throttle_time_never_moves_back() -> None:
-    """Behaviour 110. 110."""
+    """Behaviour 110."""
     states = new_states()
     states.throttle(1, 500)  # unknown: nothing to throttle
     attempt(states)
@@ -215,7 +215,7 @@ def test_throttling_works_on_a_clock_that_starts_below_zero() -> None:
 
 
 def test_an_authentication_failure_is_remembered_until_ready() -> None:
-    """Behaviour 114. 114."""
+    """Behaviour 114."""
     states = new_states()
     error = AuthenticationError("wrong password")
     attempt(states)

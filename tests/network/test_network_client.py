@@ -114,7 +114,7 @@ def test_a_request_is_answered_through_its_callback() -> None:
 
 
 def test_no_node_is_ready_while_a_metadata_update_is_due() -> None:
-    """Behaviour 106. 106."""
+    """Behaviour 106."""
     world = World()
     world.make_ready()
     world.metadata.wait_ms = 0
@@ -127,7 +127,7 @@ def test_no_node_is_ready_while_a_metadata_update_is_due() -> None:
 
 @pytest.mark.parametrize("reason", ["channel", "throttled", "unsent", "limit", "unknown"])
 def test_a_node_that_is_not_ready_takes_no_request(reason: str) -> None:
-    """Behaviour 106. 106."""
+    """Behaviour 106."""
     world = World(max_in_flight_requests_per_connection=2)
     node = NODE
     if reason == "unknown":
@@ -162,7 +162,7 @@ def test_a_second_request_may_go_when_the_first_has_left_but_has_no_answer() -> 
 
 
 def test_api_versions_is_asked_in_the_highest_version_first() -> None:
-    """Behaviour 107. 107."""
+    """Behaviour 107."""
     world = World()
     world.make_ready()
     assert [(f.api_key, f.version) for f in world.net.sent] == [(ApiKey.API_VERSIONS, 4)]
@@ -179,7 +179,7 @@ def test_api_versions_is_asked_in_the_highest_version_first() -> None:
 def test_a_refused_api_versions_request_is_sent_again_lower(
     offered: dict[int, tuple[int, int]], second: int
 ) -> None:
-    """Behaviour 107. 107."""
+    """Behaviour 107."""
     world = World()
     world.net.answers_api_versions = False
     world.client.ready(NODE, world.now)
@@ -196,7 +196,7 @@ def test_a_refused_api_versions_request_is_sent_again_lower(
 
 
 def test_another_error_to_api_versions_disconnects() -> None:
-    """Behaviour 107. 107."""
+    """Behaviour 107."""
     world = World()
     world.net.answers_api_versions = False
     world.client.ready(NODE, world.now)
@@ -247,7 +247,7 @@ def test_a_broker_that_never_answers_api_versions_is_dropped_after_the_request_t
 
 
 def test_a_request_timeout_fails_all_requests_of_the_connection_in_send_order() -> None:
-    """Behaviour 109. 109."""
+    """Behaviour 109."""
     world = World(request_timeout_ms=1000)
     world.make_ready()
     frames = [world.ask_and_write() for _ in range(3)]
@@ -290,7 +290,7 @@ def test_throttling_does_not_count_against_a_request_in_flight() -> None:
 
 
 def test_a_throttled_node_is_left_alone_until_the_time_is_over() -> None:
-    """Behaviour 110. 110."""
+    """Behaviour 110."""
     world = World()
     world.make_ready()
     world.net.answer(world.ask_and_write(), struct.pack(">i", 100))
@@ -305,7 +305,7 @@ def test_a_throttled_node_is_left_alone_until_the_time_is_over() -> None:
 
 
 def test_a_throttle_time_never_moves_back_and_adds_up_in_the_count() -> None:
-    """Behaviour 110. 110."""
+    """Behaviour 110."""
     world = World()
     world.make_ready()
     first, second = world.ask_and_write(), world.ask_and_write()
@@ -336,7 +336,7 @@ def test_a_throttled_only_node_does_not_bring_a_rebootstrap() -> None:
 
 
 def test_the_least_loaded_node_is_idle_else_least_busy_else_connecting_else_untried() -> None:
-    """Behaviour 111. 111."""
+    """Behaviour 111."""
     world = World(NODES)
     client, net = world.client, world.net
     # Nothing tried yet: any of them.
@@ -360,7 +360,7 @@ def test_the_least_loaded_node_is_idle_else_least_busy_else_connecting_else_untr
 
 
 def test_the_least_loaded_node_among_failed_ones_is_the_one_tried_longest_ago() -> None:
-    """Behaviour 111. 111."""
+    """Behaviour 111."""
     world = World(NODES)
     for node in (NODES[1], NODES[2], NODES[0]):
         world.make_ready(node)
@@ -378,7 +378,7 @@ def test_without_nodes_none_is_least_loaded() -> None:
 
 
 def test_an_authentication_failure_is_remembered_and_handed_to_all() -> None:
-    """Behaviour 114. 114."""
+    """Behaviour 114."""
     world = World()
     error = AuthenticationError("wrong password", code=ErrorCode.SASL_AUTHENTICATION_FAILED)
     world.client.ready(NODE, world.now)
@@ -407,7 +407,7 @@ def test_requests_of_a_connection_that_fails_authentication_carry_that_error() -
 
 
 def test_all_known_nodes_gone_brings_a_rebootstrap() -> None:
-    """Behaviour 115. 115."""
+    """Behaviour 115."""
     world = World(NODES[:2], due=True)
     world.net.refused = {"10.0.0.1": "Connection refused", "10.0.0.2": "Connection refused"}
     for _ in range(6):
@@ -418,7 +418,7 @@ def test_all_known_nodes_gone_brings_a_rebootstrap() -> None:
 
 
 def test_metadata_wanted_in_vain_for_the_trigger_time_brings_a_rebootstrap() -> None:
-    """Behaviour 115. 115."""
+    """Behaviour 115."""
     world = World(
         NODES[:2], due=True, metadata_recovery_rebootstrap_trigger_ms=2500, request_timeout_ms=1000
     )
@@ -485,7 +485,7 @@ def test_with_recovery_strategy_none_nothing_brings_a_rebootstrap() -> None:
 
 
 def test_no_common_version_fails_without_a_byte_on_the_wire() -> None:
-    """Behaviour 116. 116."""
+    """Behaviour 116."""
     world = World()
     world.net.ranges = {ApiKey.PRODUCE: (0, 2)}
     world.make_ready()
@@ -509,7 +509,7 @@ def test_metadata_without_a_common_version_is_fatal_to_those_who_wait() -> None:
 
 
 def test_correlation_ids_stay_below_the_range_of_sasl() -> None:
-    """Behaviour 116. 116."""
+    """Behaviour 116."""
     world = World()
     world.client._correlation_id = MIN_RESERVED_CORRELATION_ID - 2
     ids = [world.client.new_client_request(1, Ask(), 0).correlation_id for _ in range(4)]
