@@ -1,6 +1,7 @@
 """RecordAccumulator: behaviours 29 to 49 of Kafka's RecordAccumulatorTest, and the two threads."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,7 @@ from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.producer.batch_drainer import MAX_OPEN_MS
 from spark_kafka_sink.producer.producer_batch import BatchState
-from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.records.compression import Codec
 from tests.fakes.accumulator_world import (
     CLUSTER,
@@ -190,6 +191,51 @@ def test_the_next_drain_starts_after_the_partition_drained_last():
     world.fill(TP0)
     world.fill(TP1)
     assert [b.tp for b in world.drain(1, max_size=1)] == [TP1]
+
+
+def test_the_next_drain_starts_behind_the_last_one_although_everything_fitted():
+    world = World()
+    world.fill(TP1)
+    world.drain(1)
+    world.fill(TP0)
+    assert [b.tp for b in world.drain(1)] == [TP0]
+    world.fill(TP0)
+    world.fill(TP1)
+    assert [b.tp for b in world.drain(1)] == [TP1, TP0]
+
+
+def test_what_did_not_fit_goes_first_in_the_next_drain():
+    """Before a partition that had nothing then, though that one comes earlier."""
+    world, cluster = World(), cluster_of([1, 1, 1])
+    for tp in (TP0, TP1, TP2):
+        world.fill(tp)
+    assert len(world.drain(1, cluster=cluster)) == 3
+    world.fill(TP0)
+    world.fill(TP2)
+    assert [b.tp for b in world.drain(1, cluster=cluster, max_size=1)] == [TP0]
+    world.fill(TP1)
+    assert [b.tp for b in world.drain(1, cluster=cluster, max_size=1)] == [TP2]
+
+
+def test_a_partition_held_back_does_not_end_the_drain_of_its_node():
+    world, cluster = World(), cluster_of([1, 1, 1])
+    for tp in (TP0, TP1, TP2):
+        world.fill(tp)
+    world.accumulator.mute_partition(TP1)
+    assert [b.tp for b in world.drain(1, cluster=cluster)] == [TP0, TP2]
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_broker_with_the_id_0_is_ready_like_any_other(full: bool):
+    cluster = replace(cluster_of([0]), nodes={0: Node(0, "localhost", 1110)})
+    world = World()
+    if full:
+        world.fill(TP0)
+    else:
+        world.append(TP0)
+        world.accumulator.set_writer_waiting_since(world.now - world.config.linger_ms)
+    assert world.ready_nodes(cluster) == {0}
+    assert [b.tp for b in world.drain(0, cluster=cluster)] == [TP0]
 
 
 def test_a_muted_partition_is_neither_ready_nor_drained_but_expires():
