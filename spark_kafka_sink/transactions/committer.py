@@ -237,7 +237,7 @@ class Committer:
         if before is None:
             return False
         if not owner.is_stream:
-            check_counted_by(owner.key, before, owner.counted_by, batch.number)
+            _check_counted_by(owner, before, batch.number)
             return batch.number <= state.last_done
         if before.query_id and before.query_id != owner.query_id:
             raise _other_query(owner, batch.number, before.query_id, state.last_done)
@@ -423,14 +423,14 @@ def _unknown(message: str, ids: tuple[str, ...]) -> CommitOutcomeUnknownError:
     )
 
 
-def check_counted_by(key: str, state: CommitState, query_id: str, number: int) -> None:
-    """CommitError when version ``number`` is a micro-batch of another query than those before: it
-    would be taken for one of theirs, and dropped. No query id, no answer.
+def _check_counted_by(owner: Owner, state: CommitState, number: int) -> None:
+    """A micro-batch of another query than those before would be taken for one of theirs, and
+    dropped. (Which query it is, nobody may know: then this knows nothing.)
     """
-    if query_id and state.query_id and query_id != state.query_id:
+    if owner.counted_by and state.query_id and owner.counted_by != state.query_id:
         raise CommitError(
-            f"'{key}' is at version {state.last_done} of query {state.query_id}, and query "
-            f"{query_id} wants to write micro-batch {number} under it",
+            f"'{owner.key}' is at version {state.last_done} of query {state.query_id}, and query "
+            f"{owner.counted_by} wants to write micro-batch {number} under it",
             hint="two queries share a name, or a checkpoint was deleted: give foreach_batch (or "
             "txnAppId) a name that was never used",
         )

@@ -287,6 +287,25 @@ def test_foreach_batch_with_a_deleted_checkpoint_is_an_error_and_no_silence(
     assert "a name that was never used" in str(raised.value)
 
 
+def test_two_queries_with_one_name_are_an_error_and_no_silence(source, options, tmp_path):
+    """Both are at micro-batch 0: by their numbers, the second one's is done already."""
+    frame, add = source
+    write = foreach_batch(f"shared-{uuid.uuid4().hex[:6]}", **options)
+
+    def go(checkpoint):
+        frame.writeStream.foreachBatch(write).option(
+            "checkpointLocation", str(tmp_path / checkpoint)
+        ).trigger(availableNow=True).start().awaitTermination()
+
+    add(["a"])
+    go("one")
+    with pytest.raises(StreamingQueryException, match="is at version 0 of query") as raised:
+        go("two")
+    assert "two queries share a name" in str(raised.value)
+    add(["b"])
+    go("one")
+
+
 def test_foreach_batch_serves_update_mode(source, options, topic, consume, tmp_path):
     frame, add = source
     write = foreach_batch(f"counts-{uuid.uuid4().hex[:6]}", **options)

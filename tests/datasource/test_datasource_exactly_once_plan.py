@@ -110,6 +110,19 @@ def test_an_older_micro_batch_in_a_foreach_batch_is_another_checkpoints(version)
     assert "a name that was never used" in raised.value.hint
 
 
+@pytest.mark.parametrize("version", [6, 7, 900])
+def test_in_a_foreach_batch_another_query_is_refused_whatever_its_version(version):
+    """Two queries share a name: what one has done the other has not, whatever the numbers say."""
+    plan = replace(JOB, txn_version=version, query_id="query-1")
+    with pytest.raises(CommitError) as raised:
+        plan.is_done(task(version, "query-2"))
+    for told in ("'p~app' is at version 6 of query query-1", "query-2", f"micro-batch {version}"):
+        assert told in raised.value.message
+    assert "a name that was never used" in raised.value.hint
+    assert plan.is_done(task(version, "query-1")) is (version == 6)
+    assert plan.is_done(TaskIdentity()) is (version == 6), "a job that is of no query"
+
+
 def test_the_last_micro_batch_of_a_foreach_batch_comes_again_and_own_versions_may_be_any():
     assert replace(JOB, txn_version=6).is_done(task(6)) is True
     assert replace(JOB, txn_version=7).is_done(task(7)) is False

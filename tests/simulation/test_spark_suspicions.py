@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import KafkaTimeoutError, SupersededError
+from spark_kafka_sink.errors import CommitError, KafkaTimeoutError, SupersededError
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.exactly_once import Commit
+from spark_kafka_sink.transactions.exactly_once import Batch, Commit, Owner
+from spark_kafka_sink.transactions.transactional_ids import log_key
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.spark_scene import Scene
-from tests.simulation.spark_world import LOG_TOPIC, SparkLife
+from tests.simulation.spark_world import LOG_TOPIC, PREFIX, SparkLife
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -61,3 +62,23 @@ def test_who_loses_the_key_before_it_ever_had_it_leaves_no_transaction_open() ->
 
     scene = Scene.of(play)
     assert scene.batches() == {0}
+
+
+def test_a_micro_batch_of_another_query_is_not_taken_for_the_one_that_is_done() -> None:
+    """Two queries' foreachBatch share a name, and one commits while the other one's tasks write:
+    its version is done by number only, and was planned before that.
+    """
+
+    def play(scene: Scene) -> None:
+        run = scene.run("run-0")
+        key = log_key(PREFIX, "shared")
+        batch = Batch(0, ())
+        with scene._driver_side(run) as driver:
+            assert driver.commit(Owner(key, "job-0", "", 0, "query-a"), batch) is Commit.EMPTY
+            assert driver.commit(Owner(key, "job-1", "", 1, "query-a"), batch) is (
+                Commit.ALREADY_DONE
+            )
+            with pytest.raises(CommitError, match=r"version 0 of query query-a, and query query-b"):
+                driver.commit(Owner(key, "job-2", "", 1, "query-b"), batch)
+
+    Scene.of(play)
