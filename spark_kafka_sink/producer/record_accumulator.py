@@ -1,10 +1,10 @@
 """Where encoded slices wait until they are sent: a queue of batches for every topic partition.
 
 Owns: the queues, filling (columns by :meth:`~RecordAccumulator.append`, single records by
-:meth:`~RecordAccumulator.append_record`), what comes back into a queue, the end of batches, flush.
-Stands between the writer's encoder and the sender (step 3 of a record's way). Never: which batches
-leave (``batch_drainer.py``), sockets; no clock is read here, only the wait for a flush goes
-through one.
+:meth:`~RecordAccumulator.append_record`), the end of batches, flush. Stands between the writer's
+encoder and the sender (step 3 of a record's way). Never: which batches leave
+(``batch_drainer.py``), come back or expire (``batch_returns.py``), sockets; no clock is read here,
+only the wait for a flush goes through one.
 
 **Who closes an open batch.** Encoding needs the open batch's record count and base timestamp, and
 compressing takes long, so neither happens under the lock:
@@ -36,27 +36,23 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from spark_kafka_sink.backoff import ExponentialBackoff
-from spark_kafka_sink.clock import NEVER, Clock, Waiters
+from spark_kafka_sink.clock import Clock, Waiters
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaError
 from spark_kafka_sink.producer.batch_closer import BatchCloser
 from spark_kafka_sink.producer.batch_drainer import BatchDrainer, ReadyCheckResult
 from spark_kafka_sink.producer.batch_limits import BatchLimits
+from spark_kafka_sink.producer.batch_returns import BatchReturns
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.drain_control import DrainControl
 from spark_kafka_sink.producer.incomplete_batches import Flush, IncompleteBatches
 from spark_kafka_sink.producer.partition_queues import PartitionQueue, PartitionQueues
-from spark_kafka_sink.producer.producer_batch import (
-    BatchListener,
-    BatchState,
-    ProducerBatch,
-    sequence_before,
-)
+from spark_kafka_sink.producer.producer_batch import BatchListener, ProducerBatch
 from spark_kafka_sink.producer.record_future import ProduceRequestResult, RecordFuture
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition
-from spark_kafka_sink.records.record_batch import HEADER_SIZE, NO_SEQUENCE
+from spark_kafka_sink.records.record_batch import HEADER_SIZE
 from spark_kafka_sink.records.single_record import record_bytes, size_upper_bound
 
 #: What :meth:`RecordAccumulator.append_record` answers besides bytes that are wanted.
@@ -124,16 +120,11 @@ class RecordAccumulator:
     ) -> None:
         self.pool = BufferPool(config.buffer_memory, clock)
         self._clock = clock
-        self._transaction_manager = transaction_manager
         self._listener = listener
         self._wakeup = wakeup
         self._codec = Codec.of(config)
         self._limits = BatchLimits(config, self._codec)
         self._memory_step = max(1, min(MEMORY_STEP, config.buffer_memory // 8))
-        self._delivery_timeout_ms = config.delivery_timeout_ms
-        self._backoff = ExponentialBackoff(
-            config.retry_backoff_ms, config.retry_backoff_max_ms, random=random
-        )
 
         #: Slices that :meth:`append` refused so far: each was encoded twice.
         self.refused_slices = 0
@@ -154,12 +145,21 @@ class RecordAccumulator:
             self._closer,
             transaction_manager,
         )
+        self._returns = BatchReturns(
+            config.delivery_timeout_ms,
+            ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random=random),
+            self._lock,
+            self._queues,
+            self._incomplete,
+            self.pool,
+            self._limits,
+            transaction_manager,
+        )
         self._closed = False
         self._has_columns = self._has_records = False
         #: Records taken so far, by columns and one by one.
         self.appended_records = 0
         self._failure: KafkaError | None = None
-        self._next_expiry_ms = NEVER
 
     # ---- the writer ------------------------------------------------------------------------
 
@@ -401,7 +401,7 @@ class RecordAccumulator:
         batch = ProducerBatch(queue.tp, now, generation, base_timestamp, self._listener)
         self._queues.open_batch(queue, batch)
         self._incomplete.add(batch)
-        self._next_expiry_ms = min(self._next_expiry_ms, now + self._delivery_timeout_ms)
+        self._returns.queued(now)
         return batch
 
     # ---- the sender: ready, drain ------------------------------------------------------------
@@ -441,102 +441,25 @@ class RecordAccumulator:
     # ---- the sender: back into the queue -------------------------------------------------------
 
     def reenqueue(self, batch: ProducerBatch, now: int) -> None:
-        """Back to the head of its queue; with sequences, behind earlier retries.
-
-        Raises IllegalStateError under idempotence for a batch that has no sequence, or that the
-        transaction manager does not track as in flight.
-        """
-        with self._lock:
-            self._check_tracked(batch)
-            batch.reenqueued(now, now + self._backoff.backoff(batch.attempts))
-            self._insert(batch)
-
-    def _check_tracked(self, batch: ProducerBatch) -> None:
-        manager = self._transaction_manager
-        if manager is None:
-            return
-        if not batch.has_sequence:
-            raise IllegalStateError(
-                f"{batch.tp}: a batch without sequence was put back although the producer is "
-                "idempotent"
-            )
-        if manager.first_in_flight_sequence(batch.tp) == NO_SEQUENCE:
-            raise IllegalStateError(
-                f"{batch.tp}: the batch with sequence {batch.base_sequence} was put back, but it "
-                "is not tracked as in flight"
-            )
-
-    def _insert(self, batch: ProducerBatch) -> None:
-        queue = self._queues.of(batch.tp)
-        behind = 0
-        if batch.has_sequence:
-            # Two batches in flight on one connection may come back in any order: the earlier
-            # sequence must leave first again.
-            for other in queue.batches:
-                if not other.has_sequence or not sequence_before(
-                    other.base_sequence, batch.base_sequence
-                ):
-                    break
-                behind += 1
-        self._queues.insert(queue, behind, batch)
-        expiry = batch.created_ms + self._delivery_timeout_ms
-        self._next_expiry_ms = min(self._next_expiry_ms, expiry)
+        """See :meth:`BatchReturns.reenqueue`."""
+        self._returns.reenqueue(batch, now)
 
     def split_and_reenqueue(self, batch: ProducerBatch, now: int) -> int:  # noqa: ARG002 - as Java
-        """Split a batch that a broker refused as too large; returns how many pieces.
-
-        The pieces go to the head, in order, without backoff; with sequences they are tracked in
-        flight in the place of ``batch``, whose memory is theirs now. Batches of this topic are
-        limited to half of the refused size from here on (design.md rule 5.7).
-        """
-        with self._lock:
-            self._check_tracked(batch)
-            first = self._incomplete.new_generations(2)
-        pieces = batch.split(first)
-        self._limits.refused(batch)
-        with self._lock:
-            for piece in pieces:
-                piece.pool_size = piece.size_in_bytes
-            before, batch.pool_size = batch.pool_size, 0
-            after = sum(piece.pool_size for piece in pieces)
-            self._incomplete.replace(batch, pieces)
-            manager = self._transaction_manager
-            if manager is not None:
-                manager.remove_in_flight_batch(batch)
-                for piece in pieces:
-                    manager.add_in_flight_batch(piece)
-            for piece in reversed(pieces):
-                self._insert(piece)
-        self.pool.adjust(before, after)
-        return len(pieces)
-
-    # ---- the sender: the end of batches --------------------------------------------------------
+        """See :meth:`BatchReturns.split_and_reenqueue`."""
+        return self._returns.split_and_reenqueue(batch)
 
     def expired_batches(self, now: int) -> list[ProducerBatch]:
         """Take queued batches past delivery.timeout.ms out of their queues, oldest first.
 
         The caller fails them (``complete_exceptionally``) and calls :meth:`deallocate`.
         """
-        if now < self._next_expiry_ms:
-            return []  # nothing queued is older than what the last look found
-        expired: list[ProducerBatch] = []
-        with self._lock:
-            self._next_expiry_ms = NEVER
-            for queue in self._queues:
-                while queue.batches:
-                    batch = queue.batches[0]
-                    if (
-                        not batch.has_reached_delivery_timeout(self._delivery_timeout_ms, now)
-                        # Its closer is at work on it; it expires when it is READY, a moment later.
-                        or batch.state is BatchState.CLOSING
-                    ):
-                        expiry = max(batch.created_ms + self._delivery_timeout_ms, now + 1)
-                        self._next_expiry_ms = min(self._next_expiry_ms, expiry)
-                        break
-                    self._queues.remove(queue, batch)
-                    expired.append(batch)
-        expired.sort(key=lambda batch: (batch.created_ms, batch.generation))
-        return expired
+        return self._returns.expired(now)
+
+    def next_expiry_time_ms(self) -> int:
+        """Nothing queued expires before this time (monotonic ms); NEVER when nothing is queued."""
+        return self._returns.next_expiry_ms
+
+    # ---- the sender: the end of batches --------------------------------------------------------
 
     def discard(self, batch: ProducerBatch) -> None:
         """Take ``batch`` out of its queue, if it is there: a later answer proved that a resend of
@@ -546,10 +469,6 @@ class RecordAccumulator:
             queue = self._queues.of(batch.tp)
             if batch in queue.batches:
                 self._queues.remove(queue, batch)
-
-    def next_expiry_time_ms(self) -> int:
-        """Nothing queued expires before this time (monotonic ms); NEVER when nothing is queued."""
-        return self._next_expiry_ms
 
     def deallocate(self, batch: ProducerBatch) -> None:
         """The batch is done with: no longer incomplete, its memory back. Harmless when repeated.
