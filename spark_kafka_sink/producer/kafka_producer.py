@@ -1,20 +1,12 @@
 """The producer as its callers see it: records or columns in, outcomes out.
 
-Owns: what a producer is put together of, its network thread, and what a failure does to all of it.
-It is the writer's side of a record's way; the steps are ``record_appender.py`` (one record) and
-``column_appender.py`` (many). Never: bytes, queues, sockets, or a decision about an answer
-(``sender.py``).
+Owns: what a producer is put together of, its calls and its end. It is the writer's side of a
+record's way; the steps are ``record_appender.py`` (one record) and ``column_appender.py`` (many).
+Never: bytes, queues, sockets, a decision about an answer (``sender.py``), what a failure does to
+all of it (``producer_failure.py``).
 
 ``send`` may be called by any number of threads. Columns have one writer thread at a time, beside
 which others may ``send``. Records of one partition keep the order in which one thread sent them.
-
-What a batch that failed for good does (design.md rule 5.2):
-
-- an idempotent producer fails with it, because nothing may be sent behind a hole: what was not
-  acknowledged fails, and every call but ``close`` raises;
-- in a transaction that can only be aborted now; after ``abort_transaction`` the producer goes on;
-- without idempotence its records fail and the others go on. Rows of columns belong to an attempt,
-  which is lost as a whole: then everything fails as in the first case.
 """
 
 from __future__ import annotations
@@ -27,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
@@ -37,8 +29,10 @@ from spark_kafka_sink.producer.batch_ends import BatchEnds
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metrics import Gauge, MetricName, ProducerMetrics, Stream
+from spark_kafka_sink.producer.network_thread import Forks, StartThread, start_thread
 from spark_kafka_sink.producer.partition_load import PartitionLoad
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.producer_failure import ProducerFailure, first_line
 from spark_kafka_sink.producer.producer_options import ProducerOptions
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
@@ -70,37 +64,7 @@ _FORCED_CLOSE_MS = 5_000
 _numbers = itertools.count(1)
 
 
-class _Forks:
-    """How often this process is a fork of one that loaded this module. To ask for the process id
-    before each record would be a system call.
-    """
-
-    count = 0
-
-    @classmethod
-    def forked(cls) -> None:
-        cls.count += 1
-
-
-os.register_at_fork(after_in_child=_Forks.forked)
-
-
-class NetworkThread(Protocol):
-    """What the producer needs of the thread that runs the sender."""
-
-    def is_alive(self) -> bool: ...
-
-    def join(self, timeout: float | None = None) -> None: ...
-
-
 NewClient = Callable[[ProducerConfig, Metadata, Clock], KafkaClient]
-StartThread = Callable[[Callable[[], None], str], NetworkThread]
-
-
-def _start_thread(run: Callable[[], None], name: str) -> NetworkThread:
-    thread = threading.Thread(target=run, name=name, daemon=True)
-    thread.start()
-    return thread
 
 
 class KafkaProducer:
@@ -124,7 +88,7 @@ class KafkaProducer:
         clock: Clock | None = None,
         client: KafkaClient | None = None,
         new_client: NewClient | None = None,
-        start_thread: StartThread = _start_thread,
+        start_thread: StartThread = start_thread,
     ) -> None:
         """``cluster``: metadata that is known already. The others are for tests, which put a clock
         that jumps, a network that is simulated and a thread that is stepped in their place.
@@ -140,9 +104,8 @@ class KafkaProducer:
         self._config = config
         self._clock: Clock = SystemClock() if clock is None else clock
         self._pid = os.getpid()
-        self._forks = _Forks.count
+        self._forks = Forks.count
         self._closed = False
-        self._broken: KafkaError | None = None
         self._rows_before = 0
         self._metrics = ProducerMetrics(
             self._clock,
@@ -169,6 +132,13 @@ class KafkaProducer:
             self._transaction_manager,
             BatchEnds(self._recorder, self._transaction_manager, self._interceptors, self._metrics),
             self._wakeup,
+        )
+        self._failure = ProducerFailure(
+            self._clock,
+            self._accumulator,
+            self._recorder,
+            self._transaction_manager,
+            lambda: self._sender.fatal_error,
         )
         self._load = PartitionLoad(config, self._metadata.fetch, self._accumulator)
         self._waiting = WaitingForInput(self._accumulator, self._clock, self._wakeup)
@@ -299,7 +269,7 @@ class KafkaProducer:
             return self._records.append(record, callback, self._check_usable)
         except BaseException:
             if self._accumulator.failure is not None:
-                self._break(self._accumulator.failure)
+                self._failure.break_with(self._accumulator.failure)
             raise
 
     def send_batch(self, batch: ArrowBatch, topic: str | None = None) -> None:
@@ -333,12 +303,14 @@ class KafkaProducer:
                 self._columns.append(chunk)
         except KafkaError as error:
             # A failed batch closes pool and accumulator: what the writer ran into is a consequence.
-            self._raise_failure()
-            self._break(error)
+            self._failure.raise_failure()
+            self._failure.break_with(error)
             raise
         except BaseException as error:
             # KeyboardInterrupt above all: some rows are appended, some are not.
-            self._break(IllegalStateError(f"sending was interrupted by {type(error).__name__}"))
+            self._failure.break_with(
+                IllegalStateError(f"sending was interrupted by {type(error).__name__}")
+            )
             raise
 
     def flush(self) -> None:
@@ -358,20 +330,22 @@ class KafkaProducer:
             self._sender.wakeup()
             complete = self._accumulator.await_flush_completion(flush, deadline)
         except BaseException as error:
-            self._break(IllegalStateError(f"flush was interrupted by {type(error).__name__}"))
+            self._failure.break_with(
+                IllegalStateError(f"flush was interrupted by {type(error).__name__}")
+            )
             raise
         finally:
             if flush is not None:
                 self._accumulator.end_flush(flush)
             self._took(Stream.FLUSH_TIME, start)
-        self._raise_failure()
+        self._failure.raise_failure()
         if not complete:
             late = DeliveryError(
                 f"{flush.remaining} batches neither acknowledged nor failed within "
                 f"delivery.timeout.ms ({self._config.delivery_timeout_ms})",
                 hint="this is a bug in spark_kafka_sink: please report it",
             )
-            self._break(late)
+            self._failure.break_with(late)
             raise late
 
     def _took(self, stream: Stream, start: int) -> None:
@@ -455,7 +429,7 @@ class KafkaProducer:
         manager = self._transaction_manager
         if (
             not self._closed
-            and self._forks == _Forks.count
+            and self._forks == Forks.count
             and manager is not None
             and manager.has_ongoing_transaction
             and not manager.is_completing
@@ -494,9 +468,9 @@ class KafkaProducer:
         manager = self._transaction_manager
         return (
             not self._closed
-            and self._broken is None
+            and self._failure.broken is None
             and self._recorder.failed_batch is None
-            and self._forks == _Forks.count
+            and self._forks == Forks.count
             and self._thread.is_alive()
             and not self._accumulator.has_incomplete
             # A producer that never sent anything has no id yet, and is as good as new. One whose
@@ -539,7 +513,7 @@ class KafkaProducer:
             assert cause is not None
             raise DeliveryError(
                 f"{alone} of {rows} rows were not acknowledged; the first failed with: "
-                f"{_first_line(cause)}",
+                f"{first_line(cause)}",
                 hint="the future of each says what it failed with; without idempotence the others"
                 " are sent all the same",
             ) from cause
@@ -549,7 +523,7 @@ class KafkaProducer:
                 " must be repeated",
                 hint="this is a bug in spark_kafka_sink: please report it",
             )
-            self._break(error)
+            self._failure.break_with(error)
             raise error
         return report
 
@@ -573,47 +547,8 @@ class KafkaProducer:
         assert batch.error is not None
         self._accumulator.fail(batch.error)
 
-    def _raise_failure(self) -> None:
-        """Raise what made this attempt fail, if anything did."""
-        batch = self._recorder.failed_batch
-        cause = batch.error if batch is not None else self._sender.fatal_error
-        if cause is None:
-            if self._broken is not None:
-                raise self._broken
-            return
-        if batch is None:
-            error = DeliveryError(f"the producer failed: {_first_line(cause)}", hint=cause.hint)
-        else:
-            age = self._clock.now_ms() - batch.created_ms
-            error = DeliveryError(
-                f"{batch.tp}: {batch.record_count} rows were not acknowledged (attempts: "
-                f"{batch.attempts + (batch.drained_ms > 0)}, age: {age} ms): {_first_line(cause)}",
-                hint=cause.hint,
-            )
-        self._break(error)
-        raise error from cause
-
-    def _break(self, error: KafkaError) -> None:
-        """From now on every call but close raises ``error``; nothing that waits is sent.
-
-        A transaction can be aborted, and the producer go on; unless what an interrupted append left
-        behind is not known.
-        """
-        manager = self._transaction_manager
-        if (
-            manager is not None
-            and manager.has_ongoing_transaction
-            and self._accumulator.failure is None
-            and self._sender.fatal_error is None
-        ):
-            manager.transition_to_abortable_error(error)
-            return
-        if self._broken is None:
-            self._broken = error
-        self._accumulator.fail(error)
-
     def _check_usable(self) -> None:
-        if self._forks != _Forks.count:
+        if self._forks != Forks.count:
             raise IllegalStateError(
                 f"this producer was made in process {self._pid}, not in {os.getpid()}",
                 hint="a fork has neither its network thread nor its own connections: make a new "
@@ -621,10 +556,10 @@ class KafkaProducer:
             )
         if self._closed:
             raise IllegalStateError("the producer is closed")
-        if self._broken is not None:
-            raise self._broken
+        if self._failure.broken is not None:
+            raise self._failure.broken
         if self._recorder.failed_batch is not None or self._sender.fatal_error is not None:
-            self._raise_failure()
+            self._failure.raise_failure()
 
     def _in_callback(self) -> bool:
         return threading.current_thread() is self._thread
@@ -646,7 +581,7 @@ class KafkaProducer:
         is aborted. Never raises for what could not be delivered: that is the futures' to say, or
         :meth:`flush`'s. In a forked child it does nothing; from a callback it drops everything.
         """
-        if self._closed or self._forks != _Forks.count:
+        if self._closed or self._forks != Forks.count:
             return
         self._closed = True
         if timeout_ms is None:
@@ -663,7 +598,7 @@ class KafkaProducer:
             self._close_interceptors()
             return
         self._accumulator.close()
-        if timeout_ms > 0 and self._broken is None:
+        if timeout_ms > 0 and self._failure.broken is None:
             self._sender.initiate_close()
             self._thread.join(timeout_ms / 1000)
         if self._thread.is_alive():
@@ -674,7 +609,3 @@ class KafkaProducer:
     def _close_interceptors(self) -> None:
         if self._interceptors is not None:
             self._interceptors.close()
-
-
-def _first_line(error: KafkaError) -> str:
-    return error.message.splitlines()[0] if error.message else type(error).__name__
