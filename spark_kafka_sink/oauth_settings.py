@@ -278,6 +278,8 @@ def _checked_url(url: str) -> SplitResult:
         _ = parts.port
     except ValueError:
         raise ConfigError(f"{_URL} is not a URL") from None
+    if not all("!" <= c <= "~" for c in url):
+        raise ConfigError(f"{_URL} is not a URL", hint="it has characters that are written as %XX")
     if parts.scheme == "file" and parts.path and parts.netloc in ("", "localhost"):
         return parts
     if parts.scheme not in ("http", "https") or not parts.hostname:

@@ -188,8 +188,11 @@ def _user(
             f"{where}; {missing} missing",
             hint='in a login module they are username="..." password="..."',
         )
-    if "\0" in username or "\0" in password:
-        raise ConfigError("a SASL name or password must not contain the character NUL")
+    for text in (username, password):
+        if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
+            raise ConfigError(
+                "a SASL name or password must not contain the character NUL, or half of one"
+            )
     return UserAndPassword(username, Password(password))
 
 

@@ -216,7 +216,15 @@ class SaslClientAuthenticator:
             )
         if response.error is not ErrorCode.NONE:
             raise self._refusal(response.error, None)
-        return self._say(self._expected.first())
+        try:
+            first = self._expected.first()
+        except SaslError as error:
+            raise self._failure(
+                f"it can't begin: {error}",
+                self._expected.hint,
+                ErrorCode.SASL_AUTHENTICATION_FAILED,
+            ) from None
+        return self._say(first)
 
     def _handle_authenticate(self, response: SaslAuthenticateResponse, now: int) -> bytes | None:
         mechanism = self._expected

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
 from spark_kafka_sink.network.login import Fetched
 from spark_kafka_sink.network.sasl_mechanism import SaslError
 from spark_kafka_sink.sasl_settings import KerberosSettings
+
+T = TypeVar("T")
 
 #: The bit of "no security layer" in the server's offer and in our choice.
 _NO_LAYER: Final = 1
@@ -42,7 +44,7 @@ class GssapiMechanism:
         return False
 
     def first(self) -> bytes:
-        return self._step(None) or b""
+        return self._step(None)
 
     def answer(self, challenge: bytes) -> bytes | None:
         if self._chosen:
@@ -51,23 +53,28 @@ class GssapiMechanism:
             self.complete = True
             return None
         if not self._context.complete:
-            return self._step(challenge) or b""
-        try:
-            offer = bytes(self._context.unwrap(challenge).message)
-        except Exception as error:  # noqa: BLE001 - the library's own, of many kinds
-            raise SaslError(f"its last message is not of this context: {_name(error)}") from None
+            return self._step(challenge)
+        offer = self._guarded(
+            "its last message is not of this context", lambda c: c.unwrap(challenge).message
+        )
         if len(offer) != 4 or not offer[0] & _NO_LAYER:
             raise SaslError("it insists on a security layer of GSSAPI, which Kafka does not have")
         self._chosen = True
         # No layer, so no size; no other identity than the ticket's.
-        return bytes(self._context.wrap(bytes([_NO_LAYER, 0, 0, 0]), encrypt=False).message)
+        choice = bytes([_NO_LAYER, 0, 0, 0])
+        return self._guarded(
+            "our answer can't be made", lambda c: c.wrap(choice, encrypt=False).message
+        )
 
-    def _step(self, token: bytes | None) -> bytes | None:
+    def _step(self, token: bytes | None) -> bytes:
+        return self._guarded("Kerberos does not accept it", lambda c: c.step(token))
+
+    def _guarded(self, what: str, call: Callable[[Any], Any]) -> bytes:
+        """Bytes of the library; its errors, of many kinds, as SaslError."""
         try:
-            answer = self._context.step(token)
-        except Exception as error:  # noqa: BLE001 - the library's own, of many kinds
-            raise SaslError(f"Kerberos does not accept it: {_name(error)}") from None
-        return None if answer is None else bytes(answer)
+            return bytes(call(self._context) or b"")
+        except Exception as error:  # noqa: BLE001 - see above
+            raise SaslError(f"{what}: {_name(error)}") from None
 
 
 def gssapi_contexts(
@@ -91,9 +98,9 @@ def gssapi_contexts(
             who = gssapi.Credentials(name=name, usage="initiate", store=store)
         return gssapi.SecurityContext(name=service, creds=who, usage="initiate")
 
-    def fetch(host: str) -> Fetched[str]:
+    def guarded(host: str, use: Callable[[Any], T]) -> T:
         try:
-            context(host).step(None)
+            return use(context(host))
         except Exception as error:  # noqa: BLE001 - the library's own, of many kinds
             raise AuthenticationError(
                 f"no Kerberos ticket for {settings.service_name}@{host}: {_name(error)}",
@@ -101,9 +108,12 @@ def gssapi_contexts(
                 " host is the broker's advertised name",
                 code=ErrorCode.SASL_AUTHENTICATION_FAILED,
             ) from None
+
+    def fetch(host: str) -> Fetched[str]:
+        guarded(host, lambda made: made.step(None))
         return Fetched(host, _REFRESH_MS)
 
-    return fetch, lambda _, host: GssapiMechanism(context(host))
+    return fetch, lambda _, host: guarded(host, GssapiMechanism)
 
 
 def _name(error: Exception) -> str:

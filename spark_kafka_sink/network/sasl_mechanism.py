@@ -18,7 +18,8 @@ CHECK_THE_USER: Final = (
 class SaslMechanism(Protocol):
     """One exchange, used once: a re-authentication gets a new one.
 
-    A message that breaks the mechanism's rules raises :class:`SaslError`, and nothing else.
+    :meth:`first` and :meth:`answer` raise :class:`SaslError`, for a message that breaks the
+    mechanism's rules or none that can be made, and KafkaError.
     """
 
     @property

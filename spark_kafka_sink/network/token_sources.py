@@ -127,7 +127,11 @@ def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
     extensions = getattr(provider, "extensions", dict)
 
     def call() -> _Answer:
-        answer = ask()
+        try:
+            answer = ask()
+        except OSError as error:
+            # It may pass, and is tried again. By name only: its text may hold anything.
+            raise OSError(f"{settings.path} failed: {type(error).__name__}") from None
         token, expires_at = answer if isinstance(answer, tuple) else (answer, None)
         if not isinstance(token, str) or not isinstance(expires_at, int | float | None):
             raise AuthenticationError(

@@ -270,6 +270,10 @@ def wrong():
     return 7
 
 
+def away():
+    raise ConnectionError(f"https://vault/?key={SECRET}")
+
+
 NEITHER = 5
 
 
@@ -293,6 +297,9 @@ def test_a_class_that_is_no_provider_is_told():
         from_path("Missing")
     with pytest.raises(AuthenticationError, match="gave no token but int"):
         from_path("wrong")("b")
+    with pytest.raises(OSError, match="away failed: ConnectionError") as raised:
+        from_path("away")("b")
+    assert SECRET not in str(raised.value)
 
 
 # ---- fetching beside the network thread ----

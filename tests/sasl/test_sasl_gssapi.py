@@ -11,9 +11,11 @@ from types import SimpleNamespace
 import pytest
 
 from spark_kafka_sink.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.network.sasl_authenticator import SaslClientAuthenticator
 from spark_kafka_sink.network.sasl_gssapi import gssapi_contexts
 from spark_kafka_sink.network.sasl_mechanism import SaslError
 from spark_kafka_sink.sasl_settings import KerberosSettings
+from tests.sasl.scripted_broker import api_versions, handshake, hear
 
 
 class GSSError(Exception):
@@ -110,6 +112,21 @@ def test_a_missing_ticket_is_told_with_what_to_do(library):
     with pytest.raises(AuthenticationError, match="kafka@b1: GSSError: No credentials") as raised:
         fetch("b1")
     assert "kinit" in raised.value.hint
+
+
+def test_a_ticket_that_ends_between_two_connections_is_told_and_not_a_crash(library):
+    fetch, make = gssapi_contexts(KerberosSettings("kafka"))
+    mechanism = make(fetch("b").value, "b")
+    library.ticket = False
+    sasl = SaslClientAuthenticator("b:1", None, encrypted=True)
+    hello = hear(sasl.start(mechanism))
+    second = hear(sasl.receive(memoryview(api_versions(hello)), 0))
+    with pytest.raises(AuthenticationError, match="it can't begin: Kerberos") as raised:
+        sasl.receive(memoryview(handshake(second, "GSSAPI")), 0)
+    assert "klist" in raised.value.hint
+    library.SecurityContext = None
+    with pytest.raises(AuthenticationError, match="no Kerberos ticket for kafka@b: TypeError"):
+        make("b", "b")
 
 
 @pytest.mark.parametrize(

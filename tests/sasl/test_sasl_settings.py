@@ -126,6 +126,7 @@ PLAIN_JAAS = f'PlainLoginModule required username="u" password="{SECRET}";'
             ("sasl.jaas.config", "sasl.username", "would not count"),
         ),
         ({"mechanism": "PLAIN", "sasl__username": "u\0", "sasl__password": SECRET}, ("NUL",)),
+        ({"mechanism": "PLAIN", "sasl__username": "u\ud800", "sasl__password": SECRET}, ("half",)),
         (
             {
                 "mechanism": "SCRAM-SHA-256",
@@ -231,6 +232,8 @@ GOOD = {ID: "me", CLIENT_SECRET: SECRET}
         (None, {URL: "http://127.0.0.1.example/t"} | GOOD, ("http", "client's secret")),
         (None, {URL: "ftp://idp/t"} | GOOD, ("not a URL of https",)),
         (None, {URL: "https://[::1/t"} | GOOD, ("not a URL",)),
+        (None, {URL: "https://idp/a b"} | GOOD, ("not a URL", "%XX")),
+        (None, {URL: "https://idp/\u00e4"} | GOOD, ("not a URL", "%XX")),
         (None, {URL: f"https://me:{SECRET}@idp/t"} | GOOD, ("must not hold a name or password",)),
         (None, {URL: "https://idp/t", ID: "me"}, (CLIENT_SECRET, "missing")),
         (None, {URL: "https://idp/t"}, (ID, CLIENT_SECRET, "missing")),
