@@ -1,0 +1,58 @@
+"""Spark writes over every protocol and mechanism: a batch job with exactly-once, and a stream."""
+
+from __future__ import annotations
+
+import pytest
+
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+ROWS = 20
+
+
+def options_of(secure, listener, mechanism):
+    if mechanism == "mutual TLS":
+        return {
+            "kafka.bootstrap.servers": secure.bootstrap("MUTUAL"),
+            "kafka.security.protocol": "SSL",
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.truststore.location": str(secure.ca),
+            "kafka.ssl.keystore.type": "PEM",
+            "kafka.ssl.keystore.location": str(secure.client_key),
+        }
+    options = secure.cluster.client_options(listener, mechanism)
+    return {f"kafka.{name}": value for name, value in options.items()}
+
+
+@pytest.mark.parametrize(
+    ("listener", "mechanism"),
+    [
+        *((listener, m) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for m in MECHANISMS),
+        ("MUTUAL", "mutual TLS"),
+    ],
+)
+def test_a_job_and_a_stream_reach_their_topic_exactly_once(
+    secure_kafka, spark, consume, tmp_path, listener, mechanism
+):
+    topic = secure_kafka.kafka.unique_topic("matrix")
+    options = options_of(secure_kafka, listener, mechanism) | {
+        "topic": topic,
+        "deliveryGuarantee": "exactly-once",
+        "transactionalIdPrefix": topic,
+    }
+    frame = spark.range(ROWS).selectExpr("concat('job-', id) AS value")
+    frame.write.format("kprod").options(**options).save()
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "rows.json").write_text('{"value": "streamed"}\n')
+    query = (
+        spark.readStream.schema("value string")
+        .json(str(tmp_path / "source"))
+        .writeStream.format("kprod")
+        .options(**options)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    values = consume(
+        topic, bootstrap=secure_kafka.kafka.bootstrap, isolation="read_committed"
+    ).values
+    assert sorted(values) == sorted([*(b"job-%d" % i for i in range(ROWS)), b"streamed"])
