@@ -86,10 +86,10 @@ class Scenario:
             "topic": self.topic,
             "deliveryGuarantee": "exactly-once",
             "transactionalIdPrefix": self.prefix,
-            "kafka.transaction.timeout.ms": "40000",
+            "kafka.transaction.timeout.ms": "120000",
             "kafka.request.timeout.ms": "5000",
-            "kafka.delivery.timeout.ms": "20000",
-            "kafka.max.block.ms": "15000",
+            "kafka.delivery.timeout.ms": "60000",
+            "kafka.max.block.ms": "60000",
             # Frames that can be read by whoever looks for a task's rows in them.
             "kafka.compression.type": "none",
             **{key.replace("_", "."): value for key, value in options.items()},
