@@ -37,8 +37,18 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
         f"{PRODUCER}/producer_batch.py",
         ("test_producer_batch.py", *BATCHES, *SENDER),
     ),
-    "record_accumulator": (f"{PRODUCER}/record_accumulator.py", (*BATCHES, *SENDER)),
-    "batch_drainer": (f"{PRODUCER}/batch_drainer.py", (*BATCHES, *SENDER)),
+    "record_accumulator": (
+        f"{PRODUCER}/record_accumulator.py",
+        (*BATCHES, "test_partition_load.py", *SENDER),
+    ),
+    "batch_drainer": (
+        f"{PRODUCER}/batch_drainer.py",
+        (*BATCHES, "test_partition_load.py", *SENDER),
+    ),
+    "batch_returns": (
+        f"{PRODUCER}/batch_returns.py",
+        (*BATCHES, "test_producer_batch.py", *SENDER),
+    ),
     "batch_closer": (f"{PRODUCER}/batch_closer.py", (*BATCHES, *SENDER)),
     "sender": (f"{PRODUCER}/sender.py", (*SENDER, "test_transactions_simulated.py")),
     "in_flight_batches": (f"{PRODUCER}/in_flight_batches.py", SENDER),

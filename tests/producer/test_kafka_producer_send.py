@@ -515,7 +515,7 @@ def test_an_attempt_without_idempotence_tells_of_records_that_failed_alone(produ
     assert isinstance(failed.exception(10), KafkaError)
     client.release()
     producer.send(to0()).result(10)
-    with pytest.raises(DeliveryError, match="1 of 2 rows .*TOPIC_AUTHORIZATION_FAILED") as caught:
+    with pytest.raises(DeliveryError, match=r"1 of 2 rows .*TOPIC_AUTHORIZATION_FAILED") as caught:
         producer.finish_attempt()
     assert caught.value.hint is not None
     assert "future" in caught.value.hint

@@ -568,6 +568,7 @@ def test_a_failure_ends_a_flush_although_a_batch_is_still_in_flight():
     world = World(clock=clock)
     world.fill(TP0)
     world.drain(1)
+    world.append(TP2)
     flush = world.accumulator.begin_flush()
     result: list[bool] = []
     waiter = threading.Thread(
@@ -579,6 +580,7 @@ def test_a_failure_ends_a_flush_although_a_batch_is_still_in_flight():
     world.accumulator.fail(KafkaError("another batch failed"))
     waiter.join(10)
     assert result == [True]
+    assert [b.tp for b in world.listener.done] == [TP2]  # what was never sent is dropped
     assert world.accumulator.has_incomplete
 
 
@@ -654,8 +656,10 @@ def test_a_slice_for_a_batch_that_the_sender_closed_meanwhile_is_refused():
     flush = world.accumulator.begin_flush()
     (batch,) = world.drain(1)  # ... and the sender sends g
     world.accumulator.end_flush(flush)
+    assert world.accumulator.refused_slices == 0
     result = world.accumulator.append([encoded], world.now)
     assert result.refused == (encoded,)
+    assert world.accumulator.refused_slices == 1
     assert result.taken == 0
     assert batch.record_count == 2
     again = world.slice(TP0, 50)

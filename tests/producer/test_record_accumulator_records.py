@@ -14,7 +14,7 @@ from spark_kafka_sink.producer.record_accumulator import (
 from spark_kafka_sink.producer.record_future import RecordFuture
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.record_batch import parse_batch
-from spark_kafka_sink.records.single_record import record_tail
+from spark_kafka_sink.records.single_record import record_bytes, record_tail, size_upper_bound
 from tests.fakes.accumulator_world import HEADER, TP0, TP1, World
 
 
@@ -56,6 +56,66 @@ def test_memory_is_taken_in_steps_and_all_of_it_comes_back():
     assert world.memory_in_use == 0
     world.accumulator.end_flush(flush)
     assert batch.record_count == 1000
+
+
+def test_a_record_goes_into_a_batch_only_with_memory_for_it():
+    world = World()
+    tail = record_tail(None, b"x" * 100)
+    size = len(record_bytes(0, 0, tail))
+
+    def append(memory: int) -> int:
+        future = RecordFuture(1000, -1, 100, None, None)
+        if memory:
+            world.accumulator.pool.allocate(memory, world.now)
+        return world.accumulator.append_record(TP0, 1000, tail, future, memory, world.now)
+
+    assert append(HEADER + size) == APPENDED
+    assert append(0) >= size
+    assert append(size - 1) >= size
+    assert world.accumulator.appended_records == 1
+    assert append(size) == APPENDED
+
+
+def test_the_largest_record_of_a_batch_is_known_wherever_it_stands():
+    world = World()
+    records = Records(world)
+    for size in (50, 100, 1):
+        records(value=b"x" * size)
+    world.accumulator.begin_flush()
+    (batch,) = world.drain()
+    assert batch.largest_record == size_upper_bound(record_tail(None, b"x" * 100))
+
+
+class Choice:
+    """A sticky partition that never changes; it keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, bool]] = []
+
+    def changed(self, *, all_full: bool) -> bool:
+        self.told.append(("asked", all_full))
+        return False
+
+    def appended(self, size: int, *, all_full: bool) -> None:
+        assert size > 400
+        self.told.append(("appended", all_full))
+
+
+def test_the_sticky_partition_hears_whether_a_batch_still_takes_more():
+    world, choice = World(batch_size=1000), Choice()
+    limit = world.accumulator.raw_limit("test")
+    for size in (460, limit - 460 - 18):  # with 9 bytes around each
+        tail = record_tail(None, b"x" * size)
+        future = RecordFuture(1000, -1, size, None, None)
+        world.accumulator.pool.allocate(600, world.now)
+        taken = world.accumulator.append_record(TP0, 1000, tail, future, 600, world.now, choice)
+        assert taken == APPENDED
+    assert choice.told == [
+        ("asked", True),  # nothing is open yet
+        ("appended", False),
+        ("asked", False),
+        ("appended", True),
+    ]
 
 
 def test_a_record_and_columns_share_a_batch():
