@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.config import SinkConfig
 from spark_kafka_sink.errors import CommitError, ConfigError, IllegalStateError, SupersededError
-from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX, check_part, log_key
+from spark_kafka_sink.transactions.transactional_ids import (
+    DEFAULT_PREFIX,
+    check_part,
+    is_part,
+    log_key,
+)
 
 if TYPE_CHECKING:
     from spark_kafka_sink.datasource.write_task import TaskIdentity, TransactionTime
@@ -73,7 +78,7 @@ class TransactionPlan:
             self._check_foreach_batch(identity)
             return self.skips
         number = identity.batch_id
-        if number < 0 or not identity.run_id:
+        if number < 0 or not is_part(identity.run_id):
             raise IllegalStateError(
                 "Spark did not tell this task which run and micro-batch it belongs to",
                 hint="exactly-once needs the local properties streaming.sql.batchId and "
@@ -93,9 +98,10 @@ class TransactionPlan:
             raise CommitError(
                 f"'{self.key}' is at batch {self.last_done} of query {self.query_id}, and query "
                 f"{identity.query_id or 'unknown'} wants to write batch {number}",
-                hint="a checkpoint was deleted, copied or put back, or two queries share a "
-                f"transactionalIdPrefix; if this is meant, 'kprod txn reset {self.key}' forgets "
-                "the old one",
+                hint="a checkpoint was deleted, copied or put back, the query ran without "
+                "exactly-once for a while, or two queries share a transactionalIdPrefix; if this "
+                "is meant, "
+                f"'kprod txn reset {self.key}' forgets the old one",
             )
         return number == self.last_done
 
@@ -174,8 +180,10 @@ def plan_transactions(config: SinkConfig, *, streaming: bool) -> TransactionPlan
         log_topic=config.commit_log_topic,
     )
     if plan.skips:
-        _log.info(
-            "kprod writes nothing: version %d of txnAppId '%s' is committed already (last: %d)",
+        # An older one than the last may be a re-run, or come too late and never have been written.
+        _log.log(
+            logging.INFO if plan.txn_version == plan.last_done else logging.WARNING,
+            "kprod writes nothing: version %d of txnAppId '%s' counts as committed (last: %d)",
             plan.txn_version,
             config.txn_app_id,
             plan.last_done,

@@ -73,6 +73,14 @@ class WritePlan:
             )
         identity = TaskIdentity.current()
         plan = self.transactions
+        if plan is None and self.config.is_exactly_once:
+            # Without transactions the rows would be visible at once, and not to be taken back.
+            raise IllegalStateError(
+                "this write was planned without a look at the commit log, so it can't be "
+                "exactly-once",
+                hint="Spark planned it in a way that spark-kafka-sink doesn't know: please report "
+                "it with this line and the version of Spark",
+            )
         if plan is not None and plan.is_done(identity):
             _log.info(
                 "task %d writes nothing: its batch is committed already", identity.partition_id

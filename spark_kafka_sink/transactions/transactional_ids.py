@@ -51,9 +51,14 @@ class TransactionalId:
         return f"{self.stem}{self.number}"
 
 
+def is_part(value: str) -> bool:
+    """``value`` may be a part of an id."""
+    return _PART.fullmatch(value) is not None
+
+
 def check_part(option: str, value: str) -> str:
     """``value`` if it may be a part of an id; else ConfigError naming ``option``."""
-    if _PART.fullmatch(value) is None:
+    if not is_part(value):
         raise ConfigError(
             f"{option} is '{safe_text(value, 120)}'; letters, digits, '.', '_' and '-' are "
             "allowed, at most 100 of them",

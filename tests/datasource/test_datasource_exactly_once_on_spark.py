@@ -12,13 +12,17 @@ import uuid
 from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark import cloudpickle
+from pyspark.errors import PythonException, StreamingQueryException
+from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.functions import col, raise_error, when
+from pyspark.sql.types import StringType, StructField, StructType
 
 import spark_kafka_sink
 from spark_kafka_sink import foreach_batch
 from spark_kafka_sink.config import SinkConfig
 from spark_kafka_sink.datasource import transaction_commit
+from spark_kafka_sink.datasource.source import KprodDataSource
 from spark_kafka_sink.datasource.transaction_plan import plan_transactions
 from spark_kafka_sink.datasource.transactional_producers import process_worker, producers_of_task
 from spark_kafka_sink.datasource.write_task import TaskIdentity, WriteTask
@@ -237,6 +241,26 @@ def test_a_timeout_above_the_brokers_limit_is_refused_before_any_task(spark, opt
     with pytest.raises(Exception, match=r"transaction\.max\.timeout\.ms") as raised:
         save(numbers(spark, 0, 1), options, **{"kafka.transaction.timeout.ms": str(2**31 - 1)})
     assert "Failed to initialize Python data source writer" in str(raised.value)
+
+
+def test_a_writer_that_was_planned_without_the_commit_log_writes_no_row(
+    spark, options, topic, consume
+):
+    """What a data source out of a pickle plans is for commit and abort, not for tasks. A Spark that
+    plans so, too, would have the rows written without a transaction.
+    """
+    schema = StructType([StructField("value", StringType())])
+    travelled = pickle.loads(cloudpickle.dumps(KprodDataSource(CaseInsensitiveDict(options))))
+    writer = travelled.streamWriter(schema, overwrite=False)
+
+    def write(_):
+        import pyarrow as pa
+
+        writer.write(iter([pa.RecordBatch.from_pydict({"value": ["a"]})]))
+
+    with pytest.raises(PythonException, match="planned without a look at the commit log"):
+        spark.sparkContext.parallelize([0], 1).foreachPartition(write)
+    assert consume(topic).values == []
 
 
 def test_foreach_batch_writes_each_micro_batch_once_also_when_it_runs_again(

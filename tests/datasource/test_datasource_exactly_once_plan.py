@@ -83,7 +83,9 @@ def test_under_a_new_key_a_stream_may_begin_anywhere():
     assert new.is_done(task(57)) is False
 
 
-@pytest.mark.parametrize("changes", [{"batch_id": -1}, {"run_id": ""}])
+@pytest.mark.parametrize(
+    "changes", [{"batch_id": -1}, {"run_id": ""}, {"run_id": "a job group~of somebody's"}]
+)
 def test_a_stream_whose_task_is_not_told_where_it_belongs_is_refused(changes):
     with pytest.raises(IllegalStateError, match="which run and micro-batch"):
         STREAM.is_done(replace(task(7), **changes))
