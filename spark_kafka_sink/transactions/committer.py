@@ -227,7 +227,10 @@ class Committer:
                 f"{state.generation}) in place of run {owner.run_id} (generation "
                 f"{owner.generation}); this one must stop",
                 hint="a query runs twice with one checkpoint, or two queries share a "
-                "transactionalIdPrefix: give each query a prefix of its own",
+                "transactionalIdPrefix: give each query a prefix of its own"
+                if owner.is_stream
+                else "two jobs with one txnAppId ran at the same time: nothing of this one is "
+                "visible; run it again, one after the other",
             )
 
     def _done_before(
@@ -440,7 +443,7 @@ def _other_query(owner: Owner, number: int, query_id: str, last_done: int) -> Co
     return CommitError(
         f"'{owner.key}' is at batch {last_done} of query {query_id or 'unknown'}, and query "
         f"{owner.query_id} wants to commit batch {number}",
-        hint="a checkpoint was deleted, copied or put back, or two queries share a "
-        f"transactionalIdPrefix; if this is meant, 'kprod txn reset {owner.key}' forgets the old "
-        "one",
+        hint="a checkpoint was deleted, copied or put back, the query ran without exactly-once for "
+        "a while, or two queries share a transactionalIdPrefix; if this is meant, 'kprod txn "
+        f"reset {owner.key}' forgets the old one",
     )
