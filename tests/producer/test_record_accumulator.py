@@ -648,6 +648,15 @@ def test_a_leader_that_moves_takes_its_queue_along():
 # ---- the two threads -------------------------------------------------------------------------
 
 
+def test_the_room_of_a_partition_is_that_of_its_open_batch():
+    world = World()
+    assert world.accumulator.open_room(TP0) is None  # nothing was ever sent there
+    world.append(TP0, 100)
+    assert world.accumulator.open_room(TP0) == world.accumulator.raw_limit("test") - 100
+    world.append(TP0, 50, last=True)
+    assert world.accumulator.open_room(TP0) is None
+
+
 def test_a_slice_for_a_batch_that_the_sender_closed_meanwhile_is_refused():
     """The writer encodes for generation g, the sender closes g, append refuses, and so on."""
     world = World()
