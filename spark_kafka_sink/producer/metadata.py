@@ -2,8 +2,8 @@
 
 Owns: the current :class:`Cluster`, which topics are in use, whether and when an update is due, and
 who waits for one. On a record's way it is asked first: how many partitions has the topic, who leads
-them. Never: requests on a wire (``network/`` sends what :meth:`Metadata.new_request` gives), nor
-which error makes the sender ask.
+them. Never: requests on a wire (``network/`` sends what :meth:`Metadata.new_request` gives), what
+of an answer counts (``metadata_merge.py``), which error makes the sender ask.
 
 Updates are *full* (all topics in use: by age, or after an error) or *partial* (only topics that
 were just added, so that a new topic does not wait for backoff). A token, the request version, goes
@@ -20,8 +20,7 @@ from __future__ import annotations
 import logging
 import random as _random
 import threading
-from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -29,18 +28,17 @@ from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import NEVER, Clock, Waiters
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError, safe_text
+from spark_kafka_sink.producer.metadata_merge import merge
 from spark_kafka_sink.producer.metrics import ProducerMetrics, Stream
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
     ClusterResourceListener,
     Node,
     Nodes,
-    PartitionInfos,
     TopicPartition,
 )
 from spark_kafka_sink.protocol.messages import MetadataRequest
-from spark_kafka_sink.protocol.metadata_response import MetadataResponse, TopicMetadata
-from spark_kafka_sink.protocol.wire import error_code
+from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 
 _log = logging.getLogger(__name__)
 
@@ -482,59 +480,12 @@ class Metadata:
     def _merge(self, response: MetadataResponse, *, partial: bool) -> bool:
         """Take an answer's brokers and topics; False when it told nothing new."""
         old = self._cluster
-        topics = dict(old.topics) if partial else {}
-        ids = dict(old.topic_ids)
-        errors = dict(self._errors) if partial else {}
-        for topic in response.topics:
-            if topic.name not in self._topics:
-                continue
-            self._new_topics.discard(topic.name)
-            errors.pop(topic.name, None)
-            if topic.error is not ErrorCode.NONE:
-                errors[topic.name] = topic.error
-                topics.pop(topic.name, None)
-                self._need_full = self._need_full or topic.error.retriable
-                continue
-            topics[topic.name] = self._partitions(topic, old, ids)
-        cluster = Cluster(
-            response.cluster_id,
-            response.brokers,
-            topics,
-            {t: i for t, i in ids.items() if t in topics},
-            response.controller,
+        found = merge(
+            response, old, self._errors, self._epochs, in_use=self._topics, partial=partial
         )
-        changed = (cluster, errors) != (old, self._errors)
-        self._cluster = cluster
-        self._errors = errors
+        self._new_topics.difference_update(found.answered)
+        self._need_full = self._need_full or found.ask_again
+        changed = (found.cluster, found.errors) != (old, self._errors)
+        self._cluster = found.cluster
+        self._errors = found.errors
         return changed
-
-    def _partitions(
-        self, topic: TopicMetadata, old: Cluster, ids: dict[str, bytes]
-    ) -> PartitionInfos:
-        name, found = topic.name, topic.partitions
-        known_id = ids.get(name)
-        recreated = None not in (known_id, topic.topic_id) and known_id != topic.topic_id
-        if topic.topic_id is not None:
-            ids[name] = topic.topic_id
-        if any(error_code(code).retriable for _, code in found.errors()):
-            self._need_full = True
-        epochs = found.leader_epochs()
-        known = None if recreated else self._epochs.get(name)
-        if known is not None:
-            before = old.topics.get(name, ())
-            stale = array("i", _stale(epochs, known[: len(before)]))
-            if stale:
-                # A broker that lags behind: its leaders are some that we know to be gone.
-                infos = list(found)
-                for number in stale:
-                    infos[number] = before[number]
-                    epochs[number] = known[number]
-                found = PartitionInfos.of(name, infos)
-            epochs.extend(known[len(epochs) :])
-        self._epochs[name] = epochs
-        return found
-
-
-def _stale(epochs: array[int], known: array[int]) -> Iterator[int]:
-    """The partitions whose leader's epoch is lower than the one that is known."""
-    return (n for n, (epoch, last) in enumerate(zip(epochs, known)) if 0 <= epoch < last)  # noqa: B905 - the shorter one counts
