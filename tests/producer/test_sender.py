@@ -220,6 +220,37 @@ def test_with_one_in_flight_and_no_idempotence_order_is_kept_too() -> None:
         assert acknowledged(second)
 
 
+def test_with_one_in_flight_a_new_leader_gets_nothing_before_the_old_one_answered() -> None:
+    """The connection to the new one is free, but the first batch may still be refused."""
+    with SenderWorld(idempotent=False, max_in_flight_requests_per_connection=1) as world:
+        first, second = world.append(), world.append()
+        world.acknowledge(after_ms=1000)
+        world.round(2)
+        world.client.prepare_metadata(metadata_answer([2, 2, 2], epoch=2))
+        world.metadata.request_update()
+        world.round(2)
+        known = world.metadata.fetch().partition(TP0)
+        assert known is not None
+        assert known.leader == 2
+        assert [r.destination for r in world.client.requests] == [1]
+        world.round(1, ms=1000)
+        assert acknowledged(first)
+        world.acknowledge(offset=1)
+        world.round(2)
+        assert acknowledged(second)
+        assert [r.destination for r in world.client.requests] == [1, 2]
+
+
+def test_a_batch_that_was_never_sent_says_which_addresses_failed_and_why() -> None:
+    with SenderWorld(idempotent=False) as world:
+        batch = world.append()
+        world.client.unready = {1: NEVER, 2: NEVER}
+        world.client.failures = {"one:9092": "Connection refused"}
+        world.round(2, ms=world.config.delivery_timeout_ms)
+        assert "never sent" in error_of(batch).message
+        assert "one:9092: Connection refused" in error_of(batch).message
+
+
 def test_an_invalid_metadata_error_asks_for_metadata_and_the_next_leader_gets_the_batch() -> None:
     """Behaviour 78, second half."""
     with SenderWorld() as world:
