@@ -93,15 +93,26 @@ def _drivers(_world: World) -> Iterator[list[Driver]]:
         driver.close()
 
 
+@pytest.fixture(scope="module")
+def _spares(_world: World) -> Iterator[list[Driver]]:
+    spares: list[Driver] = []
+    yield spares
+    for spare in spares:
+        spare.close()
+
+
 @pytest.fixture
-def new_driver(_world: World, _drivers: list[Driver]) -> Iterator[Callable[..., Driver]]:
-    """A driver that the test may kill; closed after the test at the latest."""
+def new_driver(_world: World, _spares: list[Driver]) -> Iterator[Callable[[], Driver]]:
+    """A driver that the test may kill; closed after the test at the latest. The next one starts
+    while this one works.
+    """
     mine: list[Driver] = []
 
-    def make(**options: Any) -> Driver:
-        driver = Driver(_world.home, **options)
-        mine.append(driver)
-        return driver
+    def make() -> Driver:
+        mine.append(_spares.pop() if _spares else Driver(_world.home))
+        mine[-1].wait_until_ready()
+        _spares.append(Driver(_world.home))
+        return mine[-1]
 
     yield make
     for driver in mine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.protocol.request import ApiKey
@@ -21,6 +22,20 @@ from tests.faults.proxy import Action, Fault, Faults, Hit, Proxy, Side
 from tests.real_kafka import RealKafka
 
 COMMIT_LOG = "__kprod_commits"
+#: ``make faults`` runs all there is; plain pytest runs each scenario once, in one of its variants.
+THOROUGH = "KPROD_FAULT_ROUNDS" in os.environ
+
+T = TypeVar("T")
+
+
+def variants(first: T, *others: T) -> list[T]:
+    """For parametrize: the first one always, the others when there is time."""
+    return [first, *others] if THOROUGH else [first]
+
+
+def thorough(test: T) -> T | None:
+    """For a test that is a variant of another: it is there when there is time."""
+    return test if THOROUGH else None
 
 
 @dataclass

@@ -16,7 +16,7 @@ import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.checker import transactions
-from tests.exactly_once.harness import of_data, of_log, wait_for
+from tests.exactly_once.harness import of_data, of_log, thorough, variants, wait_for
 from tests.exactly_once.truth import Result
 from tests.faults.proxy import Action, Hit, Side
 
@@ -53,6 +53,7 @@ def test_r03_a_driver_killed_between_two_end_txns_has_committed_the_whole_batch(
     record_property("found", report)
 
 
+@thorough
 def test_r03_a_jvm_killed_between_two_end_txns_leaves_a_committer_that_harms_nothing(
     world, driver, new_driver, record_property
 ):
@@ -86,14 +87,13 @@ def test_r03_a_jvm_killed_between_two_end_txns_leaves_a_committer_that_harms_not
     record_property("found", report)
 
 
-@pytest.mark.parametrize(
-    "side", [Side.REQUEST, Side.RESPONSE], ids=["before done is noted", "before Spark notes it"]
-)
+@pytest.mark.parametrize("side", variants(Side.RESPONSE, Side.REQUEST))
 def test_r04_a_driver_killed_behind_all_end_txns_writes_the_batch_once(
     world, driver, new_driver, side, record_property
 ):
     """All of the batch's transactions are committed, Spark's commit log does not say so, and the
-    restarted query writes the batch again.
+    restarted query writes the batch again. The commit log says DONE (the answer to that is held)
+    or still DECIDED (the request is).
     """
     scenario = world.scenario("r04")
     # Each batch ends two transactions of the log: DECIDED, then DONE.

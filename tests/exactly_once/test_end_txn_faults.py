@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.request import ApiKey
-from tests.exactly_once.harness import of_data, of_log
+from tests.exactly_once.harness import of_data, of_log, variants
 from tests.faults.proxy import Action, Side
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(240)]
@@ -24,7 +24,7 @@ def answering(code: ErrorCode):
     return edit
 
 
-@pytest.mark.parametrize("action", [Action.CUT, Action.SWALLOW])
+@pytest.mark.parametrize("action", variants(Action.CUT, Action.SWALLOW))
 @pytest.mark.parametrize("whose", [of_data, of_log], ids=["data", "log"])
 def test_r05_an_answer_to_end_txn_that_is_lost_is_found_out(
     world, driver, action, whose, record_property
@@ -53,7 +53,7 @@ DOUBTFUL = (
 )
 
 
-@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("times", variants(3, 1))
 def test_r06_whatever_end_txn_answers_for_a_while_the_batch_is_there_once(
     world, driver, times, record_property
 ):

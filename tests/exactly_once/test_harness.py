@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.checker import Fault
-from tests.exactly_once.harness import of_attempt, of_batch, wait_for
+from tests.exactly_once.harness import of_attempt, of_batch, thorough, wait_for
 from tests.exactly_once.processes import kill_and_wait, owner_of_port
 from tests.faults.proxy import Action, Side
 
@@ -31,6 +31,7 @@ def test_a_worker_killed_behind_its_last_acknowledgement_doubles_rows_at_least_o
     assert Fault.LOST not in report.faults
 
 
+@thorough
 def test_a_driver_killed_before_sparks_commit_doubles_rows_at_least_once(world, driver, new_driver):
     scenario = world.scenario("harness-stream", deliveryGuarantee="at-least-once")
     victim = new_driver().wait_until_ready()

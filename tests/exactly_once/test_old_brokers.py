@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.checker import transactions
-from tests.exactly_once.harness import of_attempt, of_data, wait_for
+from tests.exactly_once.harness import of_attempt, of_data, variants, wait_for
 from tests.exactly_once.processes import kill_and_wait, owner_of_port
 from tests.faults.proxy import Action, Side
 
@@ -48,7 +48,7 @@ def test_r14_transactions_that_the_coordinator_forgot_between_prepare_and_commit
     record_property("found", report)
 
 
-@pytest.mark.parametrize("action", [Action.CUT, Action.SWALLOW])
+@pytest.mark.parametrize("action", variants(Action.CUT, Action.SWALLOW))
 def test_r05_with_version_1_an_answer_to_end_txn_that_is_lost_is_found_out(
     old_world, driver, action, record_property
 ):

@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.checker import Fault as Wrong
-from tests.exactly_once.harness import of_attempt, of_data, wait_for
+from tests.exactly_once.harness import of_attempt, of_data, variants, wait_for
 from tests.exactly_once.processes import kill_and_wait, owner_of_port
 from tests.faults.proxy import Action, Fault, Side
 
@@ -18,11 +18,13 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(240)]
 CLEAN_S = 5.0
 
 
-@pytest.mark.parametrize("action", [Action.CUT, Action.PASS], ids=["not told", "told"])
+@pytest.mark.parametrize("action", variants(Action.PASS, Action.CUT))
 def test_r01_a_worker_killed_behind_its_last_acknowledgement_is_not_seen(
     world, driver, action, record_property
 ):
-    """Behind the broker's acknowledgement, in front of the commit message."""
+    """Behind the broker's acknowledgement (which is on its way to it, or is not), in front of the
+    commit message.
+    """
     scenario = world.scenario("r01")
     fault = world.fault(
         ApiKey.PRODUCE,
@@ -40,7 +42,7 @@ def test_r01_a_worker_killed_behind_its_last_acknowledgement_is_not_seen(
     record_property("found", report)
 
 
-@pytest.mark.parametrize("how", ["raise", "exit"])
+@pytest.mark.parametrize("how", variants("raise", "exit"))
 def test_r10_a_job_whose_task_fails_for_good_leaves_nothing_visible_and_nothing_open(
     world, driver, how, record_property
 ):
