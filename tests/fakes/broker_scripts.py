@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tests.fakes.fake_cluster.codec import Answer, read, response_entity
@@ -443,17 +444,16 @@ def three_nodes(s: Script) -> None:
         for name, who in wrongs.items():
             data = batch(1, who, 0, attributes=TRANSACTIONAL)
             found = _produce_at(s, leader % 3 + 1, topic, version, data=data, tid="some")
-            told = (error_name(found), int(found.current_leader.leader_id) == leader)
-            s.step(f"a transaction at a follower, {name}, version {version}", told)
+            knows = int(found.current_leader.leader_id) == leader
+            step = f"a transaction at a follower, {name}, version {version}"
+            s.step(step, (error_name(found), knows))
     found = s.ask(TRANSACTIONS, 0, describe, node=node).transaction_states[0]
     s.step("nothing was opened", (found.transaction_state, list(found.topics)))
     # (A step for each: the leader asks the coordinator, and says what that says.)
     for name, who in reversed(wrongs.items()):
         data = batch(1, who, 0, attributes=TRANSACTIONAL)
-        found = s.settled(
-            lambda data=data: _produce_at(s, leader, topic, 12, data=data, tid="some"), error_name
-        )
-        s.step(f"the same at the leader, {name}", error_name(found))
+        once = partial(_produce_at, s, leader, topic, 12, data=data, tid="some")
+        s.step(f"the same at the leader, {name}", error_name(s.settled(once, error_name)))
 
 
 def too_few_replicas(s: Script, stop: Callable[[int], None]) -> None:
