@@ -101,7 +101,7 @@ class Scenario:
             "topic": self.topic,
             "deliveryGuarantee": "exactly-once",
             "transactionalIdPrefix": self.prefix,
-            "kafka.transaction.timeout.ms": "120000",
+            "kafka.transaction.timeout.ms": "300000",
             "kafka.request.timeout.ms": "5000",
             "kafka.delivery.timeout.ms": "60000",
             "kafka.max.block.ms": "60000",

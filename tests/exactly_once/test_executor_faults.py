@@ -49,6 +49,10 @@ def executors(_world, _cluster, _started) -> Driver:
     return _started[-1].wait_until_ready()
 
 
+#: What is held must not be sent again meanwhile.
+PATIENT = {"kafka_request_timeout_ms": "240000", "kafka_delivery_timeout_ms": "250000"}
+
+
 def executor_of(hit: Hit) -> psutil.Process:
     """The executor's JVM whose Python worker sent this."""
     daemon = owner_of_port(hit.client_port).parent()
@@ -63,7 +67,7 @@ def test_r02_of_two_speculative_attempts_that_both_finish_one_is_seen(
     world, executors, record_property
 ):
     """Neither is told of its acknowledgement before both have written everything."""
-    scenario = world.scenario("r02")
+    scenario = world.scenario("r02", **PATIENT)
     held = [
         world.fault(
             ApiKey.PRODUCE, Action.HOLD, Side.RESPONSE, match=of_attempt(task=1, attempt=attempt)
@@ -89,7 +93,7 @@ def test_r08_an_attempt_that_was_cut_off_and_comes_back_is_refused(
     """Attempt 0's first Produce is on its way when its executor stands still; attempt 1 runs on
     the other one and is committed. Nobody has told attempt 0 when it goes on.
     """
-    scenario = world.scenario("r08", kafka_batch_size="2000", kafka_linger_ms="0")
+    scenario = world.scenario("r08", **PATIENT)
     frozen: list[psutil.Process] = []
 
     def freeze(hit: Hit) -> None:
