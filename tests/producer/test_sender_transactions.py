@@ -244,6 +244,25 @@ def test_an_expired_batch_in_flight_holds_the_end_until_its_request_is_over() ->
         assert world.manager.producer_id_and_epoch == (PRODUCER_ID, 1)
 
 
+def test_a_batch_whose_retries_are_used_up_without_an_answer_may_still_come() -> None:
+    """So the abort fences, as it does for one that expired."""
+    with TransactionWorld(1, retries=1) as world:
+        world.begin()
+        world.write()
+        batch = world.send()
+        for _ in range(2):
+            world.lose()
+            world.round(2, ms=200)
+        assert batch.error is not None
+        assert "no retries are left" in str(batch.error)
+        assert world.manager.has_unresolved_batches
+        world.client.requests.clear()
+        abort = world.manager.begin_abort()
+        world.init()
+        world.await_(abort)
+        assert world.asked == ["init"]
+
+
 def test_version_1_fences_itself_when_a_batch_may_still_come() -> None:
     """EndTxn(abort) of version 1 leaves the epoch as it is: a late batch would open a transaction
     that nobody ends.
