@@ -73,7 +73,7 @@ class BatchReturns:
         """
         with self._lock:
             self._check_tracked(batch)
-            batch.reenqueued(now, now + self._backoff.backoff(batch.attempts))
+            batch.reenqueued(now + self._backoff.backoff(batch.attempts))
             self._insert(batch)
 
     def split_and_reenqueue(self, batch: ProducerBatch) -> int:

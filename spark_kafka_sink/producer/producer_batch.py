@@ -107,7 +107,6 @@ class ProducerBatch:
         "futures",
         "generation",
         "largest_record",
-        "last_attempt_ms",
         "lineage",
         "log_append_time_ms",
         "max_timestamp",
@@ -143,7 +142,6 @@ class ProducerBatch:
         self.raw_size = 0
         self.pool_size = 0
         self.attempts = 0
-        self.last_attempt_ms = created_ms
         self.retry_at_ms = created_ms
         self.drained_ms = 0
         self.producer_id = NO_PRODUCER_ID
@@ -311,11 +309,10 @@ class ProducerBatch:
             raise IllegalStateError(f"{self.tp}: a batch has no header before it is drained")
         return [self._header, *self._chunks]
 
-    def reenqueued(self, now: int, retry_at_ms: int) -> None:
+    def reenqueued(self, retry_at_ms: int) -> None:
         """IN_FLIGHT -> READY: one attempt more; not to be drained before ``retry_at_ms``."""
         self._move(BatchState.READY)
         self.attempts += 1
-        self.last_attempt_ms = now
         self.retry_at_ms = retry_at_ms
 
     def has_reached_delivery_timeout(self, delivery_timeout_ms: int, now: int) -> bool:
@@ -461,7 +458,6 @@ class ProducerBatch:
             piece.largest_record = self.largest_record
             piece.close(codec)
             piece.attempts = self.attempts
-            piece.last_attempt_ms = self.last_attempt_ms
             piece.retry_at_ms = self.created_ms  # the broker is not at fault: no backoff
             piece._leader_epoch = self._leader_epoch
             piece._leader_epoch_attempts = self._leader_epoch_attempts

@@ -79,7 +79,7 @@ def test_bytes_are_frozen_at_close_and_every_retry_hands_out_the_same_objects():
     with pytest.raises(IllegalStateError):
         batch.append(b"x", 1, BASE)
     batch.drained(10)
-    batch.reenqueued(20, 30)
+    batch.reenqueued(30)
     assert all(a is b for a, b in zip(first, batch.buffers(), strict=True))
 
 
@@ -155,7 +155,7 @@ def test_a_leader_change_counts_for_the_attempt_that_saw_it_only():
         [(100, False), (101, True), (101, False), (100, False), (-1, False), (102, True)], start=1
     ):
         batch.drained(attempt)
-        batch.reenqueued(attempt, attempt)
+        batch.reenqueued(attempt)
         batch.maybe_update_leader_epoch(epoch)
         assert batch.has_leader_changed_for_the_ongoing_retry is changed, attempt
 
@@ -169,7 +169,7 @@ def test_the_halves_keep_age_attempts_order_and_the_range_of_sequences(codec: Co
     batch.close(codec)
     batch.set_producer_state(9, 2, 2**31 - 2, transactional=True)
     batch.drained(10)
-    batch.reenqueued(20, 120)
+    batch.reenqueued(120)
     batch.drained(130)
     first, second = batch.split(50)
     assert batch.is_done
@@ -274,11 +274,11 @@ def test_sequences_keep_their_order_over_the_wrap(one: int, other: int, *, befor
 def test_when_a_batch_left_and_came_back_is_told():
     batch = batch_of(ROWS)
     batch.close(NONE)
-    assert (batch.drained_ms, batch.last_attempt_ms) == (0, 100)
+    assert batch.drained_ms == 0
     batch.drained(10)
     assert batch.drained_ms == 10
-    batch.reenqueued(20, 120)
-    assert (batch.last_attempt_ms, batch.retry_at_ms, batch.attempts) == (20, 120, 1)
+    batch.reenqueued(120)
+    assert (batch.retry_at_ms, batch.attempts) == (120, 1)
 
 
 def test_pieces_know_the_leader_that_the_whole_was_sent_to():
@@ -288,13 +288,13 @@ def test_pieces_know_the_leader_that_the_whole_was_sent_to():
     batch.maybe_update_leader_epoch(100)
     for attempt in (1, 2):
         batch.drained(attempt)
-        batch.reenqueued(attempt, attempt)
+        batch.reenqueued(attempt)
     batch.maybe_update_leader_epoch(101)
     assert batch.has_leader_changed_for_the_ongoing_retry
     batch.drained(3)
     for piece in batch.split(2):
         assert piece.has_leader_changed_for_the_ongoing_retry
         piece.drained(4)
-        piece.reenqueued(4, 4)
+        piece.reenqueued(4)
         piece.maybe_update_leader_epoch(101)
         assert not piece.has_leader_changed_for_the_ongoing_retry
