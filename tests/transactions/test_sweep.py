@@ -1,0 +1,46 @@
+"""What a sweep fences: what a run's dead attempts left open, and what they might still open."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
+from spark_kafka_sink.transactions.sweep import sweep
+from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from tests.real_kafka import RealKafka
+from tests.transactions.open_transactions import open_transactions
+
+pytestmark = pytest.mark.broker
+
+
+def test_an_attempt_that_has_its_identity_and_wrote_nothing_yet_is_fenced_once(
+    kafka: RealKafka, operator_client: TransactionClient, operator_topics: tuple[str, str]
+) -> None:
+    """With version 2 its first Produce, late, would open a transaction that nobody ends."""
+    client, tp = operator_client, TopicPartition(operator_topics[0], 0)
+    prefix = f"sweep{uuid.uuid4().hex[:8]}"
+    idle, kept, orphan = (f"{prefix}~job~{n}" for n in range(3))
+    strangers = (f"{prefix}~other~0", f"{prefix}.b~job~0", f"{prefix}~~check")
+
+    def soon() -> int:
+        return client.clock.now_ms() + 30_000
+
+    given = {i: client.init_producer_id(i, 60_000, soon()) for i in (idle, kept, *strangers)}
+    open_transactions(client, [orphan], tp)
+    fenced: set[str] = set()
+    assert sweep(client, prefix, {"job"}, soon(), fenced=fenced, keep=[kept]) == (orphan,)
+    assert fenced == {idle, orphan}
+    found = client.describe([idle, kept, orphan, *strangers], soon())
+    assert {d.state for d in found.values()} == {TransactionState.EMPTY}
+    assert found[idle].producer_epoch == given[idle].epoch + 1
+    for untouched in (kept, *strangers):
+        assert found[untouched].producer_epoch == given[untouched].epoch
+
+    assert sweep(client, prefix, {"job"}, soon(), fenced=fenced, keep=[kept]) == ()
+    again = client.describe([idle, orphan], soon())
+    assert {i: d.producer_epoch for i, d in again.items()} == {
+        i: found[i].producer_epoch for i in (idle, orphan)
+    }, "what was fenced stays Empty, and is left alone"
