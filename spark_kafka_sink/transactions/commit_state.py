@@ -85,6 +85,14 @@ class CommitState:
             superseded=superseded,
         )
 
+    def given_up(self, run_id: str) -> CommitState:
+        """``run_id`` was aborted, and must not decide anything any more. Whoever comes next takes
+        over as ever, with the generation that it was planned with.
+        """
+        superseded = (*(r for r in self.superseded if r != run_id), run_id)[-KEPT_RUNS:]
+        owner = "" if self.run_id == run_id else self.run_id
+        return replace(self, run_id=owner, superseded=superseded)
+
     def decided(self, decision: Decision) -> CommitState:
         self._require(Phase.DONE)
         return replace(self, decision=decision)

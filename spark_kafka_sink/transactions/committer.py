@@ -44,7 +44,7 @@ from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
 from spark_kafka_sink.transactions.ending import commit_all
 from spark_kafka_sink.transactions.outcomes import is_prepared
 from spark_kafka_sink.transactions.sweep import sweep
-from spark_kafka_sink.transactions.transactional_ids import prefix_of_key
+from spark_kafka_sink.transactions.transactional_ids import log_key, prefix_of_key
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +57,8 @@ KILLED_AFTER_MS = 3_000
 _READ_MS = 3_000
 #: Of a transaction's time, that much must be left for the commit: 10 %, and 30 s of a longer one.
 _MARGIN_MS = 30_000
+#: How often an abort shuts out who opened the log behind it.
+_DUELS = 3
 
 
 def margin_ms(timeout_ms: int) -> int:
@@ -88,6 +90,11 @@ class Owner:
     @property
     def is_stream(self) -> bool:
         return bool(self.query_id)
+
+    @property
+    def is_only_run(self) -> bool:
+        """Nobody else will ever have this key (a job without txnAppId)."""
+        return self.key == log_key(self.prefix, self.run_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +228,11 @@ class Committer:
     def _check_owner(self, owner: Owner, state: CommitState | None) -> None:
         if state is None or state.run_id == owner.run_id:
             return
+        if not state.run_id and owner.run_id in state.superseded:
+            raise SupersededError(
+                f"run {owner.run_id} of '{owner.key}' was aborted, and commits nothing any more",
+                hint="nothing of its last batch is visible; the next start writes it again",
+            )
         if owner.run_id in state.superseded or state.generation != owner.generation:
             raise SupersededError(
                 f"another driver has taken over '{owner.key}': run {state.run_id} (generation "
@@ -237,8 +249,8 @@ class Committer:
         self, owner: Owner, batch: Batch, before: CommitState | None, state: CommitState
     ) -> bool:
         """True when a batch of that number is committed, and this one is to be dropped."""
-        if before is None:
-            return False
+        if before is None or not before.generation:
+            return False  # nobody ever committed anything under this key
         if not owner.is_stream:
             _check_counted_by(owner, before, batch.number)
             return batch.number <= state.last_done
@@ -335,28 +347,57 @@ class Committer:
         swept once more.
         """
         session = self._decisions.open(owner.key, self._before())
-        decision = None if session.state is None else session.state.decision
-        keep = () if decision is None else decision.ids
-        try:
-            self._check_owner(owner, session.state)
-        except SupersededError as error:
-            _log.warning("kprod abort of '%s' looks for no orphans: %s", owner.key, error.message)
-            self._abort_all(t for t in transactions if t.transactional_id not in keep)
-            return ()
-        if decision is not None and decision.number == number:
-            _log.warning(
-                "kprod: batch %d of '%s' is decided, so it is not aborted; the next start of the "
-                "query ends it",
-                number,
-                owner.key,
-            )
-            return ()
-        self._abort_all(t for t in transactions if t.transactional_id not in keep)
+        for again in range(_DUELS):
+            decision = None if session.state is None else session.state.decision
+            keep = () if decision is None else decision.ids
+            left = [t for t in transactions if t.transactional_id not in keep]
+            try:
+                self._check_owner(owner, session.state)
+            except SupersededError as error:
+                _log.warning("kprod abort of '%s' sweeps nothing: %s", owner.key, error.message)
+                self._abort_all(left)
+                return ()
+            if decision is not None and decision.number == number:
+                _log.warning(
+                    "kprod: batch %d of '%s' is decided, so it is not aborted; the next start of "
+                    "the query ends it",
+                    number,
+                    owner.key,
+                )
+                return ()
+            try:
+                self._give_up(owner, session)
+                break
+            except SupersededError:
+                # Our own commit, or another driver, opened the log behind us: shut it out again.
+                if again + 1 == _DUELS:
+                    raise
+                session = self._decisions.open(owner.key, self._before())
+        ended = self._abort_all(left)
         swept = self._end_orphans(owner.prefix, {owner.run_id}, keep)
         if tasks_may_live:
             self._clock.wait(Latch(), self._clock.now_ms() + KILLED_AFTER_MS)
             swept += self._end_orphans(owner.prefix, {owner.run_id}, keep)
+        if ended and owner.is_only_run:
+            try:
+                session.write(None, self._before())
+            except KafkaError as error:
+                _log.info("kprod abort of '%s' left its record: %s", owner.key, error.message)
         return swept
+
+    def _give_up(self, owner: Owner, session: LogSession) -> None:
+        """From here on no commit of this run decides anything, also not one that begins now.
+
+        The fence alone shuts out only a commit that has opened the log before. Spark may call abort
+        beside a commit that it doesn't wait for any more (its user stopped a query that hung)::
+
+            abort opens the log, and finds no decision
+            the commit opens the log, and finds all transactions prepared
+            abort ends them
+            the commit writes DECIDED: a batch whose transactions are gone
+        """
+        state = CommitState() if session.state is None else session.state
+        session.write(state.given_up(owner.run_id), self._before())
 
     def _end_orphans(
         self, prefix: str, runs: Collection[str], keep: Collection[str] = ()
@@ -365,11 +406,15 @@ class Committer:
             self._coordinators, prefix, runs, self._before(), fenced=self._fenced, keep=keep
         )
 
-    def _abort_all(self, transactions: Iterable[PreparedTransaction]) -> None:
-        """As far as they are open; a broker refuses to abort what is committed."""
+    def _abort_all(self, transactions: Iterable[PreparedTransaction]) -> bool:
+        """As far as they are open; a broker refuses to abort what is committed. True: each got a
+        clear answer.
+        """
         open_ = list(transactions)
-        if open_:
-            self._coordinators.end(open_, committed=False, deadline_ms=self._before())
+        if not open_:
+            return True
+        answers = self._coordinators.end(open_, committed=False, deadline_ms=self._before())
+        return None not in answers.values()
 
     def _sweep(self, owner: Owner, state: CommitState) -> None:
         """After a batch is done. What is not swept now is ended by time, so it fails nothing."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import CommitError, KafkaTimeoutError, SupersededError
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.errors import CommitError, KafkaError, KafkaTimeoutError, SupersededError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit, Owner
-from spark_kafka_sink.transactions.transactional_ids import log_key
+from spark_kafka_sink.transactions.transactional_ids import log_id, log_key
+from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.spark_scene import Scene
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, SparkLife
@@ -80,5 +82,91 @@ def test_a_micro_batch_of_another_query_is_not_taken_for_the_one_that_is_done() 
             )
             with pytest.raises(CommitError, match=r"version 0 of query query-a, and query query-b"):
                 driver.commit(Owner(key, "job-2", "", 1, "query-b"), batch)
+
+    Scene.of(play)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_commit_that_opens_the_log_behind_the_abort_decides_nothing(version: int) -> None:
+    """A user stops a query that hangs in its commit; Spark calls abort, and the commit's process is
+    still there:
+
+        abort opens the log, no decision; its read takes a while
+        commit opens the log, all are prepared; the answer takes a while
+        abort ends the transactions
+        commit writes DECIDED, with transactions that are gone
+    """
+    outcomes: list[object] = []
+
+    def play(scene: Scene) -> None:
+        run = scene.run("run-0")
+        scene.batch(run, 0)
+        plan = scene.plan(run)
+        messages = scene.write(run, 1, plan)
+
+        def commit() -> None:
+            try:
+                outcomes.append(scene.commit(run, 1, plan, messages))
+            except KafkaError as error:
+                outcomes.append(error)
+
+        control = scene.cluster.control
+        stalled = control.drop(ApiKey.INIT_PRODUCER_ID, processed=False, where=of_log)
+        run.process.start(commit, "commit")
+        scene.scheduler.block(lambda: bool(stalled.fired), NEVER)
+        slow_read = control.delay(ApiKey.FETCH, 8_000 - 3_500)
+        slow_check = control.delay(ApiKey.DESCRIBE_TRANSACTIONS, 4_500)
+        scene.scheduler.sleep(3_500)
+        scene.abort(run, 1, plan, messages)
+        scene.scheduler.block(lambda: bool(outcomes), NEVER)
+        assert slow_read.fired
+        assert slow_check.fired
+        again = scene.run("run-1")
+        assert scene.plan(again).last_done == 0
+        assert scene.batch(again, 1) is Commit.COMMITTED
+        assert scene.open_ids() == []
+
+    scene = Scene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert isinstance(outcomes[0], SupersededError), outcomes
+    assert scene.batches() == {0, 1}
+
+
+def of_log(request: Request) -> bool:
+    return bool(request.body.transactional_id == log_id(PREFIX))
+
+
+def test_a_query_whose_first_batch_here_was_aborted_goes_on_with_it() -> None:
+    """It was at batch 57 when it turned to exactly-once. The abort's note is no batch that is done,
+    and the next commit sweeps what the aborted run's tasks still begin.
+    """
+
+    def play(scene: Scene) -> None:
+        first = scene.run("run-0")
+        plan = scene.plan(first)
+        scene.abort(first, 57, plan, scene.write(first, 57, plan))
+        late = scene._launch(first, 57, 0, 1, plan)
+        scene.scheduler.block(lambda: late.over, NEVER)
+        assert len(scene.open_ids()) == 1
+        again = scene.run("run-1")
+        assert scene.batch(again, 57) is Commit.COMMITTED
+        assert scene.open_ids() == []
+        assert scene.batch(again, 58) is Commit.COMMITTED
+
+    scene = Scene.of(play)
+    assert scene.batches() == {57, 58}
+
+
+def test_a_job_that_was_aborted_leaves_no_record_unless_it_may_come_again() -> None:
+    def play(scene: Scene) -> None:
+        run = scene.run("run-0")
+        with scene._driver_side(run) as driver:
+            for name in ("job-1", "app"):
+                owner = Owner(log_key(PREFIX, name), "job-1", "", 0)
+                driver.abort(owner, 0, (), tasks_may_live=False)
+            with pytest.raises(SupersededError, match="run job-1 of 'orders~app' was aborted"):
+                driver.commit(owner, Batch(0, ()))
+        with scene._driver_side(run) as driver:
+            assert driver.plan(log_key(PREFIX, "job-1")).superseded == ()
+            assert driver.plan(log_key(PREFIX, "app")).superseded == ("job-1",)
 
     Scene.of(play)
