@@ -24,8 +24,9 @@ from spark_kafka_sink.transactions.transactional_ids import SEPARATOR, log_id
 
 #: commitLogTopic's default.
 DEFAULT_TOPIC: Final = "__kprod_commits"
-#: Of a topic that is created here. A key's partition is one of the first so many in any topic, so
-#: that adding partitions to it does no harm.
+#: Of a topic that is created here. A key's partition is one of the first so many, and the first one
+#: in a topic that has fewer, so that adding partitions does no harm: what is known of a key would
+#: stay where nobody looks for it. (Only who adds them to a small one, up to this number, moves it.)
 PARTITIONS: Final = 16
 _CONFIGS: Final = {
     "cleanup.policy": "compact",
@@ -103,9 +104,8 @@ class KafkaDecisionLog:
         def wanted(record_key: bytes) -> bool:
             return key_of(record_key) == name or record_key.startswith(beginning)
 
-        count = min(PARTITIONS, len(self._client.calls.cluster.topics[self._topic]))
         found: dict[str, CommitState] = {}
-        for partition in range(count):
+        for partition in range(self._partitions()):
             tp = TopicPartition(self._topic, partition)
             place = self._reader.read_keys(tp, wanted, Place(), deadline_ms)
             for key in {key_of(k).decode(errors="replace") for k in place.records}:
@@ -144,10 +144,13 @@ class KafkaDecisionLog:
         calls = self._client.calls
         if self._topic not in calls.cluster.topics:
             self._find_or_create(deadline_ms)
-        cluster = calls.cluster
-        count = min(PARTITIONS, len(cluster.topics[self._topic]))
-        partition = (murmur2_of(key.encode()) & 0x7FFFFFFF) % count
-        return TopicPartition(self._topic, partition), cluster.topic_ids.get(self._topic)
+        partition = (murmur2_of(key.encode()) & 0x7FFFFFFF) % self._partitions()
+        return TopicPartition(self._topic, partition), calls.cluster.topic_ids.get(self._topic)
+
+    def _partitions(self) -> int:
+        """Those that keys are in."""
+        there = len(self._client.calls.cluster.topics[self._topic])
+        return PARTITIONS if there >= PARTITIONS else 1
 
     def _find_or_create(self, deadline_ms: int, *, create: bool = True) -> bool:
         """False: it is missing, and was not to be created."""

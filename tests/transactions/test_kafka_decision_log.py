@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from spark_kafka_sink.admin import NewClient
 from spark_kafka_sink.clock import Clock, SystemClock
@@ -313,6 +314,28 @@ def test_a_missing_topic_is_created_compacted(kafka: RealKafka, client: Transact
     assert [log.read(key, soon()) for key in keys] == [state(n) for n in range(len(keys))]
     partitions = consume_topic(kafka.bootstrap, topic).partitions
     assert len(set(partitions)) > 1
+
+
+@pytest.mark.parametrize(("there", "then"), [(3, 7), (16, 20)])
+def test_adding_partitions_to_the_topic_loses_nothing(
+    kafka: RealKafka, client: TransactionClient, there: int, then: int
+) -> None:
+    topic = kafka.unique_topic("commits", there, {"cleanup.policy": "compact"})
+    log = KafkaDecisionLog(client, topic)
+    keys = [f"k{i}" for i in range(4)]
+    for number, key in enumerate(keys):
+        log.open(key, soon()).write(state(number), soon())
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.create_partitions([NewPartitions(topic, then)])[topic].result(20)
+    deadline, seen = soon(), there
+    while seen != then:
+        assert SystemClock().now_ms() < deadline
+        with TransactionClient(client.config) as other:
+            again = KafkaDecisionLog(other, topic)
+            found = [again.read(key, soon()) for key in keys]
+            assert again.states("k0", soon()) == {"k0": state(0)}
+            seen = len(other.calls.cluster.topics[topic])
+    assert found == [state(n) for n in range(len(keys))]
 
 
 def test_a_topic_that_deletes_is_refused(kafka: RealKafka, client: TransactionClient) -> None:
