@@ -47,7 +47,7 @@ def pytest_sessionfinish() -> None:
         _results.write()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with proxied_cluster(NODES, tmp_path_factory.mktemp("exactly-once")) as world:
         yield world
@@ -85,7 +85,7 @@ def old_world(_old_world: World) -> Iterator[World]:
     _old_world.end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _drivers(_world: World) -> Iterator[list[Driver]]:
     drivers: list[Driver] = []
     yield drivers

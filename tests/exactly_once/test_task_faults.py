@@ -18,17 +18,14 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(240)]
 CLEAN_S = 5.0
 
 
-@pytest.mark.parametrize("action", variants(Action.PASS, Action.CUT))
 def test_r01_a_worker_killed_behind_its_last_acknowledgement_is_not_seen(
-    world, driver, action, record_property
+    world, driver, record_property
 ):
-    """Behind the broker's acknowledgement (which is on its way to it, or is not), in front of the
-    commit message.
-    """
+    """Behind the broker's acknowledgement, in front of the commit message."""
     scenario = world.scenario("r01")
     fault = world.fault(
         ApiKey.PRODUCE,
-        action,
+        Action.PASS,
         Side.RESPONSE,
         match=of_attempt(task=1, attempt=0),
         then=lambda hit: kill_and_wait(owner_of_port(hit.client_port)),
