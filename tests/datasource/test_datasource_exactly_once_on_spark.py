@@ -311,6 +311,36 @@ def test_foreach_batch_with_a_deleted_checkpoint_is_an_error_and_no_silence(
     assert "a name that was never used" in str(raised.value)
 
 
+def test_two_writes_of_a_micro_batch_under_one_name_are_an_error_and_the_same_one_again_is_not(
+    source, options, topic, consume, tmp_path, reports
+):
+    frame, add = source
+    write = foreach_batch(f"both-{uuid.uuid4().hex[:6]}", **options)
+
+    def go(function):
+        frame.writeStream.foreachBatch(function).option(
+            "checkpointLocation", str(tmp_path / "checkpoint")
+        ).trigger(availableNow=True).start().awaitTermination()
+
+    def again(batch, batch_id):
+        for _ in range(2):
+            write(batch.where("value > 'a'"), batch_id)
+
+    def another(batch, batch_id):
+        write(batch.where("value > 'a'"), batch_id)
+        write(batch.where("value <= 'a'"), batch_id)
+
+    add(["a", "b"])
+    go(again)
+    assert [r["outcome"] for r in reports()] == ["committed", "done before"]
+    add(["a", "c"])
+    with pytest.raises(StreamingQueryException, match="wrote another DataFrame in micro-batch 1"):
+        go(another)
+    go(again)  # another run: its first write is done already
+    same, found = seen(consume, topic, ["b", "c"])
+    assert same, found
+
+
 def test_two_queries_with_one_name_are_an_error_and_no_silence(source, options, tmp_path):
     """Both are at micro-batch 0: by their numbers, the second one's is done already."""
     frame, add = source
