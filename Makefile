@@ -20,7 +20,7 @@ demo: install  ## a real data set into a real Kafka on this machine, read back a
 	$(BIN)/python tools/demo.py
 
 test: install  ## all tests, against a real Kafka; PYTEST_ARGS="tests/records -x" for some
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python $(if $(PYTEST_ARGS),-m pytest $(PYTEST_ARGS),tools/run_tests.py)
 
 simulate: $(VENV)/installed  ## whole producers over a simulated world; SEEDS=20000 FROM=0
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200) --from $(or $(FROM),0)
