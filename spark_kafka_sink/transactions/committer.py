@@ -228,8 +228,8 @@ class Committer:
     def _check_owner(self, owner: Owner, state: CommitState | None) -> None:
         if state is None or state.run_id == owner.run_id:
             return
-        if not state.run_id and owner.run_id in state.superseded:
-            raise SupersededError(
+        if _was_aborted(owner, state):
+            raise CommitError(
                 f"run {owner.run_id} of '{owner.key}' was aborted, and commits nothing any more",
                 hint="nothing of its last batch is visible; the next start writes it again",
             )
@@ -351,6 +351,8 @@ class Committer:
             decision = None if session.state is None else session.state.decision
             keep = () if decision is None else decision.ids
             left = [t for t in transactions if t.transactional_id not in keep]
+            if _was_aborted(owner, session.state):
+                break
             try:
                 self._check_owner(owner, session.state)
             except SupersededError as error:
@@ -368,8 +370,7 @@ class Committer:
             try:
                 self._give_up(owner, session)
                 break
-            except SupersededError:
-                # Our own commit, or another driver, opened the log behind us: shut it out again.
+            except SupersededError:  # somebody opened the log behind us: shut them out again
                 if again + 1 == _DUELS:
                     raise
                 session = self._decisions.open(owner.key, self._before())
@@ -443,6 +444,11 @@ class Committer:
 def _names(ids: Sequence[str]) -> str:
     more = f", +{len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
     return ", ".join(ids[:_NAMED]) + more
+
+
+def _was_aborted(owner: Owner, state: CommitState | None) -> bool:
+    """Its own abort was here before, and nobody else since."""
+    return state is not None and not state.run_id and owner.run_id in state.superseded
 
 
 def _check_resolved(key: str, state: CommitState) -> None:

@@ -419,7 +419,8 @@ def test_an_abort_without_messages_sweeps_the_run_that_this_process_committed_fo
     swept = transaction_commit.abort(config, None, [], 1, tasks_may_live=False)
     assert swept == (message.transaction[0],)
     third = plan_transactions(config, streaming=True)
-    transaction_commit.commit(config, None, [stream_task(config, third, 1, ["b"])], 1)
+    assert third.superseded == ("run-1",), "Spark ends the run whose batch it aborts"
+    transaction_commit.commit(config, None, [stream_task(config, third, 1, ["b"], "run-2")], 1)
     same, found = seen(consume, topic, ["a", "b"])
     assert same, found
 

@@ -127,7 +127,7 @@ def test_a_commit_that_opens_the_log_behind_the_abort_decides_nothing(version: i
         assert scene.open_ids() == []
 
     scene = Scene.of(play, SparkLife(1, tasks=2, transaction_version=version))
-    assert isinstance(outcomes[0], SupersededError), outcomes
+    assert isinstance(outcomes[0], SupersededError), outcomes  # its write is refused
     assert scene.batches() == {0, 1}
 
 
@@ -163,7 +163,7 @@ def test_a_job_that_was_aborted_leaves_no_record_unless_it_may_come_again() -> N
             for name in ("job-1", "app"):
                 owner = Owner(log_key(PREFIX, name), "job-1", "", 0)
                 driver.abort(owner, 0, (), tasks_may_live=False)
-            with pytest.raises(SupersededError, match="run job-1 of 'orders~app' was aborted"):
+            with pytest.raises(CommitError, match="run job-1 of 'orders~app' was aborted"):
                 driver.commit(owner, Batch(0, ()))
         with scene._driver_side(run) as driver:
             assert driver.plan(log_key(PREFIX, "job-1")).superseded == ()

@@ -362,7 +362,8 @@ def test_an_abort_ends_what_was_prepared_and_what_was_left(query: Query) -> None
     assert stage.client.describe([idle], stage.soon())[idle].producer_epoch == identity.epoch + 1
     answers = stage.client.end(orphans, committed=True, deadline_ms=stage.soon())
     assert set(answers.values()) == {ErrorCode.PRODUCER_FENCED}
-    assert driver.commit(owner, Batch(1, (query.task(0, "again"),))) is Commit.COMMITTED
+    again = Batch(1, (query.task(0, "again", run="run-2"),))
+    assert driver.commit(query.owner("run-2", generation=1), again) is Commit.COMMITTED
     assert driver.abort(owner, 1, [transaction], tasks_may_live=False) == ()
     assert query.shows("kept", "again")
 
