@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--nodes", default="1,3")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--only", default="", help="a pytest -k expression")
+    parser.add_argument("--page", type=Path, default=HERE / "RESULTS.md")
     arguments = parser.parse_args()
     begun = time.time()
     failed = False
@@ -49,7 +50,7 @@ def main() -> int:
         lines = gathered.read_text(encoding="utf-8").splitlines()
     entries = [json.loads(line) for line in lines]
     page = render(entries, arguments, time.time() - begun)
-    (HERE / "RESULTS.md").write_text(page, encoding="utf-8")
+    arguments.page.write_text(page, encoding="utf-8")
     return int(failed)
 
 
@@ -83,7 +84,7 @@ def render(entries: list[dict[str, object]], arguments: argparse.Namespace, took
         lines.append(f"| {name} | {' | '.join(cells)} |")
     lines += ["", "## Killed drivers", ""]
     for name, runs in tests.items():
-        if "killed_again_and_again" not in name:
+        if "killed again and again" not in name:
             continue
         for column, of in runs.items():
             for entry in of:

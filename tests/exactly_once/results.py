@@ -24,7 +24,7 @@ class Results:
         return None if path is None else cls(Path(path), os.environ["KPROD_FAULT_TITLE"])
 
     def add(self, item: pytest.Item, report: pytest.TestReport) -> None:
-        if "tests/exactly_once/" not in item.nodeid:
+        if not {"world", "old_world"} & set(getattr(item, "fixturenames", ())):
             return
         name = item.nodeid.split("::", 1)[1]
         entry = self._of.setdefault(name, {"passed": True, "seconds": 0.0, "notes": []})
