@@ -110,6 +110,7 @@ def test_r04_a_driver_killed_behind_all_end_txns_writes_the_batch_once(
     record_property("found", report)
 
 
+@thorough
 def test_r12_of_two_drivers_with_one_checkpoint_one_stops(
     world, driver, new_driver, record_property
 ):
