@@ -34,14 +34,16 @@ def test_r03_a_driver_killed_between_two_end_txns_has_committed_the_whole_batch(
     scenario = world.scenario("r03")
     before = TASKS * BATCH
     first = world.fault(ApiKey.END_TXN, Action.PASS, Side.RESPONSE, nth=before + 1, match=of_data)
-    # A connection that is held carries no later request either.
-    held = world.fault(ApiKey.END_TXN, Action.HOLD, Side.REQUEST, nth=before + 2, match=of_data)
+    held = world.fault(
+        ApiKey.END_TXN, Action.HOLD, Side.REQUEST, nth=before + 2, times=1_000_000, match=of_data
+    )
     victim = new_driver()
     victim.begin("stream", **scenario.stream(tasks=TASKS))
     assert held.hit.wait(240)
     assert first.hit.wait(20)
     victim.kill()
-    held.release(deliver=False)
+    held.deliver = False
+    world.faults.remove(held)
     open_ids = [
         i for i, state in transactions(world.direct, scenario.prefix).items() if state == "Ongoing"
     ]
