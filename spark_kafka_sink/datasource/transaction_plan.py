@@ -98,10 +98,9 @@ class TransactionPlan:
             raise CommitError(
                 f"'{self.key}' is at batch {self.last_done} of query {self.query_id}, and query "
                 f"{identity.query_id or 'unknown'} wants to write batch {number}",
-                hint="a checkpoint was deleted, copied or put back, the query ran without "
-                "exactly-once for a while, or two queries share a transactionalIdPrefix; if this "
-                "is meant, "
-                f"'kprod txn reset {self.key}' forgets the old one",
+                hint="the query runs twice, its checkpoint was deleted or put back, it ran without "
+                "exactly-once for a while, or two queries share a transactionalIdPrefix; if that "
+                f"is meant, 'kprod txn reset {self.key}' forgets the old one",
             )
         return number == self.last_done
 

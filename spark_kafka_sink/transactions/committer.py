@@ -494,7 +494,7 @@ def _other_query(owner: Owner, number: int, query_id: str, last_done: int) -> Co
     return CommitError(
         f"'{owner.key}' is at batch {last_done} of query {query_id or 'unknown'}, and query "
         f"{owner.query_id} wants to commit batch {number}",
-        hint="a checkpoint was deleted, copied or put back, the query ran without exactly-once for "
-        "a while, or two queries share a transactionalIdPrefix; if this is meant, 'kprod txn "
-        f"reset {owner.key}' forgets the old one",
+        hint="the query runs twice, its checkpoint was deleted or put back, it ran without "
+        "exactly-once for a while, or two queries share a transactionalIdPrefix; if that is meant, "
+        f"'kprod txn reset {owner.key}' forgets the old one",
     )
