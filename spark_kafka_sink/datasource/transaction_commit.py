@@ -24,7 +24,8 @@ from spark_kafka_sink.transactions.transactional_ids import log_key, parse
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.transaction_states import PreparedTransaction
-    from spark_kafka_sink.transactions.committer import Commit, Owner
+    from spark_kafka_sink.transactions.committer import Commit
+    from spark_kafka_sink.transactions.ownership import Owner
 
 _log = logging.getLogger(__name__)
 
@@ -146,7 +147,7 @@ def _owner(
     config: SinkConfig, plan: TransactionPlan | None, messages: Sequence[TaskCommitMessage]
 ) -> Owner:
     """Who commits: of a job, what was planned; of a stream, what all tasks say."""
-    from spark_kafka_sink.transactions.committer import Owner
+    from spark_kafka_sink.transactions.ownership import Owner
 
     if plan is not None:
         if any(m.generation != plan.generation for m in messages):

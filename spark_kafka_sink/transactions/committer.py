@@ -1,64 +1,46 @@
 """The driver ends the transactions of a batch: decide durably, end each, note that it is done.
 
-Owns: the order of these steps and who may take them (the fence and the compare-and-swap), for
-commit, abort and the roll forward at planning. Never: a request (``coordinators.py``), the log's
-topic (``decision_log.py``), what a doubtful answer means (``outcomes.py``).
+Owns: the order of these steps, for commit and for the roll forward at planning. Never: who may take
+them (``ownership.py``), an abort that Spark asks for (``aborter.py``), a request
+(``coordinators.py``), what a doubtful answer means (``outcomes.py``).
 
 **The commit point** is the log's own transaction: once its EndTxn(commit) is answered, batch N is
 DECIDED, and whoever comes next commits its transactions. Before, nobody ends any of them but to
 abort; after, nobody aborts any.
-
-**The fence lives in the log.** Planning, commit and abort run in different, short-lived processes,
-and two drivers may believe in the same query. Two drivers A (older) and B (newer) of one query::
-
-    A plans N (generation 1, run a)     B plans N (generation 1 is the log's)
-    A commits: opens the log, writes DECIDED N, ends, writes DONE N
-    B commits: opens the log; the log's run is a, its generation has not moved since B planned:
-               B takes over (generation 2, a is superseded). N is done already: dropped
-    A commits N+1: opens the log, finds itself superseded, stops
-
-So the later starter wins, at the earlier one's next commit at the latest. When A's session is open
-while B opens its own, A's next write is refused by the coordinator.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from spark_kafka_sink.clock import Clock, Latch
+from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import (
     CommitError,
     CommitOutcomeUnknownError,
     KafkaError,
     KafkaTimeoutError,
     PartialCommitError,
-    SupersededError,
 )
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Phase
 from spark_kafka_sink.transactions.coordinators import Coordinators
 from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
-from spark_kafka_sink.transactions.ending import commit_all
+from spark_kafka_sink.transactions.ending import abort_all, commit_all
 from spark_kafka_sink.transactions.outcomes import is_prepared
-from spark_kafka_sink.transactions.sweep import sweep
-from spark_kafka_sink.transactions.transactional_ids import log_key, prefix_of_key
+from spark_kafka_sink.transactions.ownership import Owner, insist
+from spark_kafka_sink.transactions.sweep import Sweeper
 
 _log = logging.getLogger(__name__)
 
 #: Ids that an error names; it tells how many there are.
 _NAMED = 5
-#: Spark kills a task's Python process so long after it asked it to stop, at most
-#: (spark.python.task.killTimeout, 2 s by default); what it still produces then is swept once more.
-KILLED_AFTER_MS = 3_000
 #: How long planning waits for a write to the log that is under way. A write takes milliseconds.
 _READ_MS = 3_000
 #: Of a transaction's time, that much must be left for the commit: 10 %, and 30 s of a longer one.
 _MARGIN_MS = 30_000
-#: How often an abort shuts out who opened the log behind it.
-_DUELS = 3
 
 
 def margin_ms(timeout_ms: int) -> int:
@@ -66,35 +48,6 @@ def margin_ms(timeout_ms: int) -> int:
     least 30 s, but never more than half of it).
     """
     return max(timeout_ms // 10, min(_MARGIN_MS, timeout_ms // 2))
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Who commits or aborts: as planned (``generation``) and as run (``run_id``, ``query_id``).
-
-    ``run_id`` is a stream's run id or a batch job's uuid; ``query_id`` is empty in batch jobs.
-    ``generation`` is the log's when the batch was planned. ``counted_by`` is the query whose
-    micro-batches a job's versions are (foreach_batch), empty when it isn't known or there is none.
-    """
-
-    key: str
-    run_id: str
-    query_id: str
-    generation: int
-    counted_by: str = ""
-
-    @property
-    def prefix(self) -> str:
-        return prefix_of_key(self.key)
-
-    @property
-    def is_stream(self) -> bool:
-        return bool(self.query_id)
-
-    @property
-    def is_only_run(self) -> bool:
-        """Nobody else will ever have this key (a job without txnAppId)."""
-        return self.key == log_key(self.prefix, self.run_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +72,7 @@ class Commit(Enum):
 
 
 class Committer:
-    """Commits, aborts and rolls forward, for as long as its log and its coordinators are open.
+    """Commits and rolls forward, for as long as its log and its coordinators are open.
 
     ``block_ms`` bounds what comes before a decision (max.block.ms), ``end_ms`` the ending of what
     is decided (delivery.timeout.ms), ``transaction_timeout_ms`` is the tasks' option.
@@ -134,14 +87,15 @@ class Committer:
         block_ms: int,
         end_ms: int,
         transaction_timeout_ms: int,
+        sweeper: Sweeper | None = None,
     ) -> None:
         self._decisions = log
         self._coordinators = coordinators
+        self._sweeper = Sweeper(coordinators) if sweeper is None else sweeper
         self._clock = clock
         self._block_ms = block_ms
         self._end_ms = end_ms
         self._transaction_timeout_ms = transaction_timeout_ms
-        self._fenced: set[str] = set()
 
     # -- planning -----------------------------------------------------------------------------
 
@@ -190,13 +144,19 @@ class Committer:
         """
         if batch.forget and not batch.transactions:
             return Commit.EMPTY
-        session = self._decisions.open(owner.key, self._before())
-        self._check_owner(owner, session.state)
+
+        def attempt(session: LogSession) -> Commit:
+            return self._commit(owner, batch, session)
+
+        return insist(owner, lambda: self._decisions.open(owner.key, self._before()), attempt)
+
+    def _commit(self, owner: Owner, batch: Batch, session: LogSession) -> Commit:
+        owner.check(session.state)
         state = self._rolled_forward(owner.key, session).taken_over(
             owner.run_id, owner.query_id or owner.counted_by
         )
         if self._done_before(owner, batch, session.state, state):
-            self._abort_all(batch.transactions)
+            self._abort_all(batch)
             self._sweep(owner, state)
             return Commit.ALREADY_DONE
         if not batch.transactions:
@@ -223,26 +183,6 @@ class Committer:
                 "kprod '%s': the batch is committed, but the commit log could not be told so: %s",
                 key,
                 error.message,
-            )
-
-    def _check_owner(self, owner: Owner, state: CommitState | None) -> None:
-        if state is None or state.run_id == owner.run_id:
-            return
-        if _was_aborted(owner, state):
-            raise CommitError(
-                f"run {owner.run_id} of '{owner.key}' was aborted, and commits nothing any more",
-                hint="nothing of its last batch is visible; the next start writes it again",
-            )
-        if owner.run_id in state.superseded or state.generation != owner.generation:
-            raise SupersededError(
-                f"another driver has taken over '{owner.key}': run {state.run_id} (generation "
-                f"{state.generation}) in place of run {owner.run_id} (generation "
-                f"{owner.generation}); this one must stop",
-                hint="a query runs twice with one checkpoint, or two queries share a "
-                "transactionalIdPrefix: give each query a prefix of its own"
-                if owner.is_stream
-                else "two jobs with one txnAppId ran at the same time: nothing of this one is "
-                "visible; run it again, one after the other",
             )
 
     def _done_before(
@@ -280,7 +220,7 @@ class Committer:
             late = [i for i in ids if i in old]
         if not gone and not late:
             return
-        self._abort_all(batch.transactions)
+        self._abort_all(batch)
         if gone:
             first = found[gone[0].transactional_id]
             raise CommitError(
@@ -328,100 +268,14 @@ class Committer:
             )
         return state.finished()
 
-    # -- abort --------------------------------------------------------------------------------
-
-    def abort(
-        self,
-        owner: Owner,
-        number: int,
-        transactions: Sequence[PreparedTransaction],
-        *,
-        tasks_may_live: bool,
-    ) -> tuple[str, ...]:
-        """Undo what was not decided; gives the ids of the orphans that were swept.
-
-        It may follow a commit that succeeded: a decision is never undone. A driver that was
-        superseded sweeps nothing, and ends only ``transactions``: they have its own run in their
-        names, so that nobody else decides about them or ends them. ``tasks_may_live``: a task
-        without a message may still write for a moment (Spark kills it later), so what it leaves is
-        swept once more.
-        """
-        session = self._decisions.open(owner.key, self._before())
-        for again in range(_DUELS):
-            decision = None if session.state is None else session.state.decision
-            keep = () if decision is None else decision.ids
-            left = [t for t in transactions if t.transactional_id not in keep]
-            if _was_aborted(owner, session.state):
-                break
-            try:
-                self._check_owner(owner, session.state)
-            except SupersededError as error:
-                _log.warning("kprod abort of '%s' sweeps nothing: %s", owner.key, error.message)
-                self._abort_all(left)
-                return ()
-            if decision is not None and decision.number == number:
-                _log.warning(
-                    "kprod: batch %d of '%s' is decided, so it is not aborted; the next start of "
-                    "the query ends it",
-                    number,
-                    owner.key,
-                )
-                return ()
-            try:
-                self._give_up(owner, session)
-                break
-            except SupersededError:  # somebody opened the log behind us: shut them out again
-                if again + 1 == _DUELS:
-                    raise
-                session = self._decisions.open(owner.key, self._before())
-        ended = self._abort_all(left)
-        swept = self._end_orphans(owner.prefix, {owner.run_id}, keep)
-        if tasks_may_live:
-            self._clock.wait(Latch(), self._clock.now_ms() + KILLED_AFTER_MS)
-            swept += self._end_orphans(owner.prefix, {owner.run_id}, keep)
-        if ended and owner.is_only_run:
-            try:
-                session.write(None, self._before())
-            except KafkaError as error:
-                _log.info("kprod abort of '%s' left its record: %s", owner.key, error.message)
-        return swept
-
-    def _give_up(self, owner: Owner, session: LogSession) -> None:
-        """From here on no commit of this run decides anything, also not one that begins now.
-
-        The fence alone shuts out only a commit that has opened the log before. Spark may call abort
-        beside a commit that it doesn't wait for any more (its user stopped a query that hung)::
-
-            abort opens the log, and finds no decision
-            the commit opens the log, and finds all transactions prepared
-            abort ends them
-            the commit writes DECIDED: a batch whose transactions are gone
-        """
-        state = CommitState() if session.state is None else session.state
-        session.write(state.given_up(owner.run_id), self._before())
-
-    def _end_orphans(
-        self, prefix: str, runs: Collection[str], keep: Collection[str] = ()
-    ) -> tuple[str, ...]:
-        return sweep(
-            self._coordinators, prefix, runs, self._before(), fenced=self._fenced, keep=keep
-        )
-
-    def _abort_all(self, transactions: Iterable[PreparedTransaction]) -> bool:
-        """As far as they are open; a broker refuses to abort what is committed. True: each got a
-        clear answer.
-        """
-        open_ = list(transactions)
-        if not open_:
-            return True
-        answers = self._coordinators.end(open_, committed=False, deadline_ms=self._before())
-        return None not in answers.values()
+    def _abort_all(self, batch: Batch) -> None:
+        abort_all(self._coordinators, batch.transactions, self._before())
 
     def _sweep(self, owner: Owner, state: CommitState) -> None:
         """After a batch is done. What is not swept now is ended by time, so it fails nothing."""
         runs = {owner.run_id, *(state.superseded if owner.is_stream else ())}
         try:
-            swept = self._end_orphans(owner.prefix, runs)
+            swept = self._sweeper.sweep(owner.prefix, runs, self._before())
         except KafkaError as error:
             _log.warning(
                 "kprod '%s': orphaned transactions could not be looked for: %s",
@@ -444,11 +298,6 @@ class Committer:
 def _names(ids: Sequence[str]) -> str:
     more = f", +{len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
     return ", ".join(ids[:_NAMED]) + more
-
-
-def _was_aborted(owner: Owner, state: CommitState | None) -> bool:
-    """Its own abort was here before, and nobody else since."""
-    return state is not None and not state.run_id and owner.run_id in state.superseded
 
 
 def _check_resolved(key: str, state: CommitState) -> None:

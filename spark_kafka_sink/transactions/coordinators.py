@@ -11,6 +11,7 @@ from typing import Protocol
 
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.messages import InitProducerIdResponse
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
     TransactionListing,
@@ -18,6 +19,7 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
 
 #: Of transactions, by transactional id. None: no clear answer came in time.
 EndAnswers = Mapping[str, ErrorCode | None]
+FenceAnswers = Mapping[str, InitProducerIdResponse | None]
 
 
 class Coordinators(Protocol):
@@ -43,8 +45,10 @@ class Coordinators(Protocol):
         """
         ...
 
-    def fence(self, transactional_ids: Sequence[str], deadline_ms: int) -> EndAnswers:
-        """InitProducerId for each: what is open is aborted, and its writer can't go on."""
+    def fence(self, transactional_ids: Sequence[str], deadline_ms: int) -> FenceAnswers:
+        """InitProducerId for each: what is open is aborted, and its writer can't go on. With NONE
+        comes the identity that the id has now.
+        """
         ...
 
     def open_transactions(

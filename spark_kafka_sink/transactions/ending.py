@@ -1,4 +1,4 @@
-"""Ending the transactions of a batch that is decided: each until its outcome is known.
+"""Ending the transactions of a batch: what is decided, each until its outcome is known.
 
 Owns: the rounds of EndTxn and DescribeTransactions. Never: the decision (``committer.py``), what an
 answer means (``outcomes.py``).
@@ -59,3 +59,15 @@ def commit_all(
         if open_:
             clock.wait(Latch(), min(deadline_ms, now + _ROUND_MS))
     return Ended(tuple(lost), tuple(unknown), tuple(open_))
+
+
+def abort_all(
+    coordinators: Coordinators, transactions: Sequence[PreparedTransaction], deadline_ms: int
+) -> bool:
+    """Abort each as far as it is open; a broker refuses to abort what is committed. True: each got
+    a clear answer.
+    """
+    if not transactions:
+        return True
+    answers = coordinators.end(transactions, committed=False, deadline_ms=deadline_ms)
+    return None not in answers.values()

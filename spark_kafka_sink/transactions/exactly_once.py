@@ -1,8 +1,8 @@
 """The driver's side of exactly-once over one cluster's connections: plan, commit, abort.
 
-Owns: :class:`ExactlyOnce`, which puts client, log and committer together, what planning checks
-before a task starts, and the connections that one process keeps between two commits. Never: the
-protocol's steps (``committer.py``).
+Owns: :class:`ExactlyOnce`, which puts client, log, committer and aborter together, what planning
+checks before a task starts, and the connections that one process keeps between two commits. Never:
+the protocol's steps (``committer.py``, ``aborter.py``).
 
 Spark plans, commits and aborts in short-lived calls of pooled processes. A process that is asked
 again within a minute finds its connections warm (:func:`shared`); nothing else is kept: what the
@@ -22,9 +22,12 @@ from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import AuthorizationError, UnsupportedVersionError
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.transactions.aborter import Aborter
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.committer import Batch, Commit, Committer, Owner
+from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
 from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
+from spark_kafka_sink.transactions.ownership import Owner
+from spark_kafka_sink.transactions.sweep import Sweeper
 from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from spark_kafka_sink.transactions.transactional_ids import check_id, prefix_of_key
 
@@ -53,13 +56,19 @@ class ExactlyOnce:
         self._config = config
         self._checked: dict[str, int] = {}
         self._client = TransactionClient(config, clock=self._clock, new_client=new_client)
+        log = KafkaDecisionLog(self._client, log_topic)
+        sweeper = Sweeper(self._client)
         self._committer = Committer(
-            KafkaDecisionLog(self._client, log_topic),
+            log,
             self._client,
             self._clock,
             block_ms=config.max_block_ms,
             end_ms=max(config.max_block_ms, config.delivery_timeout_ms),
             transaction_timeout_ms=config.transaction_timeout_ms,
+            sweeper=sweeper,
+        )
+        self._aborter = Aborter(
+            log, self._client, sweeper, self._clock, block_ms=config.max_block_ms
         )
 
     def __enter__(self) -> Self:
@@ -98,8 +107,8 @@ class ExactlyOnce:
         *,
         tasks_may_live: bool,
     ) -> tuple[str, ...]:
-        """As :meth:`Committer.abort`."""
-        return self._committer.abort(owner, number, transactions, tasks_may_live=tasks_may_live)
+        """As :meth:`Aborter.abort`."""
+        return self._aborter.abort(owner, number, transactions, tasks_may_live=tasks_may_live)
 
     def _check(self, key: str) -> None:
         prefix = prefix_of_key(key)

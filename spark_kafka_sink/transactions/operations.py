@@ -11,11 +11,11 @@ RefusedError. Then the change itself **looks again behind a fence**, since a dri
     we abort T                                      driver: writes DECIDED with T  -> a torn batch
 
 So before T is aborted, the key under which its driver would decide is opened (InitProducerId of the
-log's id): a DECIDED that is written by then is seen, and one that is not can't be written any more.
-That driver's commit fails with SupersededError, and nothing of its batch is visible. Transactions
-of superseded runs need no fence: their driver finds itself superseded when it opens the key. One
-gap is left: a batch job with a txnAppId that never committed is not in the log, so nobody knows its
-key.
+log's id): a DECIDED that is written by then is seen, and who opened the key before can't write one
+any more. Then T's run is given up in the log, so that who opens it from now on decides nothing,
+either. The driver's commit fails, and nothing of its batch is visible. Transactions of superseded
+runs need neither: their driver finds itself superseded when it opens the key. One gap is left: a
+batch job with a txnAppId that never committed is not in the log, so nobody knows its key.
 """
 
 from __future__ import annotations
@@ -25,11 +25,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.errors import ConfigError, ErrorCode, RefusedError, safe_text
+from spark_kafka_sink.errors import (
+    ConfigError,
+    ErrorCode,
+    RefusedError,
+    SupersededError,
+    safe_text,
+)
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.transactions.commit_state import CommitState, Phase
 from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.coordinators import Coordinators
+from spark_kafka_sink.transactions.decision_log import LogSession
 from spark_kafka_sink.transactions.ending import commit_all
 from spark_kafka_sink.transactions.inspection import (
     Inspector,
@@ -41,6 +48,7 @@ from spark_kafka_sink.transactions.inspection import (
     standing_of,
 )
 from spark_kafka_sink.transactions.outcomes import Outcome
+from spark_kafka_sink.transactions.ownership import DUELS
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse, prefix_of_key
 
 _DECIDED: Final = "its batch is decided"
@@ -234,20 +242,18 @@ class Operator:
         return {str(t.id) for t in found if t.age_ms is not None and t.age_ms > age_ms}
 
     def end(self, plan: EndPlan) -> Aborted:
-        """Fence, look again, abort. Raises KafkaTimeoutError, AuthorizationError."""
-        states = self._fenced(plan.transactions)
-        decided = {} if plan.even_decided else decided_ids(states)
-        kept: dict[str, str] = {}
-        failed: dict[str, str] = {}
-        left = []
-        for t in plan.transactions:
-            owned = standing_of(t.id.run, states.values()) is Standing.OWNER
-            if str(t.id) in decided:
-                kept[str(t.id)] = _DECIDED
-            elif owned and not plan.even_owners:
-                kept[str(t.id)] = _OWNED
-            else:
-                left.append(t)
+        """Fence, look again, give up, abort. Raises KafkaTimeoutError, AuthorizationError;
+        SupersededError when a driver opens the log again and again.
+        """
+        for again in reversed(range(DUELS)):
+            sessions, states = self._fenced(plan.transactions)
+            left, kept = _still_to_end(plan, states)
+            try:
+                self._give_up(left, sessions, states)
+                break
+            except SupersededError:  # a driver has opened the log behind us
+                if not again:
+                    raise
         now = {str(t.id): t.found for t in self.look.described([str(t.id) for t in left], {})}
         ids = []
         for t in left:
@@ -262,28 +268,66 @@ class Operator:
             else:
                 kept[str(t.id)] = "it was ended meanwhile"
         # By InitProducerId: a writer that is alive must not go on under the same epoch.
-        answers = self._coordinators.fence(ids, self._deadline()) if ids else {}
-        ended = []
-        for one in ids:
-            code = answers.get(one)
-            if code is ErrorCode.NONE:
-                ended.append(one)
-            else:
-                failed[one] = "no clear answer in time" if code is None else code.name
-        return Aborted(tuple(ended), kept, failed)
+        failed = self._abort(ids)
+        if not failed:
+            self._forget_jobs(left, sessions)
+        return Aborted(tuple(i for i in ids if i not in failed), kept, failed)
 
-    def _fenced(self, transactions: Sequence[OpenTransaction]) -> Mapping[str, CommitState]:
-        """What the log says of their prefixes, once nobody can decide about them any more."""
+    def _fenced(
+        self, transactions: Sequence[OpenTransaction]
+    ) -> tuple[dict[str, LogSession], dict[str, CommitState]]:
+        """Every key under which somebody may decide about them, opened; and what the log says of
+        their prefixes since then.
+        """
         states: dict[str, CommitState] = {}
         for prefix in dict.fromkeys(t.id.prefix for t in transactions):
             states.update(self.look.keys(prefix))
-        for key in _keys_to_fence(transactions, states):
-            state = self._log.open(key, self._deadline()).state
-            if state is None:
+        sessions: dict[str, LogSession] = {}
+        for key in dict.fromkeys(k for t in transactions for k in _keys_of(t, states)):
+            session = sessions[key] = self._log.open(key, self._deadline())
+            if session.state is None:
                 states.pop(key, None)
             else:
-                states[key] = state
-        return states
+                states[key] = session.state
+        return sessions, states
+
+    def _give_up(
+        self,
+        left: Sequence[OpenTransaction],
+        sessions: Mapping[str, LogSession],
+        states: Mapping[str, CommitState],
+    ) -> None:
+        """Write into the log that these runs commit nothing any more. Who opened the key before is
+        fenced; who opens it from here on reads that (``aborter.py`` does the same).
+        """
+        for key, session in sessions.items():
+            runs = dict.fromkeys(t.id.run for t in left if key in _keys_of(t, states))
+            state = CommitState() if session.state is None else session.state
+            for run in runs:
+                state = state.given_up(run)
+            if runs:
+                session.write(state, self._deadline())
+
+    def _abort(self, ids: Sequence[str]) -> dict[str, str]:
+        """What went wrong, by transactional id."""
+        answers = self._coordinators.fence(ids, self._deadline()) if ids else {}
+        failed = {}
+        for one in ids:
+            answer = answers.get(one)
+            if answer is None:
+                failed[one] = "no clear answer in time"
+            elif answer.error is not ErrorCode.NONE:
+                failed[one] = answer.error.name
+        return failed
+
+    def _forget_jobs(
+        self, left: Sequence[OpenTransaction], sessions: Mapping[str, LogSession]
+    ) -> None:
+        """A batch job's own key is nobody else's: nothing is left to be decided under it."""
+        for run in dict.fromkeys((t.id.prefix, t.id.run) for t in left if not t.id.worker):
+            session = sessions.get(log_key(*run))
+            if session is not None and session.state is not None and not session.state.decision:
+                session.write(None, self._deadline())
 
     # -- resolve ------------------------------------------------------------------------------
 
@@ -351,9 +395,7 @@ class Operator:
             left = [i for i in _gone(now) if i not in agreed]
             ended = commit_all(self._coordinators, open_, self._clock, self._deadline())
             return (*left, *ended.lost, *ended.unknown, *ended.unclear)
-        ids = [t.transactional_id for t in open_]
-        answers = self._coordinators.fence(ids, self._deadline()) if ids else {}
-        return [i for i in ids if answers[i] is not ErrorCode.NONE]
+        return list(self._abort([t.transactional_id for t in open_]))
 
     # -- reset --------------------------------------------------------------------------------
 
@@ -398,20 +440,31 @@ def _ongoing(found: Iterable[OpenTransaction]) -> tuple[OpenTransaction, ...]:
     return tuple(t for t in found if t.found.state is TransactionState.ONGOING)
 
 
-def _keys_to_fence(
-    transactions: Sequence[OpenTransaction], states: Mapping[str, CommitState]
-) -> tuple[str, ...]:
-    """Under which keys a live driver might decide about them."""
-    keys: dict[str, None] = {}
-    for t in transactions:
-        if standing_of(t.id.run, states.values()) is Standing.SUPERSEDED:
-            continue
-        if t.id.worker:
-            keys[log_key(t.id.prefix)] = None
-            continue
-        keys[log_key(t.id.prefix, t.id.run)] = None
-        keys.update({key: None for key, state in states.items() if state.run_id == t.id.run})
-    return tuple(keys)
+def _still_to_end(
+    plan: EndPlan, states: Mapping[str, CommitState]
+) -> tuple[list[OpenTransaction], dict[str, str]]:
+    """What of ``plan`` is not decided and not the owner's by now; the others with the reason."""
+    decided = {} if plan.even_decided else decided_ids(states)
+    kept: dict[str, str] = {}
+    left = []
+    for t in plan.transactions:
+        if str(t.id) in decided:
+            kept[str(t.id)] = _DECIDED
+        elif not plan.even_owners and standing_of(t.id.run, states.values()) is Standing.OWNER:
+            kept[str(t.id)] = _OWNED
+        else:
+            left.append(t)
+    return left, kept
+
+
+def _keys_of(t: OpenTransaction, states: Mapping[str, CommitState]) -> tuple[str, ...]:
+    """Under which keys a live driver might decide about it."""
+    if standing_of(t.id.run, states.values()) is Standing.SUPERSEDED:
+        return ()
+    if t.id.worker:
+        return (log_key(t.id.prefix),)
+    known = (key for key, state in states.items() if state.run_id == t.id.run)
+    return tuple(dict.fromkeys((log_key(t.id.prefix, t.id.run), *known)))
 
 
 def _gone(report: KeyReport) -> Sequence[str]:

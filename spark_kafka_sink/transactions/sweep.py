@@ -1,6 +1,7 @@
 """Orphans: transactions that a dead, killed or beaten task attempt left open.
 
-Owns: which of them are ours to end. Never: the fence that must come before (``committer.py``).
+Owns: :class:`Sweeper`, which of them are ours to end. Never: the fence that must come before
+(``ownership.py``).
 
 An orphan stalls every read_committed consumer of its partitions until its time is over. It is ended
 by InitProducerId, not by EndTxn(abort): its writer may be alive for a moment longer, and must not
@@ -19,39 +20,79 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.producer.transaction_states import ProducerIdAndEpoch
+from spark_kafka_sink.protocol.messages import InitProducerIdResponse
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.transactions.coordinators import Coordinators
 from spark_kafka_sink.transactions.transactional_ids import parse
 
+#: Fenced ids that are remembered, the ones fenced last.
+_REMEMBERED = 10_000
 
-def sweep(
-    coordinators: Coordinators,
-    prefix: str,
-    runs: Collection[str],
-    deadline_ms: int,
-    *,
-    fenced: set[str],
-    keep: Collection[str] = (),
-) -> tuple[str, ...]:
-    """End what is open under ``prefix`` of these ``runs`` (run ids, or a job's uuid), but ``keep``.
 
-    Gives the ids whose transaction was ended. The ids of others are never touched: "a" is not
-    "a.b". ``fenced`` is the caller's memory: an Empty id is fenced once, for it stays Empty.
+class Sweeper:
+    """Remembers, for as long as one process keeps its connections, what it has fenced: an id that
+    is Empty since then need not be fenced in each micro-batch.
     """
-    orphans, idle = [], []
-    for listed in coordinators.open_transactions(prefix, deadline_ms, idle=True):
-        transactional_id = listed.transactional_id
-        found = parse(transactional_id)
-        if found is None or found.prefix != prefix or found.run not in runs:
-            continue
-        if transactional_id in keep:
-            continue
-        if listed.state is not TransactionState.EMPTY:
-            orphans.append(transactional_id)
-        elif transactional_id not in fenced:
-            idle.append(transactional_id)
-    if not orphans and not idle:
-        return ()
-    answers = coordinators.fence([*orphans, *idle], deadline_ms)
-    fenced.update(i for i, answer in answers.items() if answer is ErrorCode.NONE)
-    return tuple(i for i in orphans if answers.get(i) is ErrorCode.NONE)
+
+    def __init__(self, coordinators: Coordinators) -> None:
+        self._coordinators = coordinators
+        #: The identity that fencing gave an id.
+        self._fenced: dict[str, ProducerIdAndEpoch] = {}
+
+    def sweep(
+        self,
+        prefix: str,
+        runs: Collection[str],
+        deadline_ms: int,
+        *,
+        keep: Collection[str] = (),
+    ) -> tuple[str, ...]:
+        """End what is open under ``prefix`` of these ``runs`` (run ids, or a job's uuid), but
+        ``keep``.
+
+        Gives the ids whose transaction was ended. The ids of others are never touched: "a" is not
+        "a.b".
+        """
+        orphans, idle = [], []
+        for listed in self._coordinators.open_transactions(prefix, deadline_ms, idle=True):
+            transactional_id = listed.transactional_id
+            found = parse(transactional_id)
+            if found is None or found.prefix != prefix or found.run not in runs:
+                continue
+            if transactional_id in keep:
+                continue
+            if listed.state is TransactionState.EMPTY:
+                idle.append(transactional_id)
+            else:
+                orphans.append(transactional_id)
+        idle = self._used_again(idle, deadline_ms)
+        if not orphans and not idle:
+            return ()
+        answers = self._coordinators.fence([*orphans, *idle], deadline_ms)
+        ended = []
+        for transactional_id, answer in answers.items():
+            if answer is None or answer.error is not ErrorCode.NONE:
+                continue
+            ended.append(transactional_id)
+            self._remember(transactional_id, answer)
+        return tuple(i for i in orphans if i in ended)
+
+    def _used_again(self, idle: list[str], deadline_ms: int) -> list[str]:
+        """Without those that nobody has touched since they were fenced."""
+        known = [i for i in idle if i in self._fenced]
+        if not known:
+            return idle
+        now = self._coordinators.describe(known, deadline_ms)
+        untouched = {
+            i for i, d in now.items() if (d.producer_id, d.producer_epoch) == self._fenced[i]
+        }
+        return [i for i in idle if i not in untouched]
+
+    def _remember(self, transactional_id: str, answer: InitProducerIdResponse) -> None:
+        self._fenced.pop(transactional_id, None)
+        self._fenced[transactional_id] = ProducerIdAndEpoch(
+            answer.producer_id, answer.producer_epoch
+        )
+        while len(self._fenced) > _REMEMBERED:
+            del self._fenced[next(iter(self._fenced))]

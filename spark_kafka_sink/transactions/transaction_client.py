@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from spark_kafka_sink.admin import NewClient
 from spark_kafka_sink.clock import Clock, SystemClock
@@ -67,8 +67,10 @@ from spark_kafka_sink.transactions.calls import (
     following,
     refusal,
 )
-from spark_kafka_sink.transactions.coordinators import EndAnswers
+from spark_kafka_sink.transactions.coordinators import EndAnswers, FenceAnswers
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR, parse
+
+EndedT = TypeVar("EndedT", EndTxnResponse, InitProducerIdResponse)
 
 #: Ids in one DescribeTransactions.
 _MOST_DESCRIBED: Final = 500
@@ -145,14 +147,14 @@ class TransactionClient:
         self, transactions: Sequence[PreparedTransaction], *, committed: bool, deadline_ms: int
     ) -> EndAnswers:
         """EndTxn for each; None for what has no clear answer at the deadline."""
-        answers: dict[str, ErrorCode | None] = {}
+        answers: dict[str, EndTxnResponse | None] = {}
         calls = []
         for t in transactions:
             answers[t.transactional_id] = None
-            take = _answer(t.transactional_id, "EndTxn", answers)
+            take = _taking(t.transactional_id, "EndTxn", answers)
             calls.append(_ending(t, take, committed=committed))
         self.calls.run(calls, deadline_ms)
-        return answers
+        return {i: None if a is None else a.error for i, a in answers.items()}
 
     def end_one(
         self, transaction: PreparedTransaction, *, committed: bool, deadline_ms: int
@@ -180,14 +182,14 @@ class TransactionClient:
             error = refused
         return Ending(answers[0] if answers else None, error, unclear=call.sent > definite)
 
-    def fence(self, transactional_ids: Sequence[str], deadline_ms: int) -> EndAnswers:
+    def fence(self, transactional_ids: Sequence[str], deadline_ms: int) -> FenceAnswers:
         """InitProducerId for each. NONE: what was open is aborted, markers written."""
-        answers: dict[str, ErrorCode | None] = dict.fromkeys(transactional_ids)
+        answers: dict[str, InitProducerIdResponse | None] = dict.fromkeys(transactional_ids)
         calls = [
             Call(
                 InitProducerIdRequest(i, _FENCE_TIMEOUT_MS),
                 Coordinator(i),
-                _answer(i, "InitProducerId", answers),
+                _taking(i, "InitProducerId", answers),
             )
             for i in answers
         ]
@@ -395,18 +397,18 @@ def _ending(
     return Call(request, Coordinator(transaction.transactional_id), take)
 
 
-def _answer(
-    transactional_id: str, what: str, answers: dict[str, ErrorCode | None]
-) -> Callable[[EndTxnResponse | InitProducerIdResponse], ErrorCode | None]:
+def _taking(
+    transactional_id: str, what: str, answers: dict[str, EndedT | None]
+) -> Callable[[EndedT], ErrorCode | None]:
     """Puts a clear answer into ``answers``."""
 
-    def take(response: EndTxnResponse | InitProducerIdResponse) -> ErrorCode | None:
+    def take(response: EndedT) -> ErrorCode | None:
         code = response.error
         if code is not ErrorCode.NONE:
             again = _again(code, f"{what} of {_named(transactional_id)}", _WRITE)
             if again is not None:
                 return again
-        answers[transactional_id] = code
+        answers[transactional_id] = response
         return None
 
     return take

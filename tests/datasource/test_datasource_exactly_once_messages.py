@@ -20,7 +20,7 @@ from spark_kafka_sink.datasource.write_report import WriteReport
 from spark_kafka_sink.errors import CommitError
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
-from spark_kafka_sink.transactions.committer import Owner
+from spark_kafka_sink.transactions.ownership import Owner
 
 JOBS = Owner("p", "j0b", "", 3)
 STREAMS = Owner("p", "run-2", "query-1", 3)

@@ -82,10 +82,13 @@ class Scheduler:
     now: int = START_MS
     turns: int = 0
     sources: list[EventSource] = field(default_factory=list)
+    #: Those that go on. (A stream of 40 000 micro-batches starts 80 000 that ended long ago.)
     tasks: list[Task] = field(default_factory=list)
     #: Says whether a lock is held; set when the producer is there.
     locked: Callable[[], bool] = lambda: False
     _turns_now: int = 0
+    _first: Task | None = None
+    _errors: list[BaseException] = field(default_factory=list)
     _hub: greenlet | None = None
     _current: Task | None = None
     _dead: bool = False
@@ -94,7 +97,7 @@ class Scheduler:
 
     def now_ms(self) -> int:
         self.preempt()
-        if self.slow_writer and self._current is not None and self._current is self.tasks[0]:
+        if self.slow_writer and self._current is not None and self._current is self._first:
             self._dawdle()
         return self.now
 
@@ -119,6 +122,7 @@ class Scheduler:
                 pass
             except BaseException as error:
                 task.error = error
+                self._errors.append(error)
             finally:
                 task.done = True
 
@@ -171,22 +175,26 @@ class Scheduler:
     def run(self, main: Callable[[], None]) -> None:
         """Run ``main`` as a task, and all that it starts, to their end. Raises main's error."""
         self._hub = getcurrent()
-        first = self.start(main, "writer")
+        first = self._first = self.start(main, "writer")
         try:
-            while not all(task.done for task in self.tasks):
+            while self._those_that_go_on():
                 self._turn()
         finally:
             self._kill()
-        for task in self.tasks:
-            if task.error is not None and task is not first:
-                raise task.error
+        for error in self._errors:
+            if error is not first.error:
+                raise error
         if first.error is not None:
             raise first.error
+
+    def _those_that_go_on(self) -> bool:
+        self.tasks = [task for task in self.tasks if not task.done]
+        return bool(self.tasks)
 
     def _turn(self) -> None:
         for source in self.sources:
             source.happen(self.now)
-        ready = [task for task in self.tasks if not task.done and task.ready(self.now)]
+        ready = [task for task in self.tasks if task.ready(self.now)]
         if not ready:
             self._jump()
             return
@@ -207,13 +215,13 @@ class Scheduler:
     def _jump(self) -> None:
         nearest = min(
             (
-                *(task.deadline_ms for task in self.tasks if not task.done),
+                *(task.deadline_ms for task in self.tasks),
                 *(source.next_due_ms() for source in self.sources),
             ),
             default=NEVER,
         )
         if nearest >= NEVER:
-            waiting = ", ".join(task.name for task in self.tasks if not task.done)
+            waiting = ", ".join(task.name for task in self.tasks)
             raise SimulationError(f"hangs at {self.now} ms: {waiting}")
         if nearest > self.now:
             self.now = nearest

@@ -138,6 +138,36 @@ def test_of_two_drivers_the_later_one_wins_and_the_earlier_one_stops() -> None:
     assert scene.batches() == {0, 1, 2}
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_last_breath_of_a_superseded_driver_does_not_stop_the_one_after_it(
+    version: int,
+) -> None:
+    """It opens the log, and so fences the other's session, in the middle of the other's commit."""
+
+    def play(scene: Scene) -> None:
+        old, new = scene.run("run-0"), scene.run("run-1")
+        scene.batch(old, 0)
+        plan_old, plan_new = scene.plan(old), scene.plan(new)
+        messages_old = scene.write(old, 1, plan_old)
+        scene.commit(new, 1, plan_new, scene.write(new, 1, plan_new))
+        plan_new = scene.plan(new)
+        messages_new = scene.write(new, 2, plan_new)
+        looks = scene.cluster.control.delay(ApiKey.DESCRIBE_TRANSACTIONS, 3_000)
+        told: list[Commit] = []
+        late = new.process.start(
+            lambda: told.append(scene.commit(new, 2, plan_new, messages_new)), "commit"
+        )
+        scene.scheduler.block(lambda: bool(looks.fired), NEVER)
+        with pytest.raises(SupersededError, match="run run-1"):
+            scene.commit(old, 1, plan_old, messages_old)
+        assert not told
+        scene.scheduler.block(lambda: late.done, NEVER)
+        assert told == [Commit.COMMITTED]
+
+    scene = Scene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {0, 1, 2}
+
+
 def test_a_batch_that_the_other_driver_committed_is_dropped_and_its_transactions_aborted() -> None:
     def play(scene: Scene) -> None:
         old, new = scene.run("run-0"), scene.run("run-1")

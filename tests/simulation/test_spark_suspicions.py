@@ -127,7 +127,8 @@ def test_a_commit_that_opens_the_log_behind_the_abort_decides_nothing(version: i
         assert scene.open_ids() == []
 
     scene = Scene.of(play, SparkLife(1, tasks=2, transaction_version=version))
-    assert isinstance(outcomes[0], SupersededError), outcomes  # its write is refused
+    assert isinstance(outcomes[0], CommitError), outcomes  # its write is refused; it looks again
+    assert "was aborted, and commits nothing any more" in outcomes[0].message
     assert scene.batches() == {0, 1}
 
 

@@ -35,9 +35,12 @@ from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.messages import ApiVersionsRequest
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
+from spark_kafka_sink.transactions.aborter import Aborter
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Phase
-from spark_kafka_sink.transactions.committer import Batch, Commit, Committer, Owner
+from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
 from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
+from spark_kafka_sink.transactions.ownership import Owner
+from spark_kafka_sink.transactions.sweep import Sweeper
 from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from spark_kafka_sink.transactions.transactional_ids import worker_id
 from tests.engine.rows import Row, in_pieces, plan, stored, write
@@ -314,6 +317,11 @@ class Query:
             transaction_timeout_ms=transaction_timeout_ms,
         )
 
+    def aborter(self) -> Aborter:
+        client = self.stage.client
+        sweeper = Sweeper(client)
+        return Aborter(self.stage.log, client, sweeper, client.clock, block_ms=TIMEOUT_MS)
+
     def owner(self, run: str = "run-1", generation: int = 0) -> Owner:
         return Owner(self.stage.prefix, run, "query-1", generation)
 
@@ -356,7 +364,7 @@ def test_an_abort_ends_what_was_prepared_and_what_was_left(query: Query) -> None
     orphans = stage.open(2, worker="dead")
     idle = str(worker_id(stage.prefix, "run-1", "idle", 0))
     identity = stage.client.init_producer_id(idle, 60_000, stage.soon())
-    swept = driver.abort(owner, 1, [transaction], tasks_may_live=False)
+    swept = query.aborter().abort(owner, 1, [transaction], tasks_may_live=False)
     assert sorted(swept) == sorted(names(orphans))
     assert stage.still_open() == set()
     assert stage.client.describe([idle], stage.soon())[idle].producer_epoch == identity.epoch + 1
@@ -364,7 +372,7 @@ def test_an_abort_ends_what_was_prepared_and_what_was_left(query: Query) -> None
     assert set(answers.values()) == {ErrorCode.PRODUCER_FENCED}
     again = Batch(1, (query.task(0, "again", run="run-2"),))
     assert driver.commit(query.owner("run-2", generation=1), again) is Commit.COMMITTED
-    assert driver.abort(owner, 1, [transaction], tasks_may_live=False) == ()
+    assert query.aborter().abort(owner, 1, [transaction], tasks_may_live=False) == ()
     assert query.shows("kept", "again")
 
 
@@ -440,7 +448,7 @@ def test_the_later_driver_wins_and_sweeps_what_the_earlier_one_left(query: Query
     assert other.still_open() == set(names(bystander))
     with pytest.raises(SupersededError, match="run run-2"):
         query.driver().commit(query.owner("run-1", planned), Batch(1, (beaten,)))
-    assert query.driver().abort(query.owner("run-1", planned), 1, (), tasks_may_live=False) == ()
+    assert query.aborter().abort(query.owner("run-1", planned), 1, (), tasks_may_live=False) == ()
     assert query.shows("a", "B")
     other.client.fence(names(bystander), other.soon())
 

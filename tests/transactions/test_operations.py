@@ -12,8 +12,12 @@ import pytest
 from spark_kafka_sink.errors import RefusedError, SupersededError
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
+from spark_kafka_sink.transactions.committer import Batch, Committer
 from spark_kafka_sink.transactions.inspection import Standing
-from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
+from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog, KafkaLogSession
+from spark_kafka_sink.transactions.operations import Operator
+from spark_kafka_sink.transactions.ownership import Owner
+from tests.transactions.open_transactions import TIMEOUT_MS
 from tests.transactions.operator_stage import Stage, names
 
 DECIDED = "its batch is decided"
@@ -85,6 +89,62 @@ def test_a_batch_job_that_decides_meanwhile_under_a_key_nobody_knew_is_seen(stag
     stage.write(decided, f"{stage.prefix}~app")
     assert stage.operator.end(plan).kept == {one.transactional_id: DECIDED}
     assert stage.still_open() == {one.transactional_id}
+
+
+@pytest.mark.parametrize("how", ["abort", "sweep"])
+def test_a_driver_that_opens_the_log_behind_the_fence_commits_nothing(
+    stage: Stage, how: str
+) -> None:
+    """Its tasks' transactions are all open when it looks, and gone when it would decide."""
+    transactions = stage.open(2, run="run-2")
+    stage.write(stage.state())
+    operator = stage.operator
+    plan = (
+        operator.plan_abort(names(transactions))
+        if how == "abort"
+        else operator.plan_sweep(stage.prefix)
+    )
+    client = stage.client
+    owner = Owner(stage.prefix, "run-2", "query", 2)
+    refused: list[str] = []
+
+    class Behind(KafkaDecisionLog):
+        """The driver comes while the operator has opened the key, and has not written yet."""
+
+        def open(self, key: str, deadline_ms: int) -> KafkaLogSession:
+            session = super().open(key, deadline_ms)
+            if not refused:
+                driver = stage.log.open(key, deadline_ms)
+                owner.check(driver.state)
+                refused.append("the operator is fenced")
+            return session
+
+    operator = Operator(Behind(client, stage.log_topic), client, client.clock, block_ms=TIMEOUT_MS)
+    aborted = operator.end(plan)
+    assert refused
+    assert set(aborted.ended) == set(names(transactions))
+    committer = Committer(
+        stage.log,
+        client,
+        client.clock,
+        block_ms=TIMEOUT_MS,
+        end_ms=TIMEOUT_MS,
+        transaction_timeout_ms=TIMEOUT_MS,
+    )
+    with pytest.raises(SupersededError, match=r"run-2 .*this one must stop"):
+        committer.commit(owner, Batch(8, tuple(transactions)))
+    state = stage.read()
+    assert state is not None
+    assert (state.run_id, state.superseded, state.decision) == ("run-1", ("run-2",), None)
+
+
+def test_the_key_of_a_batch_job_that_was_aborted_is_forgotten(stage: Stage) -> None:
+    transactions = stage.open(2, run="job-1", worker="")
+    stage.write(stage.state())
+    aborted = stage.operator.end(stage.operator.plan_abort(names(transactions)))
+    assert set(aborted.ended) == set(names(transactions))
+    assert stage.read(f"{stage.prefix}~job-1") is None
+    assert stage.read() == stage.state()
 
 
 def test_a_state_that_changed_meanwhile_is_neither_resolved_nor_forgotten(stage: Stage) -> None:

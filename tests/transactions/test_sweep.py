@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
-from spark_kafka_sink.transactions.sweep import sweep
+from spark_kafka_sink.transactions.sweep import Sweeper
 from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import open_transactions
@@ -30,17 +30,22 @@ def test_an_attempt_that_has_its_identity_and_wrote_nothing_yet_is_fenced_once(
 
     given = {i: client.init_producer_id(i, 60_000, soon()) for i in (idle, kept, *strangers)}
     open_transactions(client, [orphan], tp)
-    fenced: set[str] = set()
-    assert sweep(client, prefix, {"job"}, soon(), fenced=fenced, keep=[kept]) == (orphan,)
-    assert fenced == {idle, orphan}
+    sweeper = Sweeper(client)
+    assert sweeper.sweep(prefix, {"job"}, soon(), keep=[kept]) == (orphan,)
     found = client.describe([idle, kept, orphan, *strangers], soon())
     assert {d.state for d in found.values()} == {TransactionState.EMPTY}
     assert found[idle].producer_epoch == given[idle].epoch + 1
     for untouched in (kept, *strangers):
         assert found[untouched].producer_epoch == given[untouched].epoch
 
-    assert sweep(client, prefix, {"job"}, soon(), fenced=fenced, keep=[kept]) == ()
+    assert sweeper.sweep(prefix, {"job"}, soon(), keep=[kept]) == ()
     again = client.describe([idle, orphan], soon())
     assert {i: d.producer_epoch for i, d in again.items()} == {
         i: found[i].producer_epoch for i in (idle, orphan)
     }, "what was fenced stays Empty, and is left alone"
+
+    # A worker that lives takes the id up again; it may be slow again.
+    used_again = client.init_producer_id(idle, 60_000, soon())
+    assert sweeper.sweep(prefix, {"job"}, soon(), keep=[kept]) == ()
+    (now,) = client.describe([idle], soon()).values()
+    assert now.producer_epoch == used_again.epoch + 1, "and is fenced again"

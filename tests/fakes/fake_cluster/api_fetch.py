@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.errors import ErrorCode
@@ -67,12 +69,14 @@ def _fetch(cluster: FakeCluster, node: int, request: Request, name: str, piece: 
     committed = request.body.isolation_level == 1
     end = log.last_stable_offset if committed else log.end
     data, last = b"", piece.fetch_offset
-    for batch in log.batches:
-        if piece.fetch_offset <= batch.last_offset < end:
-            if data and len(data) + len(batch.data) > piece.partition_max_bytes:
-                break
-            data += batch.data
-            last = batch.last_offset
+    first = bisect_left(log.batches, piece.fetch_offset, key=lambda batch: batch.last_offset)
+    for batch in islice(log.batches, first, None):
+        if batch.last_offset >= end:
+            break
+        if data and len(data) + len(batch.data) > piece.partition_max_bytes:
+            break
+        data += batch.data
+        last = batch.last_offset
     answer = request.answer
     gone = [
         a
