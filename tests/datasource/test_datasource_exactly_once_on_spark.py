@@ -172,6 +172,27 @@ def test_a_version_that_is_done_writes_nothing(spark, options, topic, consume, r
     ]
 
 
+def test_an_sql_insert_is_exactly_once_with_the_same_options(
+    spark, options, topic, consume, reports
+):
+    table = f"t_{uuid.uuid4().hex}"
+    spark.sql(f"CREATE TABLE {table} (value string) USING kprod")
+    given = ", ".join(
+        f"'{name}' = '{value}'"
+        for name, value in (options | {"txnAppId": "sql", "txnVersion": "3"}).items()
+    )
+    try:
+        for _ in range(2):  # the second one is a version that is done
+            spark.sql(
+                f"INSERT INTO {table} WITH ({given}) SELECT cast(id AS string) FROM range(50)"
+            )
+    finally:
+        spark.sql(f"DROP TABLE {table}")
+    same, found = seen(consume, topic, range(50))
+    assert same, found
+    assert [(r["outcome"], r["rows"]) for r in reports()] == [("committed", 50), ("done before", 0)]
+
+
 def test_a_stream_that_is_restarted_goes_on_and_every_row_is_visible_once(
     source, options, topic, consume, tmp_path, reports
 ):
