@@ -25,12 +25,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCER = "spark_kafka_sink/producer"
 BATCHES = ("test_record_accumulator.py", "test_record_accumulator_records.py")
-SENDER = ("test_sender.py", "test_sender_transactions.py", "test_sender_simulated.py")
-TRANSACTIONS = (
-    "test_transaction_manager.py",
-    "test_transaction_manager_transactions.py",
-    "test_transactions_simulated.py",
-)
+SIMULATED = "../simulation/test_simulation.py"
+SENDER = ("test_sender.py", "test_sender_transactions.py", SIMULATED)
+TRANSACTIONS = ("test_transaction_manager.py", "test_transaction_manager_transactions.py")
 #: What is changed, and the tests of tests/producer that must notice, the likeliest first.
 TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "producer_batch": (
@@ -50,7 +47,7 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
         (*BATCHES, "test_producer_batch.py", *SENDER),
     ),
     "batch_closer": (f"{PRODUCER}/batch_closer.py", (*BATCHES, *SENDER)),
-    "sender": (f"{PRODUCER}/sender.py", (*SENDER, "test_transactions_simulated.py")),
+    "sender": (f"{PRODUCER}/sender.py", SENDER),
     "in_flight_batches": (f"{PRODUCER}/in_flight_batches.py", SENDER),
     "partition_sequences": (
         f"{PRODUCER}/partition_sequences.py",
@@ -217,7 +214,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, help="so many mutants of each target (default: all)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=60, help="time for one mutant's tests")
+    parser.add_argument("--seconds", type=float, default=120, help="time for one mutant's tests")
     args = parser.parse_args()
     for target in args.targets:
         run(target, args.sample, args.seed, args.jobs, args.seconds)

@@ -37,7 +37,6 @@ from spark_kafka_sink.protocol.responses import InitProducerIdResponse
 from spark_kafka_sink.records.encoded_slice import EncodedSlice
 from tests.fakes.clock import FakeClock
 from tests.fakes.mock_client import MockClient
-from tests.fakes.simulated_brokers import SimulatedBrokers
 
 NODE1, NODE2 = Node(1, "one", 9092), Node(2, "two", 9092)
 TP0, TP1, TP2 = (TopicPartition("t", p) for p in range(3))
@@ -108,11 +107,9 @@ class SenderWorld:
         with_id: bool = True,
         cluster: Cluster | None = None,
         seeded: bool = True,
-        simulation: int | None = None,
         transactional_id: str | None = None,
         **options: object,
     ) -> None:
-        """``simulation``: the seed of brokers that answer by themselves."""
         given = {
             "bootstrap.servers": "one:9092,two:9092",
             "retry.backoff.ms": "100",
@@ -129,17 +126,11 @@ class SenderWorld:
         self.accumulator = RecordAccumulator(
             self.config, self.clock, self.manager, self.recorder, lambda: None, random=lambda: 0.5
         )
-        if simulation is None:
-            self.client = MockClient(
-                self.clock,
-                self.metadata,
-                max_in_flight=self.config.max_in_flight_requests_per_connection,
-            )
-        else:
-            self.client = SimulatedBrokers(
-                self.clock, self.metadata, cluster or cluster_of([1, 1, 2]), simulation
-            )
-            with_id = False
+        self.client = MockClient(
+            self.clock,
+            self.metadata,
+            max_in_flight=self.config.max_in_flight_requests_per_connection,
+        )
         self.sender = Sender(
             self.client,
             self.metadata,

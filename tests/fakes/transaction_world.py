@@ -8,7 +8,6 @@ from __future__ import annotations
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.sender import Sender
 from spark_kafka_sink.producer.transaction_manager import State, TransactionManager
 from spark_kafka_sink.producer.transactional_result import TransactionalResult
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
@@ -29,7 +28,6 @@ from spark_kafka_sink.protocol.responses import (
     InitProducerIdResponse,
 )
 from spark_kafka_sink.records.encoded_slice import EncodedSlice
-from tests.fakes.mock_client import MockClient
 from tests.fakes.sender_world import NODE2, PRODUCER_ID, TP0, SenderWorld, records_of
 
 TRANSACTIONAL_ID = "orders"
@@ -69,19 +67,6 @@ class TransactionWorld(SenderWorld):
             self.client.versions[node_id] = api_versions(
                 version, features_epoch=features_epoch, init=init
             )
-
-    def replace_client(self, client: MockClient) -> None:
-        """The sender over ``client``, in place of the one that is told what to answer."""
-        self.client = client
-        self.sender = Sender(
-            client,
-            self.metadata,
-            self.accumulator,
-            self.manager,
-            self.config,
-            self.clock,
-            self.recorder,
-        )
 
     # -- answers --
 
