@@ -22,8 +22,6 @@ from spark_kafka_sink.transactions.log_writer import LogWriter
 from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR, log_id
 
-#: commitLogTopic's default.
-DEFAULT_TOPIC: Final = "__kprod_commits"
 #: Of a topic that is created here. A key's partition is one of the first so many, and the first one
 #: in a topic that has fewer, so that adding partitions does no harm: what is known of a key would
 #: stay where nobody looks for it. (Only who adds them to a small one, up to this number, moves it.)
@@ -50,7 +48,7 @@ class KafkaDecisionLog:
     def __init__(
         self,
         client: TransactionClient,
-        topic: str = DEFAULT_TOPIC,
+        topic: str,
         *,
         places: LogPlaces | None = None,
         part_bytes: int = PART_BYTES,
