@@ -287,6 +287,9 @@ class BatchDrainer:
             if not queue.batches or queue.batches[0] is not batch:
                 return False
             self._queues.pop_head(queue)
+            # One that was closed for this drain was not asked for its backoff: without the epoch
+            # of its first attempt its first retry would take any epoch for a new leader's.
+            batch.maybe_update_leader_epoch(queue.leader_epoch)
             batch.drained(now)
         # Not in a queue any more: only this thread knows it, so header and checksum need no lock.
         if manager is None:

@@ -345,6 +345,17 @@ def test_a_newer_leader_epoch_cancels_the_backoff_of_that_attempt_only():
     assert world.ready_nodes(new) == set()  # the next attempt backs off again
 
 
+def test_a_batch_that_was_closed_by_its_drain_backs_off_before_its_first_retry_too():
+    """Behaviour 38: an epoch that was the leader's all along is no new leader's."""
+    world = World()
+    world.append(TP0)  # open: nothing but the flush sends it
+    world.accumulator.begin_flush()
+    (batch,) = world.drain(1)
+    world.accumulator.reenqueue(batch, world.now)
+    assert world.ready_nodes() == set()
+    assert world.ready_nodes(cluster_of([2], epoch=2)) == {2}
+
+
 def test_a_batch_put_back_goes_to_the_head():
     """Behaviour 40."""
     world = World()
