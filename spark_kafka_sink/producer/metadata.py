@@ -37,6 +37,7 @@ from spark_kafka_sink.protocol.cluster import (
     Nodes,
     TopicPartition,
 )
+from spark_kafka_sink.protocol.kio_codec import topic_name
 from spark_kafka_sink.protocol.messages import MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 
@@ -156,6 +157,10 @@ class Metadata:
         AuthorizationError at once, as the broker says so; what closed this metadata.
         """
         cluster = self._cluster
+        for topic in topics:
+            if topic not in cluster.topics:
+                # No request could carry it, so none would be sent any more, for no topic.
+                topic_name(topic)
         with self._lock:
             self._parked = False
             self._touch(topics, self._clock.now_ms())

@@ -6,6 +6,7 @@ names. The first step on the way of a record that comes by ``send``. Never: byte
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -86,6 +87,34 @@ def _check_header(item: object) -> None:
             f"the value of header {safe_text(item[0], 60)} is {type(item[1]).__name__}, not bytes"
             " or None"
         )
+    if not _is_text(item[0]):
+        raise DataError(f"the key of header {safe_text(item[0], 60)} is no text: {_SURROGATE}")
+
+
+#: What a str can hold and UTF-8 can't: a file's name that is not UTF-8, a half of a character.
+_SURROGATE = "it holds a surrogate"
+_LARGEST_TIMESTAMP = 2**63 - 1
+
+
+def _is_text(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _whole_number(value: object, what: str) -> int:
+    """``value`` of a record as an int (numpy's integers are none). DataError for a float."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise DataError(
+            f"Invalid {what}: a whole number is wanted, not {type(value).__name__}",
+            hint=f"int({what}) makes one",
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +139,20 @@ class ProducerRecord:
             object.__setattr__(self, "headers", Headers(self.headers))
         if not self.topic:
             raise DataError("Topic cannot be null.")
+        if not isinstance(self.topic, str):
+            raise DataError(f"the topic of a record is {type(self.topic).__name__}, not str")
+        if self.timestamp is not None and type(self.timestamp) is not int:
+            object.__setattr__(self, "timestamp", _whole_number(self.timestamp, "timestamp"))
+        if self.partition is not None and type(self.partition) is not int:
+            object.__setattr__(self, "partition", _whole_number(self.partition, "partition"))
         if self.timestamp is not None and self.timestamp < 0:
             raise DataError(
                 f"Invalid timestamp: {self.timestamp}. Timestamp should always be non-negative or"
                 " null."
+            )
+        if self.timestamp is not None and self.timestamp > _LARGEST_TIMESTAMP:
+            raise DataError(
+                f"Invalid timestamp: {self.timestamp} does not fit into 64 bits of milliseconds"
             )
         if self.partition is not None and self.partition < 0:
             raise DataError(

@@ -153,3 +153,10 @@ def serialize(
             f" specified in {option}",
             hint="a number may also be too large for that class",
         ) from error
+    except UnicodeEncodeError:
+        # Not chained: it holds the whole text.
+        what = option.partition(".")[0]
+        raise SerializationError(
+            f"Can't convert {what} of class str to UTF-8: it holds a surrogate",
+            hint='text of another encoding? encode("utf-8", "surrogateescape") gives its bytes back',
+        ) from None

@@ -68,9 +68,15 @@ def _without_hypothesis() -> Iterator[None]:
 def topic_name(name: str) -> str:
     """``name`` if a frame can carry it. Whether it is legal is the broker's to say."""
     size = len(name.encode(errors="surrogatepass"))
-    if size > 0x7FFF:
+    what = f"is {size} bytes long" if size > 0x7FFF else None
+    if not name.isascii() and what is None:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            what = "is no text: it holds a surrogate"
+    if what is not None:
         raise InvalidTopicError(
-            f"a topic's name is {size} bytes long",
+            f"a topic's name {what}",
             hint="letters, digits, '.', '_' and '-', at most 249 of them",
             code=ErrorCode.INVALID_TOPIC_EXCEPTION,
         )

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -466,11 +467,46 @@ def test_wrong_types_and_states_are_raised(producers: Producers):
         ({"topic": "t", "timestamp": -1}, "Invalid timestamp: -1"),
         ({"topic": "t", "headers": [(None, b"")]}, "a header is not a pair"),
         ({"topic": "t", "headers": [("k", "text")]}, "the value of header k is str"),
+        ({"topic": "t", "headers": [("\udcff", b"")]}, r"the key of header \S+ is no text"),
+        ({"topic": b"t"}, "the topic of a record is bytes, not str"),
+        ({"topic": 5}, "the topic of a record is int, not str"),
+        ({"topic": "t", "timestamp": 2**63}, "does not fit into 64 bits"),
+        ({"topic": "t", "timestamp": 1.7e12}, "Invalid timestamp: a whole number is wanted"),
+        ({"topic": "t", "timestamp": "now"}, "Invalid timestamp: a whole number is wanted"),
+        ({"topic": "t", "partition": 0.0}, "Invalid partition: a whole number is wanted"),
+        ({"topic": "t", "partition": np.int64(-1)}, "Invalid partition: -1"),
     ],
 )
 def test_a_record_that_is_none_is_refused_in_javas_words(fields: dict[str, object], text: str):
+    """Before it is a batch's: the network thread would end of a number that no header can hold,
+    and the producer with it.
+    """
     with pytest.raises(DataError, match=text):
         ProducerRecord(**fields)  # type: ignore[arg-type]
+
+
+def test_numpys_whole_numbers_are_whole_numbers(producers: Producers):
+    producer, client = producers()
+    stamp = np.int64(1_700_000_000_000)
+    producer.send(ProducerRecord("test", b"v", partition=np.int32(0), timestamp=stamp)).result(10)
+    (record,) = client.logs[TP0][0].records
+    assert record.timestamp == int(stamp)
+
+
+@pytest.mark.parametrize("topic", ["x" * 40_000, "t\udcff"], ids=["too long", "no text"])
+def test_a_topic_that_no_request_can_carry_harms_no_other(producers: Producers, topic: str):
+    """Else metadata could never be asked for again: each question names every topic in use."""
+    producer, client = producers()
+    heard = Heard()
+    error = producer.send(ProducerRecord(topic, b"v"), heard).exception(10)
+    assert isinstance(error, InvalidTopicError)
+    assert [told for _, told in heard.calls] == [error]
+    with pytest.raises(InvalidTopicError):
+        producer.partitions_for(topic)
+    producer.send(to0()).result(10)
+    producer._metadata.refresh(producer._clock.now_ms() + 10_000)
+    assert len(client.logs[TP0]) == 1
+    assert topic not in producer._metadata._topics
 
 
 def test_headers_are_read_only_after_send(producers: Producers):

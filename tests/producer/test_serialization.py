@@ -57,6 +57,8 @@ def test_numbers_are_big_endian(number: int, real: float):
         ("long", 2**63),
         ("float", "1"),
         ("float", 1e300),
+        (None, "no text: \udcff"),
+        ("str", "no text: \udcff"),
     ],
 )
 def test_what_does_not_fit_is_refused_without_showing_it(name: str | None, data: object):

@@ -280,6 +280,11 @@ def test_a_topic_name_too_long_for_the_wire_is_an_invalid_topic() -> None:
         MetadataRequest(("x" * 40_000,)).encode(12)
 
 
+def test_a_topic_name_that_is_no_text_is_an_invalid_topic() -> None:
+    with pytest.raises(InvalidTopicError, match="no text"):
+        MetadataRequest(("file-\udcff",)).encode(12)
+
+
 # --- answers
 
 
