@@ -158,5 +158,5 @@ def serialize(
         what = option.partition(".")[0]
         raise SerializationError(
             f"Can't convert {what} of class str to UTF-8: it holds a surrogate",
-            hint='text of another encoding? encode("utf-8", "surrogateescape") gives its bytes back',
+            hint='is it a file name? encode("utf-8", "surrogateescape") gives its bytes back',
         ) from None
