@@ -210,6 +210,10 @@ class RecordAppender:
         number = choice if isinstance(choice, int) else choice.partition
         if 0 <= number < len(partitions):
             return choice
+        # Load chooses among what is known now, and the topic may have grown since the record came.
+        partitions = self._metadata.fetch().topics.get(topic, partitions)
+        if 0 <= number < len(partitions):
+            return choice
         if not isinstance(choice, int):
             # The topic was created anew, with fewer partitions.
             self._partitioner.move_on(topic)

@@ -39,6 +39,7 @@ from spark_kafka_sink.protocol.produce import (
 from tests.fakes.accumulator_world import cluster_of
 from tests.fakes.answering_client import HOLD, AnsweringClient
 from tests.fakes.clock import FakeClock
+from tests.fakes.sender_world import metadata_answer
 from tests.real_kafka import Consumed, RealKafka
 
 CLUSTER = cluster_of([1, 2, 1, 2])
@@ -222,6 +223,27 @@ def test_many_threads_may_send_each_in_its_own_order(producers: Producers):
         mine = [v for v in values if v is not None and v.partition(b"-")[0] == name]
         assert mine == [b"%b-%d" % (name, n) for n in range(count)]
     assert producer._accumulator.pool.available == producer._config.buffer_memory
+
+
+@pytest.mark.parametrize("options", [{}, {"partitioner_class": "RoundRobinPartitioner"}])
+def test_a_topic_may_grow_while_a_record_is_on_its_way(
+    producers: Producers, options: dict[str, object]
+):
+    """The record looked at one partition; while it is serialized there come to be 2000, and load
+    chooses among these.
+    """
+
+    class Grows:
+        def serialize(self, topic: str, data: object, headers: Headers) -> bytes:
+            metadata = producer._metadata
+            if len(metadata.fetch().topics[topic]) == 1:
+                _, token = metadata.new_request(0)
+                metadata.update(token, metadata_answer([1] * 2000, topic=topic), 0)
+            return b"v"
+
+    producer, client = producers(cluster_of([1]), value_serializer=Grows(), **options)
+    producer.send(ProducerRecord("test", 1)).result(10)
+    assert sum(map(len, client.logs.values())) == 1
 
 
 def test_null_keys_leave_no_fractions_of_batches(producers: Producers):
