@@ -185,6 +185,13 @@ class KafkaChannel:
         self._buffers = []
         return send
 
+    def flush(self) -> None:
+        """Write what the transport has left to write of its own, when there is no send to do it: a
+        TLS key update is answered in the middle of a read.
+        """
+        if self._transport.has_pending_writes:
+            self._transport.write(())
+
     def _write_buffers(self) -> None:
         buffers, transport = self._buffers, self._transport
         count = len(buffers)

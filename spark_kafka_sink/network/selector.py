@@ -348,8 +348,11 @@ class Selector:
             if channel.ready:
                 if events & _READ or channel.has_bytes_buffered:
                     self._read(channel, now)
-                if events & _WRITE and channel.sending:
-                    self._write(channel, now)
+                if events & _WRITE:
+                    if channel.sending:
+                        self._write(channel, now)
+                    else:
+                        channel.flush()
             else:
                 self._prepare(channel, events, now)
         except (AuthenticationError, RemoteProtocolError, OSError) as error:

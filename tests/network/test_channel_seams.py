@@ -114,6 +114,33 @@ class LazyTransport(PlaintextTransportLayer):
         return len(self.pending)
 
 
+class AnsweringTransport(PlaintextTransportLayer):
+    """What it reads it must answer by itself, as TLS does a key update; the socket is full then."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self.pending = b""
+
+    @property
+    def has_pending_writes(self) -> bool:  # type: ignore[override]
+        return len(self.pending) > 0
+
+    wants_write = has_pending_writes  # type: ignore[assignment]
+
+    def read_into(self, target: memoryview) -> int:
+        count = super().read_into(target)
+        if b"update" in bytes(target[:count]):
+            self.pending = framed(b"updated")
+        return count
+
+    def write(self, buffers: Sequence[Buffer]) -> int:
+        if self.pending:
+            self.pending = self.pending[super().write([self.pending]) :]
+            if self.pending:
+                return 0
+        return super().write(buffers) if buffers else 0
+
+
 class Password:
     """Says one byte, and is told yes or no."""
 
@@ -217,6 +244,18 @@ def test_a_send_is_complete_only_when_nothing_is_pending_below() -> None:
         driver.selector.send(send_of(1, b"one", b"two"))
         driver.poll_until(lambda: driver.sends)
         assert read_frame(server.accept()) == b"onetwo"
+
+
+def test_what_a_read_leaves_to_be_written_goes_out_though_nothing_is_sent() -> None:
+    """Else the socket is writable for ever, and every poll ends at once, until the next send."""
+    with LoopbackServer() as server, Driver(builder=Builder(AnsweringTransport)) as driver:
+        driver.connect(1, server.address)
+        peer = server.accept()
+        peer.settimeout(5)
+        peer.sendall(framed(b"update"))
+        driver.poll_until(lambda: driver.receives)
+        driver.poll(20)
+        assert read_frame(peer) == b"updated"
 
 
 def test_a_protocol_gets_its_builder_and_never_another_ones() -> None:
