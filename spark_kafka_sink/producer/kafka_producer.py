@@ -54,7 +54,8 @@ from spark_kafka_sink.records.record_columns import RecordColumns
 
 _log = logging.getLogger(__name__)
 
-#: After delivery.timeout.ms every batch has ended; a flush that still waits has met a bug.
+#: After delivery.timeout.ms every batch has ended, and request.timeout.ms later those that expired
+#: on the wire are off it; a flush that still waits has met a bug.
 _FLUSH_GRACE_MS = 30_000
 
 #: How long close() waits for the network thread after it was told to drop everything.
@@ -323,7 +324,8 @@ class KafkaProducer:
         self._check_usable()
         self._refuse_in_callback("flush")
         start = self._clock.now_ms()
-        deadline = start + self._config.delivery_timeout_ms + _FLUSH_GRACE_MS
+        config = self._config
+        deadline = start + config.delivery_timeout_ms + config.request_timeout_ms + _FLUSH_GRACE_MS
         flush = None
         try:
             flush = self._accumulator.begin_flush()

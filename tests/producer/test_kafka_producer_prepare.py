@@ -6,8 +6,15 @@ import os
 
 import pytest
 
-from spark_kafka_sink.errors import DeliveryError, ErrorCode, IllegalStateError, KafkaError
+from spark_kafka_sink.errors import (
+    DeliveryError,
+    ErrorCode,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.producer_record import ProducerRecord
 from tests.fakes.fake_cluster import FOREVER
 from tests.fakes.producer_world import END, INIT, ProducerWorld, columns, texts
 
@@ -337,3 +344,37 @@ def test_rows_that_were_not_acknowledged_are_not_prepared() -> None:
         assert world.asked[-1] == ("abort", "id")
 
     world.run(body)
+
+
+def test_a_batch_that_expires_on_the_wire_is_waited_for_until_it_is_off_it(
+    world: ProducerWorld,
+) -> None:
+    """It left a moment before delivery.timeout.ms was over, and is never answered: the flush is
+    over, without a word of a bug, when request.timeout.ms is.
+    """
+    options = {
+        "delivery_timeout_ms": 95_000,
+        "request_timeout_ms": 60_000,
+        "retry_backoff_ms": 1000,
+        "retry_backoff_max_ms": 1000,
+    }
+    world.cluster.control.answer(0, ErrorCode.NOT_ENOUGH_REPLICAS, times=85)
+    world.cluster.control.drop(0, FOREVER, nth=86)
+    heard: list[KafkaError | None] = []
+
+    def body() -> None:
+        producer = world.producer("a", **options)
+        producer.init_transactions()
+        producer.begin_transaction()
+        start = world.scheduler.now_ms()
+        producer.send(ProducerRecord("t", b"v"), lambda _, error: heard.append(error))
+        producer.flush()
+        assert 125_000 < world.scheduler.now_ms() - start < 155_000
+        with pytest.raises(KafkaError, match="Expiring 1 record"):
+            producer.prepare()
+        producer.close(0)
+
+    world.run(body)
+    world.cluster.control.check()
+    assert len(heard) == 1
+    assert isinstance(heard[0], KafkaTimeoutError)
