@@ -602,7 +602,8 @@ class KafkaProducer:
         self._accumulator.close()
         if timeout_ms > 0 and self._failure.broken is None:
             self._sender.initiate_close()
-            self._thread.join(timeout_ms / 1000)
+            # Java's own default is Long.MAX_VALUE; Python takes no more than this.
+            self._thread.join(min(timeout_ms / 1000, threading.TIMEOUT_MAX))
         if self._thread.is_alive():
             self._sender.force_close()
             self._thread.join(_FORCED_CLOSE_MS / 1000)

@@ -196,7 +196,9 @@ class RecordAppender:
                 memory = wanted
                 now = self._clock.now_ms()
         finally:
-            if memory:
+            # Once the record has its place, the memory is its batch's, also when an interrupt lands
+            # between that and here.
+            if memory and future.index < 0:
                 accumulator.pool.deallocate(memory)
 
     def _choose(

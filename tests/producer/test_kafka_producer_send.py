@@ -737,6 +737,34 @@ def test_an_interrupt_while_it_waits_for_memory_leaves_the_producer_as_it_was(
     assert producer._accumulator.pool.available == producer._config.buffer_memory
 
 
+def test_an_interrupt_behind_an_append_gives_no_memory_back_that_the_batch_has(
+    producers: Producers,
+):
+    """It lands where the sender is woken: the record is in its batch then, and is sent."""
+    producer, client = producers(linger_ms=60_000)
+    writer = threading.current_thread()
+
+    def interrupt() -> None:
+        if threading.current_thread() is writer:
+            client.on_wakeup = lambda: None
+            raise KeyboardInterrupt
+
+    client.on_wakeup = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        producer.send(to0(b"v"))
+    producer.flush()
+    assert client.values(TP0) == [b"v"]
+    assert producer._accumulator.pool.available == producer._config.buffer_memory
+
+
+def test_close_may_wait_for_ever(producers: Producers):
+    """Java's close() without a time-out means Long.MAX_VALUE milliseconds."""
+    producer, client = producers(linger_ms=60_000)
+    producer.send(to0(b"v"))
+    producer.close(2**63 - 1)
+    assert client.values(TP0) == [b"v"]
+
+
 def test_a_failing_network_thread_ends_every_future(producers: Producers):
     producer, client = producers()
     client.answer = hold
