@@ -6,8 +6,10 @@ protocol (``transactions/committer.py``).
 
 At commit and abort of a stream Spark gives us options, messages and the micro-batch's id. Run id,
 query id and generation come out of the messages, and when an abort has none, nobody can say whose
-transactions to sweep: then the run that this process committed for last is taken. That is safe
-whoever that was, because the abort opens the log first and a superseded run does nothing.
+transactions to sweep: then the run that this process committed for last is taken, unless that has
+committed this very batch already: the abort is another query's then, which shares the prefix by
+mistake, and what the healthy one has open must not be ended with it. A run that was superseded does
+no harm, because the abort opens the log first.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ _log = logging.getLogger(__name__)
 #: Keys of which one process remembers the last owner; it serves few queries.
 _REMEMBERED = 16
 
-#: Of streams: who committed last in this process, by key.
-_last_owner: dict[str, Owner] = {}
+#: Of streams: who committed last in this process, and which batch, by key.
+_last_owner: dict[str, tuple[Owner, int]] = {}
 
 
 def commit(
@@ -62,7 +64,7 @@ def commit(
     with shared(config.producer, config.commit_log_topic) as driver:
         committed = driver.commit(owner, batch)
     if plan is None:
-        _remember(owner)
+        _remember(owner, batch.number)
     return committed
 
 
@@ -79,8 +81,9 @@ def abort(
 
     if plan is not None and plan.skips:
         return ()
+    number = _number(plan) if plan is not None else -1 if batch_id is None else batch_id
     if plan is None and not messages:
-        owner = _last_owner.get(log_key(prefix_of(config, streaming=True)))
+        owner = _remembered_owner(log_key(prefix_of(config, streaming=True)), number)
         if owner is None:
             _log.warning(
                 "kprod abort: no task told whose run this is; what tasks left open is ended at the "
@@ -91,7 +94,6 @@ def abort(
     else:
         owner = _owner(config, plan, messages)
     prepared = prepared_transactions(messages, owner)
-    number = _number(plan) if plan is not None else -1 if batch_id is None else batch_id
     with shared(config.producer, config.commit_log_topic) as driver:
         return driver.abort(owner, number, prepared, tasks_may_live=tasks_may_live)
 
@@ -175,8 +177,14 @@ def _number(plan: TransactionPlan) -> int:
     return 0 if plan.txn_version is None else plan.txn_version
 
 
-def _remember(owner: Owner) -> None:
+def _remembered_owner(key: str, number: int) -> Owner | None:
+    """Whose micro-batch ``number``, of which nothing is known, must be."""
+    owner, committed = _last_owner.get(key, (None, number))
+    return owner if number > committed else None
+
+
+def _remember(owner: Owner, number: int) -> None:
     _last_owner.pop(owner.key, None)
-    _last_owner[owner.key] = owner
+    _last_owner[owner.key] = (owner, number)
     while len(_last_owner) > _REMEMBERED:
         del _last_owner[next(iter(_last_owner))]

@@ -208,6 +208,21 @@ def test_an_abort_that_hears_of_no_run_says_what_will_end_it(caplog):
     assert "no task told whose run this is" in caplog.text
 
 
+def test_an_abort_that_hears_of_no_run_takes_the_run_of_the_batch_before_and_no_other(caplog):
+    # Another query with the same prefix, in the same application, begins at a batch that the
+    # remembered run has committed: its abort must not end that healthy run's transactions.
+    transaction_commit._last_owner.clear()
+    transaction_commit._remember(replace(STREAMS, key="p"), 7)
+    with caplog.at_level(logging.WARNING):
+        plan().abort([None, None], 7)
+    assert "no task told whose run this is" in caplog.text
+    assert "could not be aborted" not in caplog.text
+    with caplog.at_level(logging.WARNING):
+        plan().abort([None, None], 8)
+    transaction_commit._last_owner.clear()
+    assert "could not be aborted" in caplog.text
+
+
 def test_the_report_names_guarantee_transactions_and_outcome():
     report = WriteReport.of([of_stream(), empty()], "exactly-once", "committed")
     assert "guarantee=exactly-once transactions=1 outcome=committed" in report.line()
