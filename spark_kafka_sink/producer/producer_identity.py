@@ -191,10 +191,11 @@ class ProducerIdentity:
         if isinstance(error, ProducerFencedError):
             raise ProducerFencedError(what, hint=error.hint, code=error.code) from error
         if self.state is State.ABORTABLE_ERROR:
-            raise KafkaError(
-                what, hint="abort the transaction; then a new one can begin"
-            ) from error
-        raise KafkaError(what, hint="the producer can only be closed") from error
+            left = "this transaction can only be aborted; then a new one can begin"
+        else:
+            left = "the producer can only be closed"
+        # The cause's own hint first: only that helps a task of the sink, which aborts by itself.
+        raise KafkaError(what, hint=f"{error.hint}; {left}" if error.hint else left) from error
 
     def require(self, state: State, what: str) -> None:
         """IllegalStateError unless in ``state``."""

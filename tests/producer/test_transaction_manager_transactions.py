@@ -1118,6 +1118,16 @@ def test_closing_fails_whoever_waits_for_a_request() -> None:
         result.await_(world.clock, NEVER)
 
 
+def test_what_a_transaction_failed_with_keeps_its_own_hint() -> None:
+    with TransactionWorld() as world:
+        world.begin()
+        world.manager.transition_to_abortable_error(KafkaError("too early", hint="set the clock"))
+        with pytest.raises(KafkaError, match="too early") as caught:
+            world.manager.begin_commit()
+        assert caught.value.hint is not None
+        assert caught.value.hint.startswith("set the clock; this transaction can only be aborted")
+
+
 def test_an_invalid_state_of_the_transaction_is_kept_as_the_cause() -> None:
     """Behaviour 93, with KIP-1050's words."""
     with TransactionWorld() as world:
