@@ -182,6 +182,9 @@ def unknown_producer_option(key: str, spelled: str, prefix: str) -> ConfigError:
         )
     if not prefix and key.startswith(PREFIX) and key.removeprefix(PREFIX) in PRODUCER_OPTIONS:
         return _unknown(shown, f"write {key.removeprefix(PREFIX)}: no prefix in this place")
+    own = {name.lower(): name for name in SINK_OPTIONS}.get(key) if prefix else None
+    if own is not None:
+        return _unknown(shown, f"write {own}: the sink's own options take no prefix")
     return _unknown(shown, _nearest(key, PRODUCER_OPTIONS, prefix))
 
 

@@ -86,6 +86,11 @@ def test_the_preflight_depends_on_the_mode_until_it_is_set():
         ("kafka.lingr.ms", "did you mean kafka.linger.ms?"),
         ("kafka.bootstrap.server", "did you mean kafka.bootstrap.servers?"),
         ("topics", "did you mean topic?"),
+        ("kafka.topic", "write topic: the sink's own options take no prefix"),
+        (
+            "kafka.transactionalidprefix",
+            "write transactionalIdPrefix: the sink's own options take no prefix",
+        ),
         ("deliveryguarante", "did you mean deliveryGuarantee?"),
         ("report_path", "did you mean reportPath?"),
         ("bootstrap.servers", "@kafka.bootstrap.servers"),
