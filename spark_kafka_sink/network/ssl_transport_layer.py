@@ -34,10 +34,12 @@ class SslTransportLayer:
 
     Reads and writes carry the caller's bytes once :attr:`ready`. Failures of the handshake, and
     alerts by which the broker refuses our certificate later (TLS 1.3 tells at the first read),
-    leave as AuthenticationError; a connection that just ends leaves as ConnectionError.
+    leave as AuthenticationError; a connection that just ends, or breaks once the broker has sent
+    bytes over it, leaves as ConnectionError.
     """
 
     __slots__ = (
+        "_accepted",
         "_chunk",
         "_encrypted",
         "_handshaken",
@@ -66,6 +68,8 @@ class SslTransportLayer:
         self._handshaken = False
         #: The broker sent something: an end after that is no "wrong kind of port".
         self._talked = False
+        #: The broker sent something over the session: it took us for who we are.
+        self._accepted = False
         #: The last read found bytes, and there may be more above the socket.
         self._readable = False
 
@@ -130,6 +134,7 @@ class SslTransportLayer:
                 raise self._failure(error) from error
             if count == 0:
                 raise ConnectionError("the broker closed the connection")
+            self._accepted = True
             self._readable = self._session.pending() > 0 or self._incoming.pending > 0
             return count
 
@@ -218,8 +223,10 @@ class SslTransportLayer:
             "SASL_PLAINTEXT port?"
         )
 
-    def _failure(self, error: ssl.SSLError) -> AuthenticationError:
+    def _failure(self, error: ssl.SSLError) -> AuthenticationError | ConnectionError:
         what, hint = explain(error)
+        if self._accepted:
+            return ConnectionError(f"TLS to {self._remote} broke: {what}")
         return AuthenticationError(f"TLS to {self._remote} failed: {what}", hint=hint)
 
     def _send_alert(self) -> None:

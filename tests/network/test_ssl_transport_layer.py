@@ -263,6 +263,27 @@ def read_all_closed(client: SslTransportLayer) -> bytes:
     return bytes(target[:got])
 
 
+@pytest.mark.parametrize(
+    "breaks",
+    [b"\x17\x03\x03\x00\x20" + bytes(32), b"not a record at all"],
+    ids=["a damaged record", "no record"],
+)
+def test_a_session_that_breaks_once_it_has_carried_bytes_is_a_connection_that_ended(
+    sockets, breaks
+):
+    """A damaged record says nothing of who we are: the next connection may be whole (as in Java,
+    where only what comes before the first bytes is a refusal).
+    """
+    client = SslTransportLayer(sockets[0], trusting(), "broker.example", "broker:1")
+    server = Server(sockets[1])
+    shake(client, server)
+    server.to_send = b"answer"
+    assert read_all(client, server, 6) == b"answer"
+    sockets[1].sendall(breaks)
+    with pytest.raises(ConnectionError, match="TLS to broker:1 broke: "):
+        client.read_into(memoryview(bytearray(10)))
+
+
 def test_close_says_goodbye_to_the_broker(sockets):
     client = SslTransportLayer(sockets[0], trusting(), "broker.example", "broker:1")
     server = Server(sockets[1])
