@@ -141,24 +141,29 @@ class ProducerRecord:
             raise DataError("Topic cannot be null.")
         if not isinstance(self.topic, str):
             raise DataError(f"the topic of a record is {type(self.topic).__name__}, not str")
-        if self.timestamp is not None and type(self.timestamp) is not int:
-            object.__setattr__(self, "timestamp", _whole_number(self.timestamp, "timestamp"))
-        if self.partition is not None and type(self.partition) is not int:
-            object.__setattr__(self, "partition", _whole_number(self.partition, "partition"))
-        if self.timestamp is not None and self.timestamp < 0:
-            raise DataError(
-                f"Invalid timestamp: {self.timestamp}. Timestamp should always be non-negative or"
-                " null."
-            )
-        if self.timestamp is not None and self.timestamp > _LARGEST_TIMESTAMP:
-            raise DataError(
-                f"Invalid timestamp: {self.timestamp} does not fit into 64 bits of milliseconds"
-            )
-        if self.partition is not None and self.partition < 0:
-            raise DataError(
-                f"Invalid partition: {self.partition}. Partition number should always be"
-                " non-negative or null."
-            )
+        timestamp, partition = self.timestamp, self.partition
+        if timestamp is not None:
+            if type(timestamp) is not int:
+                timestamp = _whole_number(timestamp, "timestamp")
+                object.__setattr__(self, "timestamp", timestamp)
+            if timestamp < 0:
+                raise DataError(
+                    f"Invalid timestamp: {timestamp}. Timestamp should always be non-negative or"
+                    " null."
+                )
+            if timestamp > _LARGEST_TIMESTAMP:
+                raise DataError(
+                    f"Invalid timestamp: {timestamp} does not fit into 64 bits of milliseconds"
+                )
+        if partition is not None:
+            if type(partition) is not int:
+                partition = _whole_number(partition, "partition")
+                object.__setattr__(self, "partition", partition)
+            if partition < 0:
+                raise DataError(
+                    f"Invalid partition: {partition}. Partition number should always be"
+                    " non-negative or null."
+                )
 
 
 @dataclass(frozen=True, slots=True)
