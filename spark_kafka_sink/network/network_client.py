@@ -139,6 +139,8 @@ class NetworkClient:
             rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
         )
         self._aborted_sends: list[ClientResponse] = []
+        # An answer told where the nodes live, and the connections were not looked at since.
+        self._nodes_told = False
         self._throttle_ms: dict[int, int] = {}
         self._correlation_id = 0
         self._state = _State.ACTIVE
@@ -323,6 +325,8 @@ class NetworkClient:
         self._handle_completed_receives(responses, now)
         self._handle_disconnections(responses, now)
         self._handle_connections()
+        if self._nodes_told:
+            self._handle_moved_nodes(responses, now)
         self._handle_initiate_api_version_requests(now)
         self._handle_timed_out_connections(responses, now)
         self._handle_timed_out_requests(responses, now)
@@ -376,6 +380,7 @@ class NetworkClient:
             else:
                 assert isinstance(body, MetadataResponse)
                 self._updater.handle_response(body, now)
+                self._nodes_told = True
                 self._failures.retain(self._metadata.nodes())
 
     def _maybe_throttle(self, node_id: int, body: object, now: int) -> None:
@@ -411,6 +416,14 @@ class NetworkClient:
             # The state stays CONNECTING until the ApiVersions request can be sent: the channel
             # may have a handshake before it, which the setup time-out covers.
             self._api_versions.connected(node_id)
+
+    def _handle_moved_nodes(self, responses: list[ClientResponse], now: int) -> None:
+        """Close what leads where a node lives no more, and may be another broker's by now."""
+        self._nodes_told = False
+        for node_id in self._connections.moved(self._metadata.nodes()):
+            _log.info("node %d has moved: its connection is closed", node_id)
+            self._selector.close_channel(node_id)
+            self._process_disconnection(responses, node_id, now, _local_close(None))
 
     def _handle_initiate_api_version_requests(self, now: int) -> None:
         for node_id, version in self._api_versions.needing_fetch():

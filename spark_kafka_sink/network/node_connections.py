@@ -9,6 +9,7 @@ connection begins or ends. Never: requests, or what their end means for metadata
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from spark_kafka_sink.errors import AuthenticationError, RemoteProtocolError, WrongListenerError
 from spark_kafka_sink.network.api_versions import ApiVersions
@@ -39,10 +40,13 @@ class NodeConnections:
         self.states = states
         self.api_versions = api_versions
         self.failures = ConnectionFailures()
+        # Host and port of each node's last attempt.
+        self._begun: dict[int, tuple[str, int]] = {}
 
     def begin(self, node: Node, now: int) -> bool:
         """Begin to connect; False when that failed at once."""
         failures = self.failures
+        self._begun[node.id] = (node.host, node.port)
         failures.connecting(node.id, node.host, node.port)
         try:
             self.states.connecting(node.id, now, node.host)
@@ -69,6 +73,18 @@ class NodeConnections:
         self.states.ready(node_id)
         self.failures.answered(node_id)
         _log.debug("node %d at %s is ready", node_id, self.failures.address(node_id))
+
+    def moved(self, nodes: Iterable[Node]) -> list[int]:
+        """Those of ``nodes`` that live elsewhere than the connection to them leads, or is to lead:
+        somebody else may answer there.
+        """
+        begun, states = self._begun, self.states
+        return [
+            node.id
+            for node in nodes
+            if begun.get(node.id, (node.host, node.port)) != (node.host, node.port)
+            and (states.is_connecting(node.id) or states.is_connected(node.id))
+        ]
 
     def ended(
         self, node_id: int, now: int, state: ChannelState, asked: ApiKey | None

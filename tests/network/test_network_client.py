@@ -641,6 +641,46 @@ def test_metadata_is_asked_of_one_node_at_a_time_and_its_answer_stored() -> None
     assert tuple(response.brokers.values()) == NODES[1:]
 
 
+def test_a_connection_that_leads_where_its_node_lives_no_more_is_closed() -> None:
+    """Two brokers change places. Each goes on to answer, for the other: NOT_LEADER for ever, if the
+    connections stay (as Java's do; librdkafka and franz-go connect anew).
+    """
+    world = World(NODES)
+    for node in NODES:
+        world.make_ready(node)
+    frame = world.ask_and_write(NODES[1])
+    world.metadata.wait_ms = 0
+    while not world.net.count_sent(ApiKey.METADATA):
+        world.poll()
+    world.poll()
+    moved = (NODES[0], Node(2, "10.0.0.3", 9092), Node(3, "10.0.0.2", 9092))
+    world.net.answer(world.net.last_sent(ApiKey.METADATA), metadata_body_v4(moved))
+    world.poll()
+    assert sorted(world.net.closed) == [2, 3]
+    (lost,) = world.responses
+    assert lost.disconnected
+    assert lost.request.correlation_id == frame.correlation_id
+    assert world.metadata.failures == []
+    assert world.client.is_ready(NODES[0], world.now)
+    world.clock.advance(1000)
+    for node in moved:
+        world.make_ready(node)
+    assert world.net.attempts[3:] == [(2, "10.0.0.3", 9092), (3, "10.0.0.2", 9092)]
+
+
+def test_a_connection_to_a_node_that_stays_is_left_alone_whatever_else_is_told() -> None:
+    world = World(NODES[:2])
+    world.make_ready()
+    world.metadata.wait_ms = 0
+    while not world.net.count_sent(ApiKey.METADATA):
+        world.poll()
+    world.poll()
+    told = (NODE, Node(2, "elsewhere", 9092), NODES[2])  # 2 was never connected to
+    world.net.answer(world.net.last_sent(ApiKey.METADATA), metadata_body_v4(told))
+    world.poll()
+    assert world.net.closed == []
+
+
 def test_an_answer_without_brokers_is_a_failed_update() -> None:
     world = World(due=True)
     while not world.net.count_sent(ApiKey.METADATA):
