@@ -15,8 +15,9 @@ talks to brokers, from the making of a network client on.
 The first and the third are those of Kafka's EnvVarConfigProvider and FileConfigProvider, which need
 no ``config.providers`` here. A reference may be a part of a value. Within the quotes of
 ``sasl.jaas.config`` what comes in is escaped, so that a password with a quote ends no string.
-Anything else in ``${}`` is text, because passwords may hold anything; but a whole value that looks
-like another provider's reference is an error.
+Anything else in ``${}`` is text, because passwords may hold anything; but a whole value, or all
+between two quotes of ``sasl.jaas.config``, that looks like another provider's reference is an
+error. So is Databricks' ``{{secrets/scope/key}}``, which it replaces in a cluster's settings only.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ from spark_kafka_sink.secrets import Password
 
 _REFERENCE = re.compile(r"\$\{(?P<provider>env|file):(?P<what>[^}]*)\}")
 #: ${provider:...} as the whole value: meant as a reference, and of a provider that is not here.
-_OTHER_PROVIDER = re.compile(r"\$\{(?P<provider>[A-Za-z][A-Za-z0-9_-]*):[^}]*\}")
+_OTHER_PROVIDER = re.compile(r"\$\{(?!(?:env|file):)(?P<provider>[A-Za-z][A-Za-z0-9_-]*):[^}]*\}")
+_OTHER_IN_QUOTES = re.compile(rf"(?P<quote>['\"])\s*{_OTHER_PROVIDER.pattern}\s*(?P=quote)")
+_DATABRICKS = re.compile(r"\{\{\s*secrets/[^}]*\}\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Values whose quotes mean something, and what Java's tokenizer reads in them as another thing.
 _QUOTED = frozenset({"sasl.jaas.config"})
@@ -90,7 +93,11 @@ def check_references(option: Option, value: OptionValue, spelled: str) -> None:
     Looks nothing up: what a driver lacks an executor may have.
     """
     text = value.value if isinstance(value, Password) else value
-    if not isinstance(text, str) or "${" not in text:
+    if not isinstance(text, str):
+        return
+    if takes_references(option):
+        _refuse_others(option.name, spelled, text)
+    if "${" not in text:
         return
     found = list(_REFERENCE.finditer(text))
     if found and not takes_references(option):
@@ -106,15 +113,25 @@ def check_references(option: Option, value: OptionValue, spelled: str) -> None:
             )
         if match["provider"] == "file" and not what.partition(":")[0]:
             raise ConfigError(f"{spelled}: {safe_text(reference)} names no file", hint=_FORMS)
-    if found or not takes_references(option):
-        return
+
+
+def _refuse_others(name: str, spelled: str, text: str) -> None:
+    """ConfigError for somebody else's reference, which would go to the broker as a password."""
     other = _OTHER_PROVIDER.fullmatch(text.strip())
+    if other is None and name in _QUOTED:
+        other = _OTHER_IN_QUOTES.search(text)
+    # The name of a provider is shown, what it was asked for is not.
     if other is not None:
-        # The name of a provider is shown, what it was asked for is not.
         raise ConfigError(
             f"{spelled}: references of the provider {safe_text(other['provider'])!r} are not"
             " looked up",
             hint=_FORMS,
+        )
+    if _DATABRICKS.search(text):
+        raise ConfigError(
+            f"{spelled}: {{{{secrets/...}}}} is not looked up here",
+            hint="Databricks replaces it in the environment variables of a cluster: give it to one"
+            " there, and write ${env:NAME} here",
         )
 
 
@@ -140,6 +157,7 @@ def _expand(name: str, text: str) -> str:
         found = _from_file(name, reference, what)
         if ":" not in what:
             return found
+        _refuse_others(name, name, found)
         return _replace(found, lambda r, p, w: _look_up(name, r, p, w), escapes=escapes)
 
     def one(reference: str, provider: str, what: str) -> str:
@@ -178,7 +196,7 @@ def _look_up(name: str, reference: str, provider: str, what: str) -> str:
             reference,
             "names an environment variable that is not set",
             "the driver and every executor need it: a secret of the pod, the cluster's"
-            " environment, or spark-env.sh",
+            " environment, or spark-env.sh; os.environ of a running session is too late",
         )
     return value
 

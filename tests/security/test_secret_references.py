@@ -151,6 +151,10 @@ def test_an_error_shows_nothing_of_a_file(tmp_path):
         ("ssl.key.password", "${file:}", "names no file"),
         ("ssl.key.password", "${vault:secret/x:y}", "the provider 'vault'"),
         ("ssl.key.password", "${dir:/x:y}", "the provider 'dir'"),
+        (JAAS, f'{MODULE} username="u" password="${{secrets:a:b}}";', "the provider 'secrets'"),
+        (JAAS, f'{MODULE} username="${{env:U}}" password="${{dir:/x:y}}";', "the provider 'dir'"),
+        ("sasl.password", "{{secrets/scope/key}}", "{{secrets/...}} is not looked up"),
+        (JAAS, f'{MODULE} password="{{{{secrets/s/k}}}}";', "{{secrets/...}} is not looked up"),
         ("client.id", "${env:NAME}", "is not looked up in this option"),
     ],
 )
@@ -158,6 +162,15 @@ def test_a_reference_that_nobody_understands_is_told_on_the_driver(name, text, p
     with pytest.raises(ConfigError, match="kafka." + name) as raised:
         SinkConfig.parse({"kafka.bootstrap.servers": "b:9092", "topic": "t", f"kafka.{name}": text})
     assert problem in str(raised.value)
+
+
+def test_a_line_of_a_file_with_anothers_reference_is_told_without_what_it_names(tmp_path):
+    path = tmp_path / "client.properties"
+    path.write_text(f'a={MODULE} password="${{secrets:sc0pe:k3y}}";\nb={{{{secrets/sc0pe/k3y}}}}\n')
+    for line in "ab":
+        with pytest.raises(ConfigError, match="not looked up") as caught:
+            resolved(JAAS, f"${{file:{path}:{line}}}")
+        assert "sc0pe" not in str(caught.value)
 
 
 def test_a_password_that_only_looks_a_little_like_a_reference_is_a_password():
