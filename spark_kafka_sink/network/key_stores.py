@@ -151,7 +151,8 @@ def _read(location: str, store: str, kind: str | None) -> tuple[str, bytes, str]
             f"{store}.type to PKCS12",
         )
     if kind not in (None, found) and "PEM" in (kind, found):
-        raise ConfigError(f"{source} is {found}, but {store}.type says {kind}")
+        is_ = "is PEM" if found == "PEM" else "holds nothing in PEM"
+        raise ConfigError(f"{source} {is_}, but {store}.type says {kind}")
     return source, content, found
 
 

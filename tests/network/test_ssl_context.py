@@ -158,6 +158,9 @@ def test_what_can_not_be_read_is_named_with_its_option_and_file(tmp_path):
     assert "belong together" in half.message
     pem_as_p12 = refused(ssl__truststore__location=bare, ssl__truststore__type="PKCS12")
     assert "is PEM, but ssl.truststore.type says PKCS12" in pem_as_p12.message
+    notes = write(tmp_path / "notes.txt", b"where is the CA?")
+    text = refused(ssl__truststore__location=notes, ssl__truststore__type="PEM")
+    assert "holds nothing in PEM, but ssl.truststore.type says PEM" in text.message
     inline = refused(ssl__truststore__certificates=Password("x"), ssl__truststore__type="JKS")
     assert "given inline" in inline.message
 
