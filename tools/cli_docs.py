@@ -40,8 +40,8 @@ transactions are open and what is decided about them, and ends what nobody else 
 which may also say everything about TLS and SASL; its lines are those of the option `configFile`,
 references to secrets included ([security](security.md)). The principal needs DESCRIBE and WRITE on
 the transactional ids that begin with `prefix~`, DESCRIBE and READ on the topic of the commit log,
-and WRITE on it for `commit`, `resolve` and `reset`. Jobs with another `commitLogTopic` need
-`--log-topic`.
+and WRITE on it for whatever changes something: `abort` and `sweep` note there whose transactions
+they end. Jobs with another `commitLogTopic` need `--log-topic`.
 
 **What is safe.** `list`, `describe` and everything with `--dry-run` change nothing and disturb
 nobody. A command that changes something shows what it would do and asks (`--yes` doesn't ask). What
@@ -51,11 +51,12 @@ otherwise, and looks again. A driver that is committing at that very moment then
 `SupersededError`, and nothing of its batch is visible.
 
 **For scripts.** `--json` writes one object to standard output; errors are one line on standard
-error. Exit codes: 0 done, 1 refused or failed, 2 wrong usage. With `--json`, a change needs
-`--yes` or `--dry-run`. Names in the JSON stay; new ones may join them. Times are milliseconds.
-`phase` is `DONE` (nothing under way), `DECIDED` or `PARTIAL`; an `outcome` is `committed`, `open`,
-`lost` (the brokers aborted it) or `unknown` (they don't remember); `runIs` is `owner` (of a key of
-the log), `superseded`, or `not in the log`: it has not committed anything yet, or was forgotten.
+error (wrong usage: with the usage around it). Exit codes: 0 done, 1 refused or failed, 2 wrong
+usage or a wrong setting. With `--json`, a change needs `--yes` or `--dry-run`. Names in the JSON
+stay; new ones may join them. Times are milliseconds. `phase` is `DONE` (nothing under way),
+`DECIDED` or `PARTIAL`; an `outcome` is `committed`, `open`, `lost` (the brokers aborted it) or
+`unknown` (they don't remember); `runIs` is `owner` (of a key of the log), `superseded`, or `not in
+the log`: it has not committed anything yet, or was forgotten.
 """
 
 

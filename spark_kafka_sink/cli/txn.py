@@ -11,6 +11,7 @@ asks, unless ``--yes`` is given.
 from __future__ import annotations
 
 import re
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -366,12 +367,14 @@ class _Asking:
             return False
         if self._yes:
             return True
+        unasked = None
         try:
             agreed = typer.confirm(f"{what[:1].upper()}{what[1:]} Go on?", err=True)
         except typer.Abort:  # standard input is at its end
-            agreed = False
+            agreed, unasked = False, "nobody answered: --yes doesn't ask"
+            sys.stderr.write("\n")
         if not agreed:
-            complain("nothing was changed", None, FAILED)
+            complain("nothing was changed", unasked, FAILED)
         return True
 
     def end(self, fields: Json, after: Json | None, text: str) -> None:
@@ -403,7 +406,8 @@ def _end(operator: Operator, plan: EndPlan, ask: _Asking, command: str) -> None:
         ask.end(before, None, "There is nothing to abort.")
         return
     runs = len({t.id.run for t in plan.transactions})
-    what = f"abort {len(plan.transactions)} transactions of {runs} runs."
+    count = len(plan.transactions)
+    what = f"abort {_many(count, 'transaction')} of {_many(runs, 'run')}."
     if not ask.goes_on(before, what):
         return
     aborted = operator.end(plan)
@@ -416,9 +420,13 @@ def _end(operator: Operator, plan: EndPlan, ask: _Asking, command: str) -> None:
     if not ask.as_json:
         show_kept("Left alone after a second look", aborted.kept)
         show_kept("Not aborted", aborted.failed)
-    ask.end(before, after, f"Aborted {len(aborted.ended)} transactions.")
+    ask.end(before, after, f"Aborted {_many(len(aborted.ended), 'transaction')}.")
     if aborted.failed or (command == "abort" and aborted.kept):
         raise typer.Exit(FAILED)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def duration_ms(text: str) -> int:

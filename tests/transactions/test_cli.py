@@ -190,7 +190,8 @@ def test_abort_asks_first(stage: Stage) -> None:
     stage.write(stage.state())
     for answer in ("n\n", ""):
         result = stage.run("abort", one.transactional_id, answer=answer, code=1)
-        assert "nothing was changed" in result.stderr
+        assert "kprod: nothing was changed" in result.stderr.splitlines()[-1]
+        assert ("nobody answered: --yes doesn't ask" in result.stderr) == (answer == "")
         assert one.transactional_id in result.stdout, "shown before the question"
     assert stage.still_open() == {one.transactional_id}
     stage.run("abort", one.transactional_id, answer="y\n")
@@ -262,7 +263,7 @@ def test_sweep_ends_orphans_and_leaves_the_owners_and_what_is_decided(stage: Sta
     assert sorted(only["ended"]) == sorted(names(old))
     shown = stage.run("sweep", stage.prefix, answer="y\n").stdout
     assert dead[0].transactional_id in shown
-    assert "Aborted 1 transactions." in shown
+    assert "Aborted 1 transaction." in shown
     assert stage.still_open() == set(names(own))
     assert "There is nothing to abort." in stage.run("sweep", stage.prefix).stdout
     assert f"owns '{stage.prefix}'" in stage.refused("sweep", stage.prefix, "--run", "run-1")
