@@ -62,7 +62,8 @@ def check_part(option: str, value: str) -> str:
         raise ConfigError(
             f"{option} is '{safe_text(value, 120)}'; letters, digits, '.', '_' and '-' are "
             "allowed, at most 100 of them",
-            hint="it begins the name of every transaction, so that brokers' ACLs can tell yours",
+            hint="it becomes a part of the names of transactions, and of the commit log's keys: "
+            "PREFIX, or PREFIX~NAME",
         )
     return value
 
