@@ -346,7 +346,7 @@ def test_a_newer_leader_epoch_cancels_the_backoff_of_that_attempt_only():
 
 
 def test_a_batch_that_was_closed_by_its_drain_backs_off_before_its_first_retry_too():
-    """Behaviour 38: an epoch that was the leader's all along is no new leader's."""
+    """An epoch that was the leader's all along is no new leader's."""
     world = World()
     world.append(TP0)  # open: nothing but the flush sends it
     world.accumulator.begin_flush()
