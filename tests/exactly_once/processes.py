@@ -22,6 +22,8 @@ from typing import Any
 
 import psutil
 
+from tests.faults.proxy import Hit
+
 ROOT = Path(__file__).parents[2]
 START_S = 240.0
 
@@ -177,16 +179,21 @@ def _send(process: psutil.Process, number: int) -> None:
         process.send_signal(number)
 
 
-def owner_of_port(port: int) -> psutil.Process:
-    """The process whose connection has this local TCP port: who sent what a proxy sees."""
-    for process in psutil.process_iter():
-        try:
-            connections = process.net_connections("tcp")
-        except (psutil.AccessDenied, psutil.NoSuchProcess):
-            continue
-        if any(c.laddr and c.laddr.port == port and c.raddr for c in connections):
-            return process
-    raise AssertionError(f"nobody has port {port}")
+def sender_of(hit: Hit) -> psutil.Process:
+    """The process whose connection with the proxy this is: who sent what the proxy sees.
+
+    By both ports: another process may have the client's for a connection to somebody else.
+    """
+    for _ in range(3):  # on a busy machine a process may come and go while we look
+        for process in psutil.process_iter():
+            try:
+                connections = process.net_connections("tcp")
+            except (psutil.AccessDenied, psutil.NoSuchProcess):
+                continue
+            for c in connections:
+                if c.raddr and (c.laddr.port, c.raddr.port) == (hit.client_port, hit.proxy_port):
+                    return process
+    raise AssertionError(f"nobody has a connection from port {hit.client_port}")
 
 
 def kill_and_wait(process: psutil.Process) -> None:

@@ -20,6 +20,8 @@ from tests.exactly_once.harness import of_data, of_log, thorough, variants, wait
 from tests.exactly_once.truth import Result
 from tests.faults.proxy import Action, Hit, Side
 
+KILLS = int(os.environ.get("KPROD_FAULT_KILLS", "3"))
+
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 TASKS = 4
@@ -168,17 +170,17 @@ def test_r12_a_frozen_driver_that_thaws_beside_its_successor_is_stopped(
     record_property("found", f"{answer['error'][:100]}; {report}")
 
 
+@pytest.mark.timeout(600 + 120 * KILLS)
 def test_a_stream_whose_driver_is_killed_again_and_again_loses_and_doubles_nothing(
     world, driver, new_driver, record_property
 ):
     """SIGKILL at a random moment, KPROD_FAULT_KILLS times, to all of the driver or to its JVM."""
-    kills = int(os.environ.get("KPROD_FAULT_KILLS", "3"))
     seed = int(os.environ.get("KPROD_FAULT_SEED", str(random.randrange(10**6))))
     chance = random.Random(seed)
     scenario = world.scenario("killed")
     in_flight = 0
     victim = new_driver()
-    for round_ in range(kills):
+    for round_ in range(KILLS):
         start = scenario.committed()
         victim.begin("stream", **scenario.stream(tasks=2))
         wait_for(lambda: scenario.committed() > start, 240, f"round {round_} (seed {seed})")  # noqa: B023
@@ -186,7 +188,7 @@ def test_a_stream_whose_driver_is_killed_again_and_again_loses_and_doubles_nothi
         assert victim.alive
         whole = chance.random() < 0.5
         victim.kill() if whole else victim.kill_java()
-        if round_ + 1 < kills:
+        if round_ + 1 < KILLS:
             victim = new_driver()
         last = scenario.batches()[-1]
         in_flight += last.result is Result.KILLED
@@ -196,6 +198,6 @@ def test_a_stream_whose_driver_is_killed_again_and_again_loses_and_doubles_nothi
     assert report.clean, f"seed {seed}: {report}"
     record_property(
         "found",
-        f"seed {seed}: {kills} kills, {in_flight} of them with a batch begun; "
+        f"seed {seed}: {KILLS} kills, {in_flight} of them with a batch begun; "
         f"{scenario.committed() + 1} batches; {report}",
     )

@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.harness import of_attempt, of_data
-from tests.exactly_once.processes import Driver, owner_of_port
+from tests.exactly_once.processes import Driver, sender_of
 from tests.exactly_once.standalone import StandaloneSpark
 from tests.faults.proxy import Action, Hit, Side
 
@@ -55,7 +55,7 @@ PATIENT = {"kafka_request_timeout_ms": "240000", "kafka_delivery_timeout_ms": "2
 
 def executor_of(hit: Hit) -> psutil.Process:
     """The executor's JVM whose Python worker sent this."""
-    daemon = owner_of_port(hit.client_port).parent()
+    daemon = sender_of(hit).parent()
     assert daemon is not None
     executor = daemon.parent()
     assert executor is not None

@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.checker import Fault
 from tests.exactly_once.harness import of_attempt, of_batch, thorough, wait_for
-from tests.exactly_once.processes import kill_and_wait, owner_of_port
+from tests.exactly_once.processes import kill_and_wait, sender_of
 from tests.faults.proxy import Action, Side
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(240)]
@@ -22,7 +22,7 @@ def test_a_worker_killed_behind_its_last_acknowledgement_doubles_rows_at_least_o
         Action.CUT,
         Side.RESPONSE,
         match=of_attempt(task=1, attempt=0),
-        then=lambda hit: kill_and_wait(owner_of_port(hit.client_port)),
+        then=lambda hit: kill_and_wait(sender_of(hit)),
     )
     answer = driver.run("batch", **scenario.batch())
     assert answer["result"] == "OK", answer

@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.checker import transactions
 from tests.exactly_once.harness import of_attempt, of_data, variants, wait_for
-from tests.exactly_once.processes import kill_and_wait, owner_of_port
+from tests.exactly_once.processes import kill_and_wait, sender_of
 from tests.faults.proxy import Action, Side
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -71,7 +71,7 @@ def test_r09_with_version_1_a_dead_attempts_produce_joins_no_later_transaction(
         Action.HOLD,
         Side.REQUEST,
         match=of_attempt(task=1, attempt=0),
-        then=lambda hit: kill_and_wait(owner_of_port(hit.client_port)),
+        then=lambda hit: kill_and_wait(sender_of(hit)),
     )
     answer = driver.run("batch", **scenario.batch(0, fates={"1": {"0": "ABORT"}}))
     assert answer["result"] == "OK", answer

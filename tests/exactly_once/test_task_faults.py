@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.checker import Fault as Wrong
 from tests.exactly_once.harness import of_attempt, of_data, variants, wait_for
-from tests.exactly_once.processes import kill_and_wait, owner_of_port
+from tests.exactly_once.processes import kill_and_wait, sender_of
 from tests.faults.proxy import Action, Fault, Side
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(240)]
@@ -28,7 +28,7 @@ def test_r01_a_worker_killed_behind_its_last_acknowledgement_is_not_seen(
         Action.PASS,
         Side.RESPONSE,
         match=of_attempt(task=1, attempt=0),
-        then=lambda hit: kill_and_wait(owner_of_port(hit.client_port)),
+        then=lambda hit: kill_and_wait(sender_of(hit)),
     )
     fates = {"1": {"0": "ABORT", "1": "COMMIT"}}
     answer = driver.run("batch", **scenario.batch(fates=fates))
@@ -79,7 +79,7 @@ def test_r09_a_dead_attempts_produce_that_arrives_in_the_next_transaction_is_ref
         Action.HOLD,
         Side.REQUEST,
         match=of_attempt(task=1, attempt=0),
-        then=lambda hit: kill_and_wait(owner_of_port(hit.client_port)),
+        then=lambda hit: kill_and_wait(sender_of(hit)),
     )
     answer = driver.run("batch", **scenario.batch(0, fates={"1": {"0": "ABORT"}}))
     assert answer["result"] == "OK", answer

@@ -41,12 +41,13 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """What a fault hit: the request's frame (of a response: of what it answers), and who sent it
-    (a TCP port of this machine).
+    """What a fault hit: the request's frame (of a response: of what it answers), and whose
+    connection it was on (TCP ports of this machine: the client's, and the proxy's).
     """
 
     request: bytes
     client_port: int
+    proxy_port: int
 
 
 @dataclass
@@ -250,13 +251,17 @@ class Proxy:
                         request.held.answered.set()
                         request.done.set()
                 (api,) = struct.unpack_from(">h", request.frame, 4)
-                hit = Hit(request.frame, client_port)
+                hit = Hit(request.frame, client_port, self.port)
                 fault = self.faults.take(api, side, hit)
                 if fault is None:
                     sink.sendall(frame)
                     continue
                 if fault.then is not None:
-                    fault.then(hit)
+                    try:
+                        fault.then(hit)
+                    except BaseException:
+                        fault.fired -= 1  # what should have happened did not
+                        raise
                 if fault.action is Action.CUT:
                     sink.sendall(frame[: fault.at_byte])
                     break
