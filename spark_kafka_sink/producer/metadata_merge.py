@@ -56,6 +56,11 @@ def merge(
             topics.pop(name, None)
             ask_again = ask_again or topic.error.retriable
             continue
+        if len(topic.partitions) == 0:
+            # It is there and can't be written to: as if it were still being made.
+            topics.pop(name, None)
+            ask_again = True
+            continue
         if any(error_code(code).retriable for _, code in topic.partitions.errors()):
             ask_again = True
         topics[name] = _partitions(topic, old, ids, epochs)

@@ -388,6 +388,17 @@ def test_a_wait_ends_with_the_answer_that_brings_the_topic() -> None:
     assert not world.metadata.has_waiters
 
 
+def test_a_topic_without_partitions_is_not_there_yet() -> None:
+    """As in Java, whose Cluster knows a topic by its partitions: nothing can be sent to none."""
+    world = two_threads()
+    wait = Wait(world, "t")
+    none = TopicMetadata(ErrorCode.NONE, "t", ID1, False, PartitionInfos.of("t", []))
+    wait.respond(none)
+    assert world.metadata.has_waiters
+    wait.respond(topic("t"))
+    assert len(wait.end().topics["t"]) == 1  # type: ignore[attr-defined]
+
+
 def test_a_wait_unparks() -> None:
     world = World(clock=FakeClock(threads=2))
     world.metadata.set_parked(parked=True)
