@@ -32,9 +32,9 @@ _ITS_OWN = ("txnappid", "txnversion")
 #: Names that this process gave, and a hash of their options: two writes must not share one.
 _given: dict[str, int] = {}
 
-#: By name, the write that this process did last: the query's run, the micro-batch, and a hash of
-#: what was written.
-_written: dict[str, tuple[str, int, int]] = {}
+#: By name, the write that this process did last: the query's run, the micro-batch, a hash of what
+#: was written, and of the options: where to.
+_written: dict[str, tuple[str, int, int, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,18 @@ class ForeachBatch:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Spark's: once for each micro-batch, and again for one that was not finished.
 
-        Raises ConfigError for another DataFrame under the same name in one micro-batch, as far as
-        that can be seen (not over Spark Connect, nor from threads of one's own).
+        Raises ConfigError for another DataFrame, or other options, under the same name in one
+        micro-batch, as far as that can be seen (not over Spark Connect, nor from threads of one's
+        own).
         """
-        what = _told(batch, batch_id)
+        what = _told(batch, batch_id, hash(self.options))
         before = _written.get(self.name)
         if what is not None and before is not None and before[:2] == what[:2] and before != what:
+            same = (
+                "another DataFrame" if before[2] != what[2] else "this DataFrame with other options"
+            )
             raise ConfigError(
-                f"foreach_batch('{self.name}') wrote another DataFrame in micro-batch {batch_id} "
+                f"foreach_batch('{self.name}') wrote {same} in micro-batch {batch_id} "
                 "already, so this one would count as done, and none of its rows would be written",
                 hint="give each write in a foreachBatch function a name of its own",
             )
@@ -97,15 +101,15 @@ def foreach_batch(name: str, **options: OptionText) -> ForeachBatch:
     return ForeachBatch(name, tuple(options.items()))
 
 
-def _told(batch: DataFrame, batch_id: int) -> tuple[str, int, int] | None:
+def _told(batch: DataFrame, batch_id: int, options: int) -> tuple[str, int, int, int] | None:
     """What tells a write from another one of the same run of a query; None when nobody knows.
 
-    A function that tries again what it did before writes the same DataFrame, in the same run. A
-    query that is started again is another run.
+    A function that tries again what it did before writes the same DataFrame to the same place, in
+    the same run. A query that is started again is another run.
     """
     try:
         run = batch.sparkSession.sparkContext.getLocalProperty("spark.jobGroup.id")
-        return (run, batch_id, batch.semanticHash()) if run else None
+        return (run, batch_id, batch.semanticHash(), options) if run else None
     except Exception:  # noqa: BLE001 - Spark Connect has neither; the write must not fail for it
         return None
 
