@@ -11,11 +11,12 @@ are asked for once for each sticky piece, when it is chosen.
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
-from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo, TopicPartition
+from spark_kafka_sink.protocol.cluster import Cluster
 
 
 class PartitionLoad:
@@ -44,14 +45,21 @@ class PartitionLoad:
         return self._adaptive or self._rack != ""
 
     def weights(self, topic: str, available: Sequence[int]) -> Sequence[int] | None:
-        """The weight of each of ``available`` (0: left out); None when all weigh the same."""
-        infos = self._cluster().topics.get(topic, ())
-        known = [infos[p] if p < len(infos) else None for p in available]
+        """The weight of each of ``available`` (0: left out); None when all weigh the same.
+
+        ``available`` ascends. Asked for at each change of partition, under the accumulator's lock
+        for single records: what it costs grows with the queues that hold something.
+        """
+        infos = self._cluster().topics.get(topic)
+        leaders: Sequence[int] = ()
+        if infos is not None and (self._rack or self._timeout_ms > 0):
+            count = len(infos)
+            leaders = [infos.leader(p) if p < count else -1 for p in available]
         weights: list[int] | None = None
         if self._adaptive and len(available) > 1:
-            weights = self._by_load(topic, available, known)
+            weights = self._by_load(topic, available, leaders)
         if self._rack:
-            weights = self._in_rack(known, weights)
+            weights = self._in_rack(leaders, weights)
         return weights
 
     def next_partition(self, topic: str, cluster: Cluster) -> int:
@@ -65,31 +73,29 @@ class PartitionLoad:
         return self._random.choices(available, weights)[0]
 
     def _by_load(
-        self, topic: str, available: Sequence[int], known: Sequence[PartitionInfo | None]
+        self, topic: str, available: Sequence[int], leaders: Sequence[int]
     ) -> list[int] | None:
+        """``leaders`` are those of ``available``; empty when nobody asks who is slow."""
         accumulator, timeout = self._accumulator, self._timeout_ms
-        sizes: list[int | None] = []
-        for partition, info in zip(available, known, strict=True):
-            slow = (
-                timeout > 0
-                and info is not None
-                and accumulator.node_delay_ms(info.leader) > timeout
-            )
-            tp = TopicPartition(topic, partition)
-            sizes.append(None if slow else accumulator.queue_size(tp))
+        sizes: list[int | None] = [0] * len(available)
+        for partition, size in accumulator.queue_sizes(topic).items():
+            at = bisect_left(available, partition)
+            if at < len(available) and available[at] == partition:
+                sizes[at] = size
+        if timeout > 0:
+            slow = {node for node in set(leaders) if accumulator.node_delay_ms(node) > timeout}
+            if slow:
+                pairs = zip(sizes, leaders, strict=True)
+                sizes = [None if node in slow else size for size, node in pairs]
         return frequencies(sizes)
 
-    def _in_rack(
-        self, known: Sequence[PartitionInfo | None], weights: list[int] | None
-    ) -> list[int] | None:
+    def _in_rack(self, leaders: Sequence[int], weights: list[int] | None) -> list[int] | None:
         """Only leaders in our rack, when it has any that weigh something."""
         nodes = self._cluster().nodes
-        own = [
-            info is not None and info.leader in nodes and nodes[info.leader].rack == self._rack
-            for info in known
-        ]
+        own = {node for node in set(leaders) if node in nodes and nodes[node].rack == self._rack}
         local = [
-            (1 if weights is None else weights[i]) if here else 0 for i, here in enumerate(own)
+            (1 if weights is None else weights[i]) if node in own else 0
+            for i, node in enumerate(leaders)
         ]
         return local if any(local) else weights
 

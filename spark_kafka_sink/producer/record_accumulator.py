@@ -424,10 +424,14 @@ class RecordAccumulator:
         """See :meth:`BatchDrainer.node_delay_ms`."""
         return self._drainer.node_delay_ms(node_id)
 
-    def queue_size(self, tp: TopicPartition) -> int:
-        """Batches queued for ``tp``: the adaptive partitioner's weight (KIP-794)."""
-        queue = self._queues.find(tp)
-        return 0 if queue is None else len(queue.batches)
+    def queue_sizes(self, topic: str) -> dict[int, int]:
+        """Batches queued for each partition of ``topic`` that has any: the adaptive partitioner's
+        weights (KIP-794). Takes no lock: it may be asked for under it.
+        """
+        queues = self._queues
+        # Each is copied in one step of the interpreter.
+        filled = [*list(queues.closed_heads), *list(queues.open.values())]
+        return {q.tp.partition: len(q.batches) for q in filled if q.tp.topic == topic}
 
     def mute_partition(self, tp: TopicPartition) -> None:
         """Hold ``tp`` back (max.in.flight.requests.per.connection is 1 and one is in flight)."""

@@ -77,6 +77,20 @@ def test_the_weights_are_those_of_the_accumulators_queues():
     assert not load_of(world, cluster).matters
 
 
+def test_only_filled_queues_of_the_topic_count_whatever_was_in_others():
+    world = World()
+    queue(world, [0, 2, 0, 1])
+    world.append(TopicPartition("other", 0), 100, last=True)
+    world.append(TopicPartition(TOPIC, 2), 100)  # open
+    world.fill(TopicPartition(TOPIC, 0))
+    assert world.accumulator.queue_sizes(TOPIC) == {0: 1, 1: 2, 2: 1, 3: 1}
+    for batch in world.drain(1):
+        assert batch.tp.topic == TOPIC
+    assert world.accumulator.queue_sizes(TOPIC) == {1: 1, 2: 1, 3: 1}
+    load = load_of(world, cluster_of([1] * 5), partitioner_adaptive_partitioning_enable=True)
+    assert load.weights(TOPIC, [0, 1, 4]) == [2, 1, 2]
+
+
 def test_a_node_that_takes_nothing_for_too_long_is_left_out():
     """Behaviour 59."""
     world = World()
