@@ -74,24 +74,28 @@ class CommitState:
         """``run_id`` owns it now; the same state when it does already."""
         if self.generation and self.run_id == run_id:
             return self if self.query_id == query_id else replace(self, query_id=query_id)
-        superseded = self.superseded
-        if self.run_id:
-            superseded = (*(r for r in superseded if r != self.run_id), self.run_id)[-KEPT_RUNS:]
         return replace(
             self,
             generation=self.generation + 1,
             run_id=run_id,
             query_id=query_id,
-            superseded=superseded,
+            superseded=self._with_superseded(self.run_id),
         )
+
+    def without(self, run_ids: Iterable[str]) -> CommitState:
+        """These runs never owned it, and must not any more."""
+        return replace(self, superseded=self._with_superseded(*run_ids))
 
     def given_up(self, run_id: str) -> CommitState:
         """``run_id`` was aborted, and must not decide anything any more. Whoever comes next takes
         over as ever, with the generation that it was planned with.
         """
-        superseded = (*(r for r in self.superseded if r != run_id), run_id)[-KEPT_RUNS:]
         owner = "" if self.run_id == run_id else self.run_id
-        return replace(self, run_id=owner, superseded=superseded)
+        return replace(self, run_id=owner, superseded=self._with_superseded(run_id))
+
+    def _with_superseded(self, *run_ids: str) -> tuple[str, ...]:
+        kept = [run for run in self.superseded if run not in run_ids]
+        return (*kept, *(run for run in run_ids if run))[-KEPT_RUNS:]
 
     def decided(self, decision: Decision) -> CommitState:
         self._require(Phase.DONE)

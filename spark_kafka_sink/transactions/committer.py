@@ -152,13 +152,14 @@ class Committer:
 
     def _commit(self, owner: Owner, batch: Batch, session: LogSession) -> Commit:
         owner.check(session.state)
-        state = self._rolled_forward(owner.key, session).taken_over(
-            owner.run_id, owner.query_id or owner.counted_by
-        )
+        before = self._rolled_forward(owner.key, session)
+        state = before.taken_over(owner.run_id, owner.query_id or owner.counted_by)
         if self._done_before(owner, batch, session.state, state):
             self._abort_all(batch)
             self._sweep(owner, state)
             return Commit.ALREADY_DONE
+        if owner.is_stream and state.generation != before.generation:
+            state = state.without(self._runs_before(owner))
         if not batch.transactions:
             session.write(state.skipped_to(batch.number), self._before())
             self._sweep(owner, state)
@@ -170,6 +171,21 @@ class Committer:
         self._note_done(owner.key, session, None if batch.forget else state)
         self._sweep(owner, state)
         return Commit.COMMITTED
+
+    def _runs_before(self, owner: Owner) -> list[str]:
+        """Other runs with transactions under our prefix, as we take over. The log need not know
+        them: a driver that dies before its first commit is in none of its records, and what its
+        tasks left open would stall consumers until its time is over.
+
+        None of them can commit any more, so that they count as superseded, and are swept::
+
+            A, B and C have planned when the log was at generation 1; their tasks have begun
+            A dies. B takes over: generation 2
+            C commits: it was planned at 1, the log is at 2 and B's: C stops, whatever we do here
+
+        Who plans from now on plans at 2, and begins its transactions after we have looked.
+        """
+        return sorted(self._sweeper.runs(owner.prefix, self._before()) - {owner.run_id})
 
     def _note_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
         """Every transaction is committed. That must not fail for want of a note of it: whoever ran

@@ -118,6 +118,9 @@ class LogReader:
         end = self._offset(tp, OffsetSpec.LATEST, deadline_ms)
         if place.next_offset > end:
             place = Place()  # the log was cut off behind our back: an unclean election
+        if end == 0:
+            # Who may not read hears of it now, and not at the first start that finds a record.
+            self._fetch(tp, 0, deadline_ms)
         attempts = 0
         while place.next_offset < end:
             try:

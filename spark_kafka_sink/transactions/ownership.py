@@ -69,7 +69,9 @@ class Owner:
         if self.was_aborted(state):
             raise CommitError(
                 f"run {self.run_id} of '{self.key}' was aborted, and commits nothing any more",
-                hint="nothing of its last batch is visible; the next start writes it again",
+                hint="nothing of its last batch is visible, and the next start writes it again; "
+                "Spark aborted it (the driver's log says why, before this), or an operator did "
+                "('kprod txn abort' or 'sweep')",
             )
         if self.is_superseded(state):
             raise SupersededError(

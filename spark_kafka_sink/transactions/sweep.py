@@ -40,6 +40,12 @@ class Sweeper:
         #: The identity that fencing gave an id.
         self._fenced: dict[str, ProducerIdAndEpoch] = {}
 
+    def runs(self, prefix: str, deadline_ms: int) -> set[str]:
+        """Run ids of streams that have something open under ``prefix``, or may have soon."""
+        listed = self._coordinators.open_transactions(prefix, deadline_ms, idle=True)
+        found = (parse(one.transactional_id) for one in listed)
+        return {i.run for i in found if i is not None and i.prefix == prefix and i.worker}
+
     def sweep(
         self,
         prefix: str,

@@ -8,11 +8,12 @@ from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import CommitError, KafkaError, KafkaTimeoutError, SupersededError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit, Owner
-from spark_kafka_sink.transactions.transactional_ids import log_id, log_key
+from spark_kafka_sink.transactions.transactional_ids import log_id, log_key, task_id, worker_id
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.spark_scene import Scene
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, SparkLife
+from tests.simulation.test_spark_races import begin_foreign
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -47,15 +48,16 @@ def test_planning_fails_when_it_can_not_note_that_the_batch_before_is_done(versi
 
 
 def test_who_loses_the_key_before_it_ever_had_it_leaves_no_transaction_open() -> None:
-    """Two queries with one new prefix plan and write. The loser's run is in no log, so the winner
-    never sweeps it: its own abort has to end what it prepared.
+    """Two queries with one new prefix plan. The loser's run is in no log, and it writes after the
+    winner has looked for such runs: its own abort has to end what it prepared.
     """
 
     def play(scene: Scene) -> None:
         winner, loser = scene.run("run-a"), scene.run("run-b")
         plans = scene.plan(winner), scene.plan(loser)
-        ours, theirs = scene.write(winner, 0, plans[0]), scene.write(loser, 0, plans[1])
+        ours = scene.write(winner, 0, plans[0])
         assert scene.commit(winner, 0, plans[0], ours) is Commit.COMMITTED
+        theirs = scene.write(loser, 0, plans[1])
         with pytest.raises(SupersededError, match="run run-a"):
             scene.commit(loser, 0, plans[1], theirs)
         assert len(scene.open_ids()) == 1
@@ -171,3 +173,45 @@ def test_a_job_that_was_aborted_leaves_no_record_unless_it_may_come_again() -> N
             assert driver.plan(log_key(PREFIX, "app")).superseded == ("job-1",)
 
     Scene.of(play)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_a_driver_left_open_that_died_before_its_first_commit_is_swept(version: int) -> None:
+    """Its run is in no record of the log. The next one's first commit knows it from its ids."""
+
+    def play(scene: Scene) -> None:
+        scene.batch(scene.run("run-0"), 0)
+        for name in ("run-1", "run-2"):
+            dead = scene.run(name)
+            scene.write(dead, 1, scene.plan(dead))
+            dead.process.kill()
+        foreign = str(worker_id(f"{PREFIX}.eu", "run-9", "w", 0))
+        job = str(task_id(PREFIX, "job", 7))
+        for transactional_id in (foreign, job):
+            begin_foreign(scene, transactional_id)
+        assert len(scene.open_ids()) == 2 + 2
+        run = scene.run("run-3")
+        assert scene.batch(run, 1) is Commit.COMMITTED
+        assert scene.open_ids() == sorted((foreign, job))
+        state = scene.plan(run)
+        assert set(state.superseded) == {"run-0", "run-1", "run-2"}
+
+    scene = Scene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {0, 1}
+
+
+def test_who_starts_after_a_take_over_is_not_swept_by_it() -> None:
+    """The later starter wins: only runs that had planned before us are shut out."""
+
+    def play(scene: Scene) -> None:
+        first, second = scene.run("run-1"), scene.run("run-2")
+        scene.batch(first, 0)
+        plan = scene.plan(second)
+        messages = scene.write(second, 1, plan)
+        scene.batch(first, 1)
+        assert len(scene.open_ids()) == 1, "the owner's later commits sweep no strangers"
+        assert scene.commit(second, 1, plan, messages) is Commit.ALREADY_DONE
+        assert scene.batch(second, 2) is Commit.COMMITTED
+
+    scene = Scene.of(play)
+    assert scene.batches() == {0, 1, 2}

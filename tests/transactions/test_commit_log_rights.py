@@ -33,6 +33,7 @@ def write(options: dict[str, str], topic: str, key: str) -> None:
 def test_each_missing_right_is_named(secure_kafka: SecureKafka) -> None:
     bob = secure_kafka.cluster.client_options("SSL", user="bob")
     topic = secure_kafka.kafka.unique_topic("commits", 1, {"cleanup.policy": "compact"})
+    empty = secure_kafka.kafka.unique_topic("commits", 1, {"cleanup.policy": "compact"})
     missing = f"commits-{uuid.uuid4().hex[:12]}"
     key = f"k{uuid.uuid4().hex[:8]}"
     write({"bootstrap.servers": secure_kafka.kafka.bootstrap}, topic, key)
@@ -43,6 +44,7 @@ def test_each_missing_right_is_named(secure_kafka: SecureKafka) -> None:
     cases: tuple[tuple[str, Rights, str], ...] = (
         (topic, (write_id,), on_topic),
         (topic, (put, write_id), on_topic),
+        (empty, (("TOPIC", empty, "WRITE"), write_id), f"READ and WRITE on the topic '{empty}'"),
         (topic, (read, write_id), on_topic),
         (topic, (read, put), "DESCRIBE on the transactional id"),
         (topic, (read, put, describe_id), "WRITE on the transactional id"),
