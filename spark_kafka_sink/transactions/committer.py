@@ -156,7 +156,8 @@ class Committer:
         state = before.taken_over(owner.run_id, owner.query_id or owner.counted_by)
         if self._done_before(owner, batch, session.state, state):
             self._abort_all(batch)
-            self._sweep(owner, state)
+            # Not `state`, which is not written: whom it calls superseded may still decide.
+            self._sweep(owner, before)
             return Commit.ALREADY_DONE
         if owner.is_stream and state.generation != before.generation:
             state = state.without(self._runs_before(owner))
@@ -288,7 +289,9 @@ class Committer:
         abort_all(self._coordinators, batch.transactions, self._before())
 
     def _sweep(self, owner: Owner, state: CommitState) -> None:
-        """After a batch is done. What is not swept now is ended by time, so it fails nothing."""
+        """After a batch is done, by what the log says (``state``). What is not swept now is ended
+        by time, so it fails nothing.
+        """
         runs = {owner.run_id, *(state.superseded if owner.is_stream else ())}
         try:
             swept = self._sweeper.sweep(owner.prefix, runs, self._before())

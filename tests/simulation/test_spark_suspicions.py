@@ -215,3 +215,19 @@ def test_who_starts_after_a_take_over_is_not_swept_by_it() -> None:
 
     scene = Scene.of(play)
     assert scene.batches() == {0, 1, 2}
+
+
+def test_a_batch_that_is_dropped_takes_nothing_over() -> None:
+    """Nothing is written then, so the run that owns the key may go on: its transactions are its."""
+
+    def play(scene: Scene) -> None:
+        owner, other = scene.run("run-1"), scene.run("run-2")
+        scene.batch(owner, 0)
+        plan_other, plan = scene.plan(other), scene.plan(owner)
+        messages = scene.write(owner, 1, plan)
+        assert scene.commit(other, 0, plan_other, []) is Commit.ALREADY_DONE
+        assert len(scene.open_ids()) == 1
+        assert scene.commit(owner, 1, plan, messages) is Commit.COMMITTED
+
+    scene = Scene.of(play)
+    assert scene.batches() == {0, 1}
