@@ -49,6 +49,8 @@ _MAX_IN_FLIGHT_FOR_IDEMPOTENCE = 5
 
 #: transaction.timeout.ms of the sink: all tasks of a job, and a driver that restarts, must fit in.
 EXACTLY_ONCE_TIMEOUT_MS = 900_000
+#: Below that transaction.timeout.ms deserves a warning: few stages are always shorter.
+SHORT_TIMEOUT_MS = 60_000
 
 #: Options that mean nothing without exactly-once.
 _OF_EXACTLY_ONCE = ("transactionalIdPrefix", "txnAppId", "txnVersion", "commitLogTopic")
@@ -492,6 +494,11 @@ class _Draft:
             elif self._int(timeout) < 1:
                 raise PRODUCER_OPTIONS[timeout].error(
                     self._int(timeout), "Value must be at least 1", self.spelled(timeout)
+                )
+            elif self._int(timeout) < SHORT_TIMEOUT_MS:
+                self.warnings.append(
+                    f"{self.spelled(timeout)} is {self._int(timeout)} ms: a stage that takes longer"
+                    " from its first row to its commit fails when all of it is written"
                 )
         elif self.prefix and timeout in self.given:
             self._no_effect(timeout, "only deliveryGuarantee=exactly-once writes transactions")

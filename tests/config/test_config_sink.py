@@ -209,6 +209,8 @@ def test_exactly_once_gives_transactions_a_quarter_of_an_hour_unless_told_otherw
     assert config.warnings == ()
     told = exactly_once(**{"kafka.transaction.timeout.ms": "60000"})
     assert (told.producer.transaction_timeout_ms, told.warnings) == (60_000, ())
+    (short,) = exactly_once(**{"kafka.transaction.timeout.ms": "59999"}).warnings
+    assert short.startswith("kafka.transaction.timeout.ms is 59999 ms: a stage that takes longer")
 
 
 def test_a_transactions_time_without_exactly_once_is_one_warning():
