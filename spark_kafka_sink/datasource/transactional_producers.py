@@ -23,6 +23,14 @@ A micro-batch that gives a worker three tasks, with lastDone 6 when it is planne
 
 InitProducerId, even where the identity could be kept: it waits for the markers of the transaction
 before, and aborts one that nobody decided on (the loser of a speculative pair).
+
+**An id whose InitProducerId got lost is never used.** The producer asks again, as it must; but
+should the first one be on its way still, it hurts the transaction that the second one began::
+
+    InitProducerId               on its way for long; request.timeout.ms passes
+    InitProducerId, again        answered; rows, prepare; the driver has checked the transaction
+    the first one arrives        the transaction is aborted
+    the driver decides           a batch of which one task's rows are gone
 """
 
 from __future__ import annotations
@@ -38,6 +46,7 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.datasource.producer_cache import effective_config
 from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.write_task import TaskIdentity, TaskProducer
+from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, task_id, worker_id
@@ -48,12 +57,21 @@ CAPACITY = 2
 #: How long a failed attempt may take to abort its transaction. The sweep ends what is left then.
 ABANDON_MS = 5_000
 
+#: Ids that a task tries at most.
+_MOST_IDS = 3
+_NEVER = 2**63
+
 #: Nothing is in flight and nothing is asked of a broker: this bounds a stuck thread.
 _CLOSE_MS = 1_000
 
 
 class TransactionalProducer(TaskProducer, Protocol):
     """What a task needs of a producer with a transactional id (``KafkaProducer``)."""
+
+    @property
+    def identity_in_doubt(self) -> bool:
+        """An InitProducerId of it may be on its way still."""
+        ...
 
     def init_transactions(self) -> None: ...
 
@@ -111,6 +129,11 @@ class WorkerIds:
             else:
                 used[k] = batch_id
         return worker_id(prefix, run, self._token, k)
+
+    def give_up(self, id_: TransactionalId) -> None:
+        """It is never taken again."""
+        with self._lock:
+            self._used[id_.prefix, id_.run][id_.number] = _NEVER
 
     def _begin_anew_after_fork(self) -> None:
         pid = self._current_pid()
@@ -202,7 +225,7 @@ class WarmProducers:
 class TransactionalProducers:
     """The :class:`ProducerSource` of one task: one id, taken with the first row, one transaction.
 
-    ``warm`` is None for an id that is used once.
+    ``worker`` is None for an id that is used once.
     """
 
     def __init__(
@@ -211,20 +234,41 @@ class TransactionalProducers:
         config: ProducerConfig,
         cluster: Cluster | None,
         factory: TransactionalFactory,
-        warm: WarmProducers | None = None,
+        worker: Worker | None = None,
     ) -> None:
         self._next_id = next_id
+        self._ids = None if worker is None else worker.ids
         self._config = config
         self._cluster = cluster
         self._factory = factory
-        self._warm = warm
+        self._warm = None if worker is None else worker.warm
         self._id: TransactionalId | None = None
 
     def acquire(self) -> TaskProducer:
-        """A producer with a transaction that has begun. Asks the coordinator, for max.block.ms."""
-        self._id = self._next_id()
-        self._config = replace(self._config, transactional_id=str(self._id))
-        producer = None if self._warm is None else self._warm.take(self._config, self._id)
+        """A producer with a transaction that has begun. Asks the coordinator, for max.block.ms.
+
+        KafkaTimeoutError when InitProducerId gets lost and there is no other id to take.
+        """
+        for _ in range(_MOST_IDS):
+            self._id = self._next_id()
+            producer = self._begun(self._id)
+            if not producer.identity_in_doubt:
+                return producer
+            _abandon(producer)
+            if self._ids is None:
+                break
+            self._ids.give_up(self._id)
+        raise KafkaTimeoutError(
+            f"InitProducerId of '{self._id}' got lost on its way, and was answered when it was "
+            "asked again; the first one may still arrive, and would abort the transaction",
+            hint="this attempt has written nothing, and the next one has another transactional.id",
+            code=ErrorCode.REQUEST_TIMED_OUT,
+        )
+
+    def _begun(self, id_: TransactionalId) -> TransactionalProducer:
+        """With a transaction that has begun, unless its identity is in doubt."""
+        self._config = replace(self._config, transactional_id=str(id_))
+        producer = None if self._warm is None else self._warm.take(self._config, id_)
         is_warm = producer is not None
         if producer is None:
             producer = self._factory(self._config, self._cluster)
@@ -232,7 +276,8 @@ class TransactionalProducers:
             if is_warm:
                 producer.forget_prepared()
             producer.init_transactions()
-            producer.begin_transaction()
+            if not producer.identity_in_doubt:
+                producer.begin_transaction()
         except BaseException:
             _abandon(producer)
             raise
@@ -271,7 +316,7 @@ def producers_of_task(
     def next_id() -> TransactionalId:
         return worker.ids.take(plan.prefix, identity.run_id, identity.batch_id, plan.last_done)
 
-    return TransactionalProducers(next_id, config, cluster, factory, worker.warm)
+    return TransactionalProducers(next_id, config, cluster, factory, worker)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,10 @@ class CoordinatorRequests:
         self._pending: list[TxnRequest] = []
         self._in_flight: TxnRequest | None = None
         self._coordinator: Node | None = None
+        #: A request for an identity left, and nobody knows whether it is still on its way. When
+        #: the coordinator takes it later than the one that was answered, it fences that one's
+        #: identity and aborts its transaction.
+        self.identity_in_doubt = False
 
     @property
     def coordinator(self) -> Node | None:
@@ -200,6 +204,12 @@ class CoordinatorRequests:
         self._coordinator = None
         if not self._waits(Kind.FIND_COORDINATOR):
             self.enqueue(TxnRequest(Kind.FIND_COORDINATOR, TransactionalResult("FindCoordinator")))
+
+    def lost(self, request: TxnRequest, at_ms: int) -> None:
+        """``request`` left and brought no answer: it goes again at that time."""
+        if request.kind is Kind.INIT_PRODUCER_ID and not request.fences:
+            self.identity_in_doubt = True
+        self.retry(request, at_ms)
 
     def retry(self, request: TxnRequest, at_ms: int) -> None:
         """``request`` brought no answer, or could not leave: it goes again at that time."""

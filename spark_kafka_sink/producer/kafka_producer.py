@@ -381,6 +381,13 @@ class KafkaProducer:
         begin = self._transactional("init_transactions").initialize_transactions
         self._await(begin, Stream.TXN_INIT)
 
+    @property
+    def identity_in_doubt(self) -> bool:
+        """True when an InitProducerId got no answer and was asked again: should the first one be on
+        its way still, it aborts, whenever it arrives, what is open under this transactional.id.
+        """
+        return self._transactional("identity_in_doubt").requests.identity_in_doubt
+
     def begin_transaction(self) -> None:
         """What is sent from now on belongs to a new transaction. Waits for no broker."""
         manager = self._transactional("begin_transaction")

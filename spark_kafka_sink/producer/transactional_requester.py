@@ -133,7 +133,7 @@ class TransactionalRequester:
                 requests.lookup_coordinator()
             else:
                 self._metadata.request_update()
-            requests.retry(request, now + self._backoff.plain(request))
+            requests.lost(request, now + self._backoff.plain(request))
             return
         where = f"{request.kind.api_name} of {self._manager.transactional_id} on broker {node}"
         reaction = requests.handle_response(request, response.body, where)

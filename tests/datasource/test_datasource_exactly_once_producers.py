@@ -17,7 +17,7 @@ from spark_kafka_sink.datasource.transactional_producers import (
     producers_of_task,
 )
 from spark_kafka_sink.datasource.write_task import TaskIdentity, TransactionTime, WriteTask
-from spark_kafka_sink.errors import DeliveryError, ErrorCode, KafkaError
+from spark_kafka_sink.errors import DeliveryError, ErrorCode, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.transactional_ids import parse
@@ -296,6 +296,71 @@ def test_the_first_error_stays_when_the_abort_gets_no_answer(world: ProducerWorl
             tasks.run(["x"], fails=True)
         assert world.scheduler.now - start < 10_000
         assert any(fault.fired for fault in lost)
+
+    world.run(body)
+
+
+@pytest.mark.parametrize("processed", [False, True])
+def test_an_id_whose_request_for_an_identity_got_lost_is_never_used(
+    world: ProducerWorld, processed: bool
+):
+    """It may still be on its way, and would abort the transaction that the next one began."""
+    tasks = Tasks(world)
+
+    def body():
+        lost = world.cluster.control.cut(INIT, processed=processed)
+        token = tasks.worker.ids.token
+        for batch in range(3):
+            prepared = tasks.run([f"{batch}"], batch_id=batch)
+            assert prepared.transactional_id == f"p~{RUN}~{token}~1"
+            world.end(prepared)
+            tasks.done(batch)
+        assert lost.fired == 1
+        assert world.values() == texts("0", "1", "2")
+        assert ("init", f"p~{RUN}~{token}~0") in world.asked
+        tasks.worker.warm.close()
+
+    world.run(body)
+
+
+def test_a_warm_producer_whose_request_for_an_identity_got_lost_is_replaced(world: ProducerWorld):
+    tasks = Tasks(world)
+
+    def body():
+        world.end(tasks.run(["a"], batch_id=0))
+        tasks.done(0)
+        world.cluster.control.cut(INIT)  # it is done, and only its answer gets lost
+        prepared = tasks.run(["b"], batch_id=1)
+        assert prepared.transactional_id.endswith("~1")
+        world.end(prepared)
+        assert world.values() == texts("a", "b")
+        tasks.worker.warm.close()
+
+    world.run(body)
+
+
+def test_a_batch_jobs_attempt_has_no_other_id_and_fails_before_it_writes(world: ProducerWorld):
+    tasks = Tasks(world, job="j0b")
+
+    def body():
+        world.cluster.control.cut(INIT)
+        with pytest.raises(KafkaTimeoutError, match="InitProducerId of 'p~j0b~4' got lost"):
+            tasks.run(["a"], query_id="", run_id="", batch_id=-1, task_attempt_id=4)
+        assert world.values(committed=False) == []
+        assert all(network.closed for network in world.networks)
+
+    world.run(body)
+
+
+def test_a_task_gives_up_when_every_request_for_an_identity_gets_lost(world: ProducerWorld):
+    tasks = Tasks(world)
+
+    def body():
+        token = tasks.worker.ids.token
+        for n in (1, 2, 3):  # the first one of each id: a fault does not count what another met
+            world.cluster.control.cut(INIT, nth=n)
+        with pytest.raises(KafkaTimeoutError, match=f"InitProducerId of 'p~{RUN}~{token}~2'"):
+            tasks.run(["a"])
 
     world.run(body)
 
