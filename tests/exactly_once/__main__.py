@@ -98,8 +98,9 @@ def render(entries: list[dict[str, object]], arguments: argparse.Namespace, took
 
 
 def without_round(name: str) -> str:
-    """``test_x[2]`` and ``test_x[a-2]`` are rounds of ``test_x`` and ``test_x[a]``."""
-    words = re.sub(r"(\[|-)r\d+\]$", lambda m: "]" if m[1] == "-" else "", name)
+    """``test_x[r2]`` and ``test_x[r2-a]`` are rounds of ``test_x`` and ``test_x[a]``."""
+    words = re.sub(r"\[r\d+\]$", "", name)
+    words = re.sub(r"\[r\d+-", "[", words)
     return words.removeprefix("test_").replace("_", " ")
 
 
