@@ -131,17 +131,21 @@ def test_r08_an_attempt_that_was_cut_off_and_comes_back_is_refused(
 def test_an_executor_that_dies_behind_the_last_acknowledgement_is_not_seen(
     world, executors, record_property
 ):
-    scenario = world.scenario("lost-executor")
-
-    fault = world.fault(
-        ApiKey.PRODUCE,
-        Action.PASS,
-        Side.RESPONSE,
-        match=of_attempt(task=1, attempt=0),
-        then=lambda hit: executor_of(hit).kill(),
-    )
-    answer = executors.run("batch", **scenario.batch(fates={"1": {"0": "ABORT"}}))
-    assert answer["result"] == "OK", answer
+    for _ in range(3):
+        world.begin()
+        scenario = world.scenario("lost-executor")
+        fault = world.fault(
+            ApiKey.PRODUCE,
+            Action.PASS,
+            Side.RESPONSE,
+            match=of_attempt(task=1, attempt=0),
+            then=lambda hit: executor_of(hit).kill(),
+        )
+        answer = executors.run("batch", **scenario.batch(fates={"1": {"0": "ABORT"}}))
+        assert answer["result"] == "OK", answer
+        if fault.fired:
+            break
+        # Attempt 0 was slow to start, and a speculative one was there before it.
     assert fault.fired == 1
     report = scenario.assert_clean(settle_s=15.0)
     assert report.aborted > 0

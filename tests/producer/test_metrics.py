@@ -293,9 +293,10 @@ def test_a_producer_tells_what_it_did(kafka: RealKafka) -> None:
         pairs = tuple(sorted({"client-id": "measured", **tags}.items()))
         return snapshot[MetricName(name, group.value, pairs)]
 
-    assert told("record-send-total") == told("record-send-total", Group.TOPIC, topic=topic) == 52
+    sent = 52 + told("record-retry-total")  # a topic that is new may have to be asked again
+    assert told("record-send-total") == told("record-send-total", Group.TOPIC, topic=topic) == sent
     assert told("record-size-max") == largest + 200
-    assert told("record-error-total") == told("record-retry-total") == 0
+    assert told("record-error-total") == 0
     assert told("byte-total") > 5_000
     assert told("outgoing-byte-total") > told("byte-total")
     assert told("request-total") == told("response-total") >= 3
