@@ -1,9 +1,8 @@
-"""``make test``: all tests, in three pytest processes at once.
+"""``make test``: all tests, in two pytest processes at once.
 
-Spark's tests wait most of their time for a JVM to start or for a job to end, and those of
-tests/exactly_once for drivers of their own that are killed and started again: one after the other
-they would take twice as long. The first process is shown as it goes, the others' output follows,
-and the last line adds up all, as pytest itself would say it.
+One runs what needs Spark, which waits most of its time for a JVM to start or for a job to end; the
+other everything else. The second one's output follows the first one's, and the last line adds up
+both, as pytest itself would say it.
 """
 
 from __future__ import annotations
@@ -14,16 +13,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import ExitStack
 
-FAULTS = "tests/exactly_once"
-PARTS = (
-    ["-m", "spark", f"--ignore={FAULTS}"],
-    ["-m", "not spark", f"--ignore={FAULTS}"],
-    [FAULTS],
-)
+SPARK = "spark"
 #: pytest's words for outcomes, in the order of its own summary.
 WORDS = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warnings", "errors")
+
+
+def command(expression: str) -> list[str]:
+    return [sys.executable, "-m", "pytest", "-m", expression, *sys.argv[1:]]
 
 
 def outcomes(output: str) -> Counter[str]:
@@ -36,37 +33,28 @@ def outcomes(output: str) -> Counter[str]:
     return Counter()
 
 
-def start(part: list[str], output: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "pytest", *part, *sys.argv[1:]]
-    return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, text=True)
-
-
 def main() -> int:
     begun = time.monotonic()
-    total: Counter[str] = Counter()
-    with ExitStack() as stack:
-        files = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in PARTS[1:]]
-        processes: list[subprocess.Popen[str]] = []
+    with tempfile.TemporaryFile("w+") as written:
+        others = subprocess.Popen(command(f"not {SPARK}"), stdout=written, stderr=subprocess.STDOUT)
         try:
-            for part, file in zip(PARTS[1:], files, strict=True):
-                processes.append(start(part, file.fileno()))
-            processes.insert(0, start(PARTS[0], subprocess.PIPE))
+            with_spark = subprocess.Popen(
+                command(SPARK), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+            assert with_spark.stdout is not None
             told = []
-            assert processes[0].stdout is not None
-            for line in processes[0].stdout:
+            for line in with_spark.stdout:
                 told.append(line)
                 print(line, end="", flush=True)
-            codes = [process.wait() for process in processes]
+            codes = [with_spark.wait(), others.wait()]
         finally:
-            for process in processes:
+            for process in (others, with_spark):
                 if process.poll() is None:
                     process.terminate()
-        total += outcomes("".join(told))
-        for file in files:
-            file.seek(0)
-            output = file.read()
-            print(output)
-            total += outcomes(output)
+        written.seek(0)
+        other = written.read()
+    print(other)
+    total = outcomes("".join(told)) + outcomes(other)
     del total["deselected"]
     words = [f"{total[word]} {word}" for word in WORDS if total[word]]
     print(f"{', '.join(words) or 'no tests ran'} in {time.monotonic() - begun:.2f}s")

@@ -184,15 +184,9 @@ def sender_of(hit: Hit) -> psutil.Process:
 
     By both ports: another process may have the client's for a connection to somebody else.
     """
-    for _ in range(3):  # on a busy machine a process may come and go while we look
-        for process in psutil.process_iter():
-            try:
-                connections = process.net_connections("tcp")
-            except (psutil.AccessDenied, psutil.NoSuchProcess):
-                continue
-            for c in connections:
-                if c.raddr and (c.laddr.port, c.raddr.port) == (hit.client_port, hit.proxy_port):
-                    return process
+    for c in psutil.net_connections("tcp"):
+        if c.raddr and (c.laddr.port, c.raddr.port) == (hit.client_port, hit.proxy_port) and c.pid:
+            return psutil.Process(c.pid)
     raise AssertionError(f"nobody has a connection from port {hit.client_port}")
 
 
