@@ -113,10 +113,13 @@ class Aborter:
             abort ends them
             the commit writes DECIDED: a batch whose transactions are gone
         """
-        state = CommitState() if session.state is None else session.state
-        decided = state.decision is not None and state.decision.number == number
+        state = session.state
+        decision = None if state is None else state.decision
+        decided = decision is not None and decision.number == number
+        # Without a state nobody owns the key, so it was taken from nobody: not as a state that is
+        # new, whose generation is not the one that this run was planned with.
         if not (decided or owner.was_aborted(state) or owner.is_superseded(state)):
-            session.write(state.given_up(owner.run_id), self._before())
+            session.write((state or CommitState()).given_up(owner.run_id), self._before())
         return session
 
     def _sweep(self, owner: Owner, keep: Sequence[str]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import CommitError, KafkaError, KafkaTimeoutError, SupersededError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit, Owner
+from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
 from spark_kafka_sink.transactions.transactional_ids import log_id, log_key, task_id, worker_id
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
@@ -231,3 +232,24 @@ def test_a_batch_that_is_dropped_takes_nothing_over() -> None:
 
     scene = Scene.of(play)
     assert scene.batches() == {0, 1}
+
+
+def test_an_abort_finds_the_log_without_the_key_and_undoes_all_the_same() -> None:
+    """Planned when the key was at generation 1; an operator has reset it since."""
+
+    def play(scene: Scene) -> None:
+        run = scene.run("run-0")
+        scene.batch(run, 0)
+        plan = scene.plan(run)
+        assert plan.generation == 1
+        messages = scene.write(run, 1, plan)
+        with scene._driver_side(run) as driver:
+            log = KafkaDecisionLog(driver._client, LOG_TOPIC)
+            deadline = scene.scheduler.now + 20_000
+            log.open(PREFIX, deadline).write(None, deadline)
+        assert len(scene.open_ids()) == 1
+        scene.abort(run, 1, plan, messages)
+        assert scene.open_ids() == []
+
+    scene = Scene.of(play)
+    assert scene.batches() == {0}
