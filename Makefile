@@ -11,7 +11,15 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test simulate queries faults sparks mutate check format docs bench kafka install clean distclean
+.PHONY: help demo test simulate queries mutants faults fuzz sparks mutate check format docs bench kafka install \
+	lock sbom licences clean distclean
+
+# What locks, and what the released package alone depends on.
+SUPPLY := .venv-supply
+RUNTIME := .venv-runtime
+COMPILE := $(SUPPLY)/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
+	$(if $(UPGRADE),--upgrade)
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -25,12 +33,20 @@ test: install  ## all tests, against a real Kafka; PYTEST_ARGS="tests/records -x
 simulate: $(VENV)/installed  ## whole producers over a simulated world; SEEDS=20000 FROM=0
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200) --from $(or $(FROM),0)
 
-queries: $(VENV)/installed  ## whole queries, drivers and tasks killed, over it; SEEDS=5000 FROM=0
-	$(BIN)/python -m tests.simulation.spark_lives --seeds $(or $(SEEDS),200) --from $(or $(FROM),0)
+queries: $(VENV)/installed  ## queries and jobs, killed and cut, over it; SEEDS=5000, or LONG=24000 KIND=stream
+	$(BIN)/python -m tests.simulation.spark_lives $(if $(LONG),--long $(LONG) \
+		--kind $(or $(KIND),stream),--seeds $(or $(SEEDS),200) --from $(or $(FROM),0))
+
+mutants: $(VENV)/installed  ## which broken protocols the queries find; SEEDS=500 NAMES="s2 never"
+	$(BIN)/python -m tests.simulation.spark_mutants --seeds $(or $(SEEDS),500) $(NAMES)
 
 faults: install  ## exactly-once while drivers, tasks and answers are lost; ROUNDS=5 NODES=1,3 KILLS=20
 	$(BIN)/python -m tests.exactly_once --rounds $(or $(ROUNDS),5) --nodes $(or $(NODES),1$(comma)3) \
 		--kills $(or $(KILLS),20) $(if $(ONLY),--only "$(ONLY)")
+
+fuzz: $(VENV)/installed  ## random bytes for all that reads them; MINUTES=10 ONLY=tls FROM=0 CASES=1
+	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),1) $(addprefix --only ,$(ONLY)) \
+		$(addprefix --from ,$(FROM)) $(addprefix --cases ,$(CASES))
 
 # A newer PySpark is what the group asks for; the older one is put in its place. (It leaks sockets,
 # which our own pytest settings make an error.)
@@ -69,15 +85,45 @@ bench: install  ## the side-by-side benchmarks; BENCH_ARGS="--help" says what ca
 kafka: install  ## a Kafka in the foreground; KAFKA_ARGS="--nodes 3 --port 9092"
 	$(BIN)/python -m spark_kafka_sink.local_kafka $(KAFKA_ARGS)
 
+lock: $(SUPPLY)/installed  ## requirements/*.lock of pyproject.toml, with hashes; UPGRADE=1: the newest
+	$(COMPILE) --group dev --group build --extra spark -o requirements/dev.lock
+	$(COMPILE) --extra all -o requirements/runtime.lock
+
+sbom: $(SUPPLY)/installed $(RUNTIME)/installed  ## dist/sbom.cdx.json: what the package brings (CycloneDX)
+	@mkdir -p dist
+	$(SUPPLY)/bin/cyclonedx-py environment $(RUNTIME) --pyproject pyproject.toml \
+		--output-reproducible --output-file dist/sbom.cdx.json
+	@echo dist/sbom.cdx.json
+
+licences: $(SUPPLY)/installed $(RUNTIME)/installed  ## docs/licences.md: under which licences it comes
+	$(SUPPLY)/bin/python tools/licences.py $(RUNTIME)/bin/python > docs/licences.md.new
+	mv docs/licences.md.new docs/licences.md
+
 install: $(VENV)/installed  ## .venv, and Kafka's server jars in the user's cache
 	@$(BIN)/python -m spark_kafka_sink.local_kafka --prepare >/dev/null
 
-# Made once, and again when pyproject.toml changes.
-$(VENV)/installed: pyproject.toml
+# Made once, and again when the lock file or pyproject.toml changes. Everything comes with its hash,
+# what builds the package too.
+$(VENV)/installed: pyproject.toml requirements/dev.lock
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer on PATH; name one: make PYTHON=..." >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[spark]' --group dev
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(RUNTIME)/installed: pyproject.toml requirements/runtime.lock $(VENV)/installed
+	$(PYTHON) -m venv --clear $(RUNTIME)
+	$(RUNTIME)/bin/python -m pip install --quiet --require-hashes -r requirements/runtime.lock
+	$(BIN)/python -m hatchling build -t wheel -d $(RUNTIME)/dist >/dev/null
+	$(RUNTIME)/bin/python -m pip install --quiet --no-deps $(RUNTIME)/dist/*.whl
+	$(RUNTIME)/bin/python -m pip uninstall --quiet --yes pip setuptools
+	@touch $@
+
+$(SUPPLY)/installed: pyproject.toml
+	test -x $(SUPPLY)/bin/python || $(PYTHON) -m venv $(SUPPLY)
+	$(SUPPLY)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(SUPPLY)/bin/python -m pip install --quiet --group supply
 	@touch $@
 
 clean:  ## what builds, tests and linters left
@@ -86,4 +132,4 @@ clean:  ## what builds, tests and linters left
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean  ## also .venv (Kafka's jars stay in the user's cache)
-	rm -rf $(VENV) .venv-pyspark-*
+	rm -rf $(VENV) .venv-pyspark-* $(SUPPLY) $(RUNTIME)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.version import __version__
+
 if TYPE_CHECKING:
-    from spark_kafka_sink.datasource.foreach_batch import foreach_batch
+    from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
     from spark_kafka_sink.datasource.registration import register
     from spark_kafka_sink.producer.interceptors import ProducerInterceptor
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
@@ -28,9 +30,8 @@ __all__ = [
     "__version__",
     "foreach_batch",
     "register",
+    "transaction",
 ]
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "Headers": "spark_kafka_sink.producer.producer_record",
@@ -42,6 +43,7 @@ _HOMES = {
     "Serializer": "spark_kafka_sink.producer.serialization",
     "foreach_batch": "spark_kafka_sink.datasource.foreach_batch",
     "register": "spark_kafka_sink.datasource.registration",
+    "transaction": "spark_kafka_sink.datasource.foreach_batch",
 }
 
 

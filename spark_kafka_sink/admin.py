@@ -17,6 +17,7 @@ from typing import Final, Self, TypeVar, cast
 from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.network.client_factory import new_network_client, with_bootstrap_addresses
 from spark_kafka_sink.network.client_request import ClientResponse
@@ -206,7 +207,7 @@ class AdminClient:
         while True:
             response = self._call_once(request, deadline, choose)
             if response is None:
-                raise self._no_answer(f"{request.api_key.name} got no answer", timeout_ms)
+                raise self._no_answer(request.api_key.name, timeout_ms)
             if response.error is not None:
                 raise response.error
             if not response.disconnected:
@@ -260,7 +261,7 @@ class AdminClient:
 
     def _not_present(self, topics: Collection[str], timeout_ms: int) -> KafkaTimeoutError:
         if not topics:
-            return self._no_answer("no broker told of its cluster", timeout_ms)
+            return self._metadata.no_broker_answered(timeout_ms, "nothing is known of the cluster")
         known = self._metadata.fetch().topics
         missing = [topic for topic in topics if topic not in known]
         if not missing:
@@ -268,18 +269,24 @@ class AdminClient:
                 f"partitions of {', '.join(topics)} have no leader after {timeout_ms} ms.",
                 hint="brokers may be down, or the topic was created a moment ago",
                 code=ErrorCode.REQUEST_TIMED_OUT,
+                kind=Kind.NO_LEADER,
             )
         noun = "Topic" if len(missing) == 1 else "Topics"
         message = f"{noun} {', '.join(missing)} not present in metadata after {timeout_ms} ms."
         if self._metadata.answers == 0:
-            return self._no_answer(message, None)
-        hint = _said(missing, self._metadata.topic_errors)
-        return KafkaTimeoutError(message, hint=hint, code=ErrorCode.REQUEST_TIMED_OUT)
-
-    def _no_answer(self, what: str, timeout_ms: int | None) -> KafkaTimeoutError:
+            return self._metadata.no_broker_answered(timeout_ms, message)
         return KafkaTimeoutError(
-            what if timeout_ms is None else f"{what} within {timeout_ms} ms",
-            hint=f"no broker answered; {self._metadata.addresses_tried()}",
+            message,
+            hint=_said(missing, self._metadata.topic_errors),
+            code=ErrorCode.REQUEST_TIMED_OUT,
+            kind=Kind.TOPIC_NOT_PRESENT,
+        )
+
+    def _no_answer(self, request: str, timeout_ms: int) -> KafkaTimeoutError:
+        if self._metadata.answers == 0:
+            return self._metadata.no_broker_answered(timeout_ms, f"{request} got no answer")
+        return KafkaTimeoutError(
+            f"{request} got no answer within {timeout_ms} ms; {self._metadata.addresses_tried()}",
             code=ErrorCode.REQUEST_TIMED_OUT,
         )
 
@@ -337,7 +344,7 @@ class AdminClient:
             request = CreateTopicsRequest(tuple(topics), max(1, remaining))
             response = self._call_once(request, deadline, _controller)
             if response is None:
-                raise self._no_answer("CREATE_TOPICS got no answer", timeout_ms)
+                raise self._no_answer("CREATE_TOPICS", timeout_ms)
             if response.error is not None:
                 raise response.error
             if response.disconnected:

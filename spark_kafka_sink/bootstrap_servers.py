@@ -10,6 +10,7 @@ import ipaddress
 import re
 from collections.abc import Sequence
 
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
 
 #: Java's ``Utils.HOST_PORT_PATTERN``, with brackets and an IPv6 address belonging together.
@@ -36,12 +37,14 @@ def parse_bootstrap_servers(
             "Configuration 'bootstrap.servers' must not be empty. Valid values include: any"
             " non-empty value",
             hint=f"set {option} to host:port,host:port",
+            kind=Kind.MISSING_BOOTSTRAP,
         )
     if "" in items:
         raise ConfigError(
             "Configuration 'bootstrap.servers' values must not be empty.",
             hint=f"item {list(items).index('') + 1} of {len(items)} in {option} is empty: is there"
             " a comma too many?",
+            kind=Kind.BOOTSTRAP_ADDRESS,
         )
     return tuple(dict.fromkeys(_parse(item, protocol, prefix) for item in items))
 
@@ -50,12 +53,18 @@ def _parse(item: str, protocol: str, prefix: str) -> tuple[str, int]:
     shown = safe_text(item)
     match = _ADDRESS.fullmatch(item)
     if match is None:
-        raise ConfigError(f"Invalid url in bootstrap.servers: {shown}", hint=_hint(item))
+        raise ConfigError(
+            f"Invalid url in bootstrap.servers: {shown}",
+            hint=_hint(item),
+            kind=Kind.BOOTSTRAP_ADDRESS,
+        )
     # More than nine digits are no port, and int() need not read them.
     port = int(match["port"]) if len(match["port"]) < 10 else 0
     if not 0 < port < 65536:
         raise ConfigError(
-            f"Invalid port in bootstrap.servers: {shown}", hint="a port is 1 to 65535"
+            f"Invalid port in bootstrap.servers: {shown}",
+            hint="a port is 1 to 65535",
+            kind=Kind.BOOTSTRAP_ADDRESS,
         )
     if match["ipv6"] is not None:
         try:
@@ -64,6 +73,7 @@ def _parse(item: str, protocol: str, prefix: str) -> tuple[str, int]:
             raise ConfigError(
                 f"Invalid url in bootstrap.servers: {shown}",
                 hint="brackets enclose an IPv6 address, as in [::1]:9092",
+                kind=Kind.BOOTSTRAP_ADDRESS,
             ) from None
     scheme = (match["scheme"] or "").upper()
     if scheme in _SECURE_SCHEMES and scheme != protocol:
@@ -71,6 +81,7 @@ def _parse(item: str, protocol: str, prefix: str) -> tuple[str, int]:
             f"bootstrap.servers has {shown}, but security.protocol is {protocol}",
             hint=f"what stands before :// does not choose a protocol; {prefix}security.protocol"
             " does",
+            kind=Kind.BOOTSTRAP_ADDRESS,
         )
     return match["ipv6"] or match["host"], port
 

@@ -1,43 +1,50 @@
 """The configuration of a producer and of the sink: every option read, checked, made effective.
 
 Owns: what several options mean together (Java's cross-checks with Java's sentences), and the two
-values that come out: :class:`ProducerConfig` and :class:`SinkConfig`. Never: a log line, a clock,
-an environment variable. Parsing is pure; what is worth a warning stands in ``warnings``, and
-whoever parses logs it once per process.
+values that come out: :class:`ProducerConfig` and :class:`SinkConfig`. Never: whose a name is
+(``given_options``), a log line, a clock, an environment variable. What is worth a warning stands in
+``warnings``, and whoever parses says it once (``log_once``).
 
 It stands before the way of a record: the driver parses once, the tasks get the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
 from spark_kafka_sink.bootstrap_servers import parse_bootstrap_servers
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.foreign_options import (
     JAVA_PARTITIONERS,
     KEY_PARTITIONERS,
     PREFIX,
-    SPARK_KEYS,
     java_partitioner,
-    unknown_producer_option,
-    unknown_sink_option,
 )
+from spark_kafka_sink.given_options import Given, GivenOptions, given_options
 from spark_kafka_sink.import_paths import is_import_path
-from spark_kafka_sink.option_table import (
-    COMMIT_LOG_TOPIC,
-    NO_MEANING_PREFIXES,
-    PRODUCER_OPTIONS,
-    SINK_OPTIONS,
-)
+from spark_kafka_sink.jaas_config import shown_by_spark
+from spark_kafka_sink.option_table import COMMIT_LOG_TOPIC, PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.options import INT_MAX, LONG_MAX, Option, OptionValue, Status
-from spark_kafka_sink.sasl_settings import can_not_be_read_yet, sasl_settings
+from spark_kafka_sink.sasl_settings import (
+    can_not_be_read_yet,
+    names_a_known_module,
+    sasl_settings,
+)
 from spark_kafka_sink.secret_references import check_references, is_one_reference
-from spark_kafka_sink.secrets import Password
-from spark_kafka_sink.security_options import COUNTING, NOT_HIDDEN_BY_SPARK, is_security_option
+from spark_kafka_sink.secrets import Password, text_of
+from spark_kafka_sink.security_options import (
+    COUNTING,
+    IN_THE_CLEAR,
+    NOT_HIDDEN_BY_SPARK,
+    STORE_RULES,
+    is_security_option,
+    mechanisms_of,
+)
+from spark_kafka_sink.suggestions import nearest_value
 
 MISSING_BOOTSTRAP = (
     "Kafka option bootstrap.servers is not set. Please make sure it is set and retry."
@@ -52,10 +59,20 @@ EXACTLY_ONCE_TIMEOUT_MS = 900_000
 #: Below that transaction.timeout.ms deserves a warning: few stages are always shorter.
 SHORT_TIMEOUT_MS = 60_000
 
-#: Options that mean nothing without exactly-once.
-_OF_EXACTLY_ONCE = ("transactionalIdPrefix", "txnAppId", "txnVersion", "commitLogTopic")
+#: An option that the package sets itself (``datasource/write_context.py``).
+TXN_CONTEXT = "txnContext"
+_JAAS = "sasl.jaas.config"
 
-_SINK_BY_KEY = {name.lower(): option for name, option in SINK_OPTIONS.items()}
+#: Options that mean nothing without exactly-once.
+_OF_EXACTLY_ONCE = (
+    "transactionalIdPrefix",
+    "txnAppId",
+    "txnVersion",
+    "verifyReplays",
+    "offsetsGroup",
+    "twoPhaseCommit",
+    "commitLogTopic",
+)
 
 
 class DeliveryGuarantee(StrEnum):
@@ -133,6 +150,8 @@ class ProducerConfig:
     partitioner_rack_aware: bool
     transactional_id: str | None
     transaction_timeout_ms: int
+    #: No option of the producer's: set for each write by who asked brokers (KIP-939).
+    two_phase_commit: bool = field(default=False, kw_only=True)
     metrics_sample_window_ms: int
     metrics_num_samples: int
     #: One of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, in upper case.
@@ -147,13 +166,12 @@ class ProducerConfig:
 
     @classmethod
     def parse(cls, options: Mapping[str, object]) -> ProducerConfig:
-        """Read Java's option names, without the prefix ``kafka.``, in any case.
+        """Read Java's option names, without the prefix ``kafka.``, in any case, and the lines of
+        ``configFile`` when that is among them.
 
         Values are text, or already of the option's type. Raises ConfigError; nothing else.
         """
-        draft = _Draft("")
-        for key, spelled, value in _folded(options):
-            draft.take(key, spelled, value)
+        draft = _Draft(given_options(options, ""))
         if "bootstrap.servers" not in draft.given:
             raise ConfigError(
                 'Missing required configuration "bootstrap.servers" which has no default value.',
@@ -182,33 +200,37 @@ class SinkConfig:
     transactional_id_prefix: str | None = None
     txn_app_id: str | None = None
     txn_version: int | None = None
+    #: See ``datasource/write_context.py``.
+    txn_context: str | None = None
+    verify_replays: bool = True
+    offsets_group: str | None = None
+    checkpoint_location: str | None = None
+    two_phase_commit: bool = False
     commit_log_topic: str = COMMIT_LOG_TOPIC
     warnings: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     @classmethod
     def parse(cls, options: Mapping[str, object]) -> SinkConfig:
-        """Read the option map that Spark hands to a data source.
+        """Read the option map that Spark hands to a data source, and its ``configFile``.
 
-        Names are folded (Spark lower-cases them). ``kafka.`` options go to the producer, ours are
-        read, Spark's own are passed over, and every other name is an error. ``configFile`` was
-        read before (``config_file.with_config_file``): parsing opens no file. Raises ConfigError;
-        nothing else.
+        Raises ConfigError; nothing else.
         """
-        draft = _Draft(PREFIX)
-        own: dict[str, OptionValue] = {}
-        for key, spelled, value in _folded(options):
-            if key.startswith(PREFIX):
-                draft.take(key.removeprefix(PREFIX), spelled, value)
-            elif key in _SINK_BY_KEY:
-                option = _SINK_BY_KEY[key]
-                if option.name == "configFile":
-                    raise ConfigError("configFile was not read before the options were")
-                own[option.name] = option.read(value, option.name)
-            elif key not in SPARK_KEYS:
-                raise unknown_sink_option(key, spelled)
+        return cls.of(given_options(options, PREFIX))
+
+    @classmethod
+    def of(cls, given: GivenOptions) -> SinkConfig:
+        """Read options whose names were looked at, with the prefix ``kafka.``."""
+        draft = _Draft(given)
+        own = {
+            name: SINK_OPTIONS[name].read(one.value, one.spelled) for name, one in given.own.items()
+        }
         asked = _text(own.get("deliveryGuarantee"))
         if "bootstrap.servers" not in draft.given:
-            raise ConfigError(MISSING_BOOTSTRAP, hint="set option kafka.bootstrap.servers")
+            raise ConfigError(
+                MISSING_BOOTSTRAP,
+                hint="set option kafka.bootstrap.servers",
+                kind=Kind.MISSING_BOOTSTRAP,
+            )
         guarantee = _guarantee(draft, None if asked is None else DeliveryGuarantee(asked))
         _check_exactly_once(own, guarantee)
         preflight = _text(own.get("preflight"))
@@ -223,6 +245,13 @@ class SinkConfig:
             transactional_id_prefix=_text(own.get("transactionalIdPrefix")),
             txn_app_id=_text(own.get("txnAppId")),
             txn_version=version if isinstance(version, int) else None,
+            txn_context=_text(own.get(TXN_CONTEXT)),
+            verify_replays=own.get("verifyReplays") is not False,
+            offsets_group=_text(own.get("offsetsGroup")),
+            checkpoint_location=_text(own.get("checkpointLocation"))
+            if "offsetsGroup" in own
+            else None,
+            two_phase_commit=own.get("twoPhaseCommit") == "auto",
             commit_log_topic=_text(own.get("commitLogTopic")) or COMMIT_LOG_TOPIC,
             warnings=producer.warnings,
         )
@@ -246,7 +275,7 @@ def _guarantee(draft: _Draft, asked: DeliveryGuarantee | None) -> DeliveryGuaran
     if asked is DeliveryGuarantee.NONE and idempotence not in draft.given:
         # Said before the cross-checks, so that none allows what only idempotence forbids, such as
         # six requests in flight.
-        draft.given[idempotence] = "false"
+        draft.given[idempotence] = Given("false", draft.prefix + idempotence)
     draft.exactly_once = asked is DeliveryGuarantee.EXACTLY_ONCE
     draft.read()
     if asked is DeliveryGuarantee.NONE:
@@ -303,38 +332,19 @@ class _Draft:
     idempotence, on by default, can't be, or None. ``exactly_once`` is the sink's word.
     """
 
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
-        self.given: dict[str, object] = {}
+    def __init__(self, given: GivenOptions) -> None:
+        self.prefix = given.prefix
+        self.given = dict(given.producer)
         self.values: dict[str, OptionValue] = {}
         self.servers: tuple[tuple[str, int], ...] = ()
-        self.warnings: list[str] = []
+        self.warnings = list(given.warnings)
         self.idempotence_off: str | None = None
         self.exactly_once = False
 
     def spelled(self, name: str) -> str:
-        """The option's name as the user has to write it."""
-        return self.prefix + name
-
-    def take(self, key: str, spelled: str, value: object) -> None:
-        """Accept one option by its folded name without prefix, or refuse the name."""
-        option = PRODUCER_OPTIONS.get(key)
-        if option is None:
-            for beginning, note in NO_MEANING_PREFIXES.items():
-                if key.startswith(beginning):
-                    self._no_effect(key, note)
-                    return
-            raise unknown_producer_option(key, spelled, self.prefix)
-        if key == "transactional.id" and self.prefix:
-            raise ConfigError(
-                "Option 'kafka.transactional.id' is not supported by the sink: all tasks would"
-                " share one id and fence each other",
-                hint="set deliveryGuarantee=exactly-once, which makes an id for every task;"
-                " transactionalIdPrefix begins them",
-            )
-        if option.status is Status.REFUSED and self.prefix:
-            raise ConfigError(option.note, hint=f"remove {self.spelled(key)}; cast the column")
-        self.given[key] = value
+        """The option's name as the user has to write it, and where it stands."""
+        given = self.given.get(name)
+        return given.spelled if given is not None and given.where else self.prefix + name
 
     def read(self) -> None:
         """Give every option its value, then check what several mean together."""
@@ -345,15 +355,12 @@ class _Draft:
             if option.status is Status.REMOVED:
                 self._no_effect(name, f"{option.doc[:-1]}; {option.note}")
                 continue
-            self.values[name] = option.read(self.given[name], self.spelled(name))
+            given = self.given[name]
+            self.values[name] = option.read(given.value, self.spelled(name))
             check_references(option, self.values[name], self.spelled(name))
-            if is_security_option(name) and option.status is not Status.NO_MEANING:
-                continue
-            if self._is_for_producer_only(option):
-                continue
-            if option.status is Status.NO_MEANING or (
-                option.status is Status.LATER_IGNORED and self.values[name] != option.default
-            ):
+            if given.content is not None:
+                check_references(option, given.content, self.spelled(name))
+            if self._asks_in_vain(option):
                 self._no_effect(name, option.note)
         self._check_timeouts()
         self._check_backoffs()
@@ -365,9 +372,12 @@ class _Draft:
         self._check_sizes()
         self._find_servers()
 
-    def _is_for_producer_only(self, option: Option) -> bool:
-        """Obeyed by a producer of its own, which has no prefix; its status is the sink's."""
-        return option.for_producer and not self.prefix
+    def _asks_in_vain(self, option: Option) -> bool:
+        """Whether it does nothing here, and asks for something."""
+        value = self.values[option.name]
+        if option.status is Status.NO_MEANING:
+            return value not in (False, (), "")
+        return option.status is Status.LATER_IGNORED and value != option.default
 
     def config(self) -> ProducerConfig:
         """The result; :meth:`read` has run."""
@@ -402,7 +412,8 @@ class _Draft:
         return value
 
     def _no_effect(self, name: str, why: str) -> None:
-        self.warnings.append(f"Option '{self.spelled(name)}' has no effect: {why}.")
+        given = self.given[name]
+        self.warnings.append(replace(given, name=self.prefix + name).no_effect(why))
 
     def _check_timeouts(self) -> None:
         """KafkaProducer.configureDeliveryTimeout."""
@@ -508,47 +519,102 @@ class _Draft:
                 "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set"
                 " to true. Transactions will not expire with two-phase commit enabled."
             )
-        protocol = self._str("security.protocol")
-        if protocol.startswith("SASL") and self.values.get("sasl.mechanism") == "":
-            raise ConfigError(
-                "Invalid value null for configuration sasl.mechanism: When the security.protocol"
-                " configuration enables SASL, mechanism must be non-null and non-empty string."
-            )
 
     def _check_security(self) -> None:
         self._refuse_what_spark_shows()
         protocol = self._str("security.protocol")
         counting = COUNTING[protocol]
-        idle = [
-            self.spelled(name)
-            for name in PRODUCER_OPTIONS
-            if name in self.given and not self._counts(name)
-        ]
+        idle = [n for n in self.given if is_security_option(n) and not n.startswith(counting)]
         if idle:
-            nothing = "; nothing is encrypted and nobody is authenticated" if not counting else ""
-            self.warnings.append(
-                f"{', '.join(idle)}: no effect, because {self.spelled('security.protocol')} is"
-                f" {protocol}{nothing}"
-            )
+            raise self._would_have_no_effect(sorted(idle), protocol)
         if "sasl." in counting:
             self._check_sasl(protocol)
-        if "ssl." in counting and self.values["ssl.endpoint.identification.algorithm"] == "":
-            self.warnings.append(
-                f"{self.spelled('ssl.endpoint.identification.algorithm')} is empty: brokers are"
-                " not asked whether their certificate is for their name"
-            )
+        if "ssl." in counting:
+            self._check_stores()
+            if self.values["ssl.endpoint.identification.algorithm"] == "":
+                self.warnings.append(
+                    f"{self.spelled('ssl.endpoint.identification.algorithm')} is empty: brokers are"
+                    " not asked whether their certificate is for their name"
+                )
+
+    def _would_have_no_effect(self, idle: Sequence[str], protocol: str) -> ConfigError:
+        """The error for options of TLS or SASL that ``protocol`` doesn't use."""
+        option = self.spelled("security.protocol")
+        default = "" if "security.protocol" in self.given else ", the default"
+        sasl = protocol.startswith("SASL") or any(n.startswith("sasl.") for n in idle)
+        tls = protocol == "SSL" or any(n.startswith("ssl.") for n in idle)
+        wanted = "SASL_SSL" if sasl else "SSL"
+        or_else = "" if tls else " (or SASL_PLAINTEXT: then anybody on the way can read along)"
+        return ConfigError(
+            f"{', '.join(self.spelled(name) for name in idle)} would have no effect, because"
+            f" {option} is {protocol}{default}",
+            hint=f"set {self.prefix}security.protocol={wanted}{or_else}, or remove"
+            f" {'that option' if len(idle) == 1 else 'those options'}",
+            kind=Kind.NO_EFFECT,
+        )
 
     def _check_sasl(self, protocol: str) -> None:
         """Find mistakes now; each producer reads the settings again, with its secrets' values."""
-        given = {name: self.values[name] for name in self.given if name.startswith("sasl.")}
-        if can_not_be_read_yet(given):
-            return
-        settings = sasl_settings(given)
-        if settings.mechanism == "PLAIN" and protocol == "SASL_PLAINTEXT":
-            self.warnings.append(
-                f"{self.spelled('security.protocol')} is SASL_PLAINTEXT and sasl.mechanism is"
-                " PLAIN: the password goes over the network as it is"
+        if self.values["sasl.mechanism"] == "" and "sasl.mechanism" in self.given:
+            raise ConfigError(
+                "Invalid value null for configuration sasl.mechanism: When the security.protocol"
+                " configuration enables SASL, mechanism must be non-null and non-empty string."
             )
+        mechanism = _text(self.values["sasl.mechanism"])
+        given = {n: self._content(n) for n in self.given if n.startswith("sasl.")}
+        if _JAAS in given and not names_a_known_module(text_of(given[_JAAS])):
+            given[_JAAS] = self.values[_JAAS]  # what is no login module may be anybody's secret
+        if not can_not_be_read_yet(given):
+            mechanism = sasl_settings(given).mechanism
+        if mechanism is not None:
+            self._refuse_what_is_of_another_mechanism(mechanism)
+        if protocol == "SASL_PLAINTEXT":
+            risk = IN_THE_CLEAR.get(mechanism or "", "")
+            if mechanism is None:
+                mechanism = "left to sasl.jaas.config, which is looked up later"
+                risk = "with PLAIN or a token, the secret goes over the network as it is"
+            if risk:
+                self.warnings.append(
+                    f"{self.spelled('security.protocol')} is SASL_PLAINTEXT and sasl.mechanism is"
+                    f" {mechanism}: {risk}"
+                )
+
+    def _refuse_what_is_of_another_mechanism(self, mechanism: str) -> None:
+        for name in self.given:
+            mechanisms = mechanisms_of(name)
+            meant = PRODUCER_OPTIONS[name].status is not Status.NO_MEANING
+            if mechanism in mechanisms or not meant or not text_of(self._content(name)):
+                continue
+            raise ConfigError(
+                f"{self.spelled(name)} would have no effect, because sasl.mechanism is {mechanism}",
+                hint=f"it is for {' and '.join(mechanisms)}; remove it, or set"
+                f" {self.prefix}sasl.mechanism",
+                kind=Kind.NO_EFFECT,
+            )
+
+    def _content(self, name: str) -> OptionValue:
+        """The value, also of a secret whose reference to the configFile is what travels."""
+        content = self.given[name].content
+        return self.values[name] if content is None else content
+
+    def _check_stores(self) -> None:
+        """What of a store would not count (DefaultSslEngineFactory, with its sentences)."""
+        given = {
+            name.removeprefix("ssl.")
+            for name in self.given
+            if name.startswith("ssl.") and text_of(self._content(name))
+        }
+        given |= {f"{name}={self.values[f'ssl.{name}']}" for name in given if name.endswith("type")}
+        for rule in STORE_RULES:
+            if rule.given <= given and not rule.unless & given:
+                names = [self.spelled(f"ssl.{name}") for name in sorted(rule.given)]
+                needed = [f"{self.prefix}ssl.{name}" for name in sorted(rule.unless)]
+                raise ConfigError(
+                    rule.message,
+                    hint=f"set {' or '.join(needed)}, or remove {names[0]}"
+                    if needed
+                    else f"keep one of {' and '.join(names)}",
+                )
 
     def _refuse_what_spark_shows(self) -> None:
         """A secret of the sink's options that Spark's redaction does not know: never inline."""
@@ -564,17 +630,21 @@ class _Draft:
                     " it: Spark may have logged it",
                 )
 
-    def _counts(self, name: str) -> bool:
-        """Not an option of TLS or SASL, or one that the protocol makes count."""
-        return not is_security_option(name) or name.startswith(
-            COUNTING[self._str("security.protocol")]
-        )
+        login_module = self.values.get("sasl.jaas.config") if self.prefix else None
+        shown = shown_by_spark(login_module.value) if isinstance(login_module, Password) else ()
+        if shown:
+            raise ConfigError(
+                f"{self.spelled('sasl.jaas.config')} holds {safe_text(', '.join(shown))} inline,"
+                " and nothing in its text makes Spark hide it: plans, its UI and event logs would"
+                " show it",
+                hint=f'give a reference, {safe_text(shown[0])}="${{file:/path/to/it}}" or'
+                ' "${env:NAME}"; and if this one was a secret and real, replace it: Spark may have'
+                " logged it",
+            )
 
     def _refuse_what_comes_later(self) -> None:
         for name in self.given:
             option = PRODUCER_OPTIONS[name]
-            if self._is_for_producer_only(option) or not self._counts(name):
-                continue
             if option.status is Status.LATER_REFUSED and self.values[name] != option.default:
                 raise _not_yet(option, f"{self.spelled(name)}={self.values[name]}")
 
@@ -586,12 +656,13 @@ class _Draft:
         if known is None and isinstance(name, str) and is_import_path(name):
             return  # imported where it is used, and tried on the driver
         if known is None:
+            choices = [*JAVA_PARTITIONERS, *KEY_PARTITIONERS]
             raise PRODUCER_OPTIONS["partitioner.class"].error(
                 name,
                 "This partitioner is not known, and another one would put rows elsewhere; known"
-                f" are {', '.join([*JAVA_PARTITIONERS, *KEY_PARTITIONERS])}, and the import path of"
-                " a class of your own",
+                f" are {', '.join(choices)}, and the import path of a class of your own",
                 self.spelled("partitioner.class"),
+                nearest_value(str(name).rpartition(".")[2], choices),
             )
         self.values["partitioner.class"] = known.name
         if known.ignores_keys:
@@ -618,27 +689,12 @@ class _Draft:
             )
 
 
-def _folded(options: Mapping[str, object]) -> Iterable[tuple[str, str, object]]:
-    """(lower-cased name, name as written, value) of each option.
-
-    Two spellings of one name are refused: which one counts would be an accident. (Spark folds them
-    before we see them; the later one wins there.)
-    """
-    seen: dict[str, str] = {}
-    for name, value in options.items():
-        key = name.lower()
-        if key in seen:
-            raise ConfigError(
-                f"Options '{safe_text(seen[key])}' and '{safe_text(name)}' are the same option:"
-                " names don't depend on case",
-                hint="remove one of them",
-            )
-        seen[key] = name
-        yield key, name, value
-
-
 def _not_yet(option: Option, shown: str) -> ConfigError:
-    return ConfigError(f"{safe_text(shown)} is not supported by this version", hint=option.note)
+    return ConfigError(
+        f"{safe_text(shown)} is not supported by this version",
+        hint=option.note,
+        kind=Kind.UNSUPPORTED_OPTION,
+    )
 
 
 def _text(value: OptionValue) -> str | None:

@@ -4,29 +4,54 @@ Owns: every exception that leaves this package, and the table of broker error co
 name, class, meaning, hint), from Kafka's ``common/protocol/Errors.java`` and the retry classes of
 ``Sender`` and ``TransactionManager``. Never: a decision to retry (that is the sender's).
 
-Every error is one line that names what, where and what to do; a hint may follow on a second line.
-All are picklable, because Spark carries them from a worker to the driver; none carries a payload,
-a key, a header or a secret. Java's ``XException`` is ``XError`` here.
+Every error is one line that names what, where and what to do, behind the code of its kind
+(``error_kinds.py``); a second line has the hint, if there is one, and where to read more. All are
+picklable, because Spark carries them from a worker to the driver; none carries a payload, a key, a
+header or a secret. Java's ``XException`` is ``XError`` here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any
+from typing import Any, ClassVar
+
+from spark_kafka_sink.documentation import error_url
+from spark_kafka_sink.error_kinds import Kind
 
 
 class KafkaError(Exception):
     """Root of everything this package raises.
 
     ``message`` is one line: what, where, what to do. ``hint`` names the likely human cause, or is
-    None.
+    None. ``kind`` is the error's own, its class's (``default_kind``), or a broker's answer.
     """
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message if hint is None else f"{message}\n  hint: {hint}")
+    default_kind: ClassVar[Kind] = Kind.UNSPECIFIED
+    kind: Kind | ErrorCode
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, kind: Kind | ErrorCode | None = None
+    ) -> None:
+        super().__init__(message)
         self.message = message
         self.hint = hint
+        self.kind = self.default_kind if kind is None else kind
+
+    @property
+    def url(self) -> str:
+        """Where this kind of error is explained, for this version."""
+        return error_url(self.kind.kp_code)
+
+    def __str__(self) -> str:
+        """The code and the message on one line; the hint and the page's address on another."""
+        more = f"see {self.url}" if self.hint is None else f"hint: {self.hint}; see {self.url}"
+        return f"[{self.kind.kp_code}] {self.message}\n  {more}"
+
+    def one_line(self) -> str:
+        """All of it, for a log that makes an event of each line."""
+        hint = "" if self.hint is None else f"{self.hint}; "
+        return f"[{self.kind.kp_code}] {self.message} ({hint}see {self.url})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.message, self.hint, self._fields()))
@@ -48,37 +73,55 @@ def _rebuild(
 class ConfigError(KafkaError, ValueError):
     """An option is unknown, out of bounds, or contradicts another (Java's ConfigException)."""
 
+    default_kind = Kind.CONFIG
+
 
 class SchemaError(KafkaError, ValueError):
     """The DataFrame's columns are not what a Kafka sink takes."""
+
+    default_kind = Kind.SCHEMA
 
 
 class DataError(KafkaError, ValueError):
     """A row holds what can't be sent: a null topic, a partition that does not exist, ..."""
 
+    default_kind = Kind.DATA
+
 
 class SerializationError(KafkaError, ValueError):
     """A key or value that its serializer does not take."""
+
+    default_kind = Kind.SERIALIZATION
 
 
 class IllegalStateError(KafkaError, RuntimeError):
     """A call in a state that forbids it: a bug, in this package or in its caller."""
 
+    default_kind = Kind.ILLEGAL_STATE
+
 
 class RemoteProtocolError(KafkaError):
     """A broker's bytes break the protocol. The connection is closed; never resynchronised."""
+
+    default_kind = Kind.MALFORMED_ANSWER
 
 
 class WrongListenerError(RemoteProtocolError):
     """The first bytes of a connection are TLS, and we don't speak it. Not retried."""
 
+    default_kind = Kind.WRONG_LISTENER
+
 
 class DeliveryError(KafkaError):
     """Rows were not acknowledged. The task attempt must fail, so that Spark writes them again."""
 
+    default_kind = Kind.DELIVERY
+
 
 class CommitError(KafkaError):
     """The driver can't vouch for a batch: a message is missing or contradicts itself."""
+
+    default_kind = Kind.COMMIT
 
 
 class _TransactionsCommitError(CommitError):
@@ -87,9 +130,14 @@ class _TransactionsCommitError(CommitError):
     transactional_ids: tuple[str, ...]
 
     def __init__(
-        self, message: str, *, hint: str | None = None, transactional_ids: tuple[str, ...] = ()
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        transactional_ids: tuple[str, ...] = (),
+        kind: Kind | ErrorCode | None = None,
     ) -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(message, hint=hint, kind=kind)
         self.transactional_ids = transactional_ids
 
 
@@ -98,21 +146,29 @@ class CommitOutcomeUnknownError(_TransactionsCommitError):
     next start of the query finds out.
     """
 
+    default_kind = Kind.OUTCOME_UNKNOWN
+
 
 class PartialCommitError(_TransactionsCommitError):
     """A batch is decided, but the broker had aborted some of its transactions: their rows are
     missing while others are visible. An operator must resolve it.
     """
 
+    default_kind = Kind.PARTIAL_COMMIT
+
 
 class SupersededError(CommitError):
     """Another driver took over this query or prefix; this one must stop."""
+
+    default_kind = Kind.SUPERSEDED
 
 
 class RefusedError(KafkaError):
     """An operator asked for what contradicts a decision, or for what is not there. Nothing was
     changed.
     """
+
+    default_kind = Kind.REFUSED
 
 
 class ApiError(KafkaError):
@@ -124,9 +180,16 @@ class ApiError(KafkaError):
     code: ErrorCode
 
     def __init__(
-        self, message: str, *, hint: str | None = None, code: ErrorCode | None = None
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        code: ErrorCode | None = None,
+        kind: Kind | ErrorCode | None = None,
     ) -> None:
-        super().__init__(message, hint=hint)
+        if kind is None and self.default_kind is Kind.UNSPECIFIED:
+            kind = code
+        super().__init__(message, hint=hint, kind=kind)
         self.code = ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
 
 
@@ -145,9 +208,13 @@ class DisconnectError(InvalidMetadataError):
 class KafkaTimeoutError(RetriableError):
     """A time limit passed: max.block.ms, request.timeout.ms or delivery.timeout.ms."""
 
+    default_kind = Kind.TIMEOUT
+
 
 class BufferExhaustedError(KafkaTimeoutError):
     """buffer.memory stayed used up for max.block.ms."""
+
+    default_kind = Kind.BUFFER_EXHAUSTED
 
 
 class CoordinatorError(RetriableError):
@@ -156,6 +223,8 @@ class CoordinatorError(RetriableError):
 
 class AuthenticationError(ApiError):
     """The broker refused who we are. Not retried."""
+
+    default_kind = Kind.AUTHENTICATION
 
 
 class AuthorizationError(ApiError):
@@ -168,6 +237,8 @@ class InvalidTopicError(ApiError):
 
 class RecordTooLargeError(ApiError):
     """A record, or a batch of one record, is larger than a limit."""
+
+    default_kind = Kind.RECORD_TOO_LARGE
 
 
 class InvalidRecordError(ApiError):
@@ -192,6 +263,8 @@ class TransactionAbortableError(ApiError):
 
 class TransactionAbortedError(ApiError):
     """The batch was never sent: its transaction was aborted."""
+
+    default_kind = Kind.TRANSACTION_ABORTED
 
 
 class InvalidTxnStateError(ApiError):
@@ -254,6 +327,10 @@ class ErrorCode(IntEnum):
     NOT_ENOUGH_REPLICAS = 19
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
     INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_COMMIT_OFFSET_SIZE = 28
     TOPIC_AUTHORIZATION_FAILED = 29
     GROUP_AUTHORIZATION_FAILED = 30
     CLUSTER_AUTHORIZATION_FAILED = 31
@@ -284,6 +361,7 @@ class ErrorCode(IntEnum):
     KAFKA_STORAGE_ERROR = 56
     SASL_AUTHENTICATION_FAILED = 58
     UNKNOWN_PRODUCER_ID = 59
+    GROUP_ID_NOT_FOUND = 69
     UNKNOWN_LEADER_EPOCH = 75
     LISTENER_NOT_FOUND = 72
     FENCED_LEADER_EPOCH = 74
@@ -304,6 +382,11 @@ class ErrorCode(IntEnum):
             return cls(code)
         except ValueError:
             return cls.UNKNOWN_SERVER_ERROR
+
+    @property
+    def kp_code(self) -> str:
+        """As :attr:`Kind.kp_code`: KP1 and the number; -1 stands apart."""
+        return f"KP1{self.value % 1000:03}"
 
     @property
     def info(self) -> CodeInfo:
@@ -327,7 +410,7 @@ class ErrorCode(IntEnum):
         info = CODES[self]
         text = safe_text(message) if message else info.meaning
         return info.error_type(
-            f"{where}: {self.name} ({self.value}): {text}", hint=info.hint, code=self
+            f"{where}: {self.name} ({self.value}): {text}", hint=info.hint, code=self, kind=self
         )
 
 
@@ -344,9 +427,11 @@ _CREATE_TOPIC = "create the topic first, or check its name and that the principa
 _PRINCIPAL = "the principal (the SASL user, or the client certificate's subject)"
 _ACL_TOPIC = f"{_PRINCIPAL} needs the ACL WRITE on the topic, which includes DESCRIBE"
 _ACL_TXN = f"{_PRINCIPAL} needs the ACL WRITE on the transactional id, which includes DESCRIBE"
+_ACL_GROUP = f"{_PRINCIPAL} needs the ACL READ on the group, which includes DESCRIBE"
 _ACL_IDEMPOTENT = (
-    f"{_PRINCIPAL} needs the ACL WRITE on the topic; brokers before 2.8 want IDEMPOTENT_WRITE on"
-    " the cluster too, and kafka.enable.idempotence=false does without"
+    f"{_PRINCIPAL} needs the ACL WRITE on the topic, and has it on none; brokers before 2.8 want"
+    " IDEMPOTENT_WRITE on the cluster. deliveryGuarantee=none does without (in a KafkaProducer"
+    " enable.idempotence=false)"
 )
 
 _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str | None], ...] = (
@@ -361,7 +446,7 @@ _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str | None], ...]
     (ErrorCode.REQUEST_TIMED_OUT, _C.RETRIABLE, KafkaTimeoutError, "the request timed out", "replicas may be slow or down; see request.timeout.ms"),
     (ErrorCode.BROKER_NOT_AVAILABLE, _C.FATAL, ApiError, "the broker is not available", None),
     (ErrorCode.REPLICA_NOT_AVAILABLE, _C.REFRESH_METADATA, InvalidMetadataError, "a replica is not available", None),
-    (ErrorCode.MESSAGE_TOO_LARGE, _C.FATAL, RecordTooLargeError, "the batch is larger than the broker accepts", "raise the topic's max.message.bytes, or write smaller rows"),
+    (ErrorCode.MESSAGE_TOO_LARGE, _C.FATAL, RecordTooLargeError, "the batch is larger than the broker accepts", "raise the topic's max.message.bytes, or write smaller rows (a batch of several rows is split and sent again, so this is one row)"),
     (ErrorCode.STALE_CONTROLLER_EPOCH, _C.FATAL, ApiError, "the controller moved", None),
     (ErrorCode.OFFSET_METADATA_TOO_LARGE, _C.FATAL, ApiError, "the offset's metadata is too large", None),
     (ErrorCode.NETWORK_EXCEPTION, _C.REFRESH_METADATA, DisconnectError, "the broker disconnected before it answered", None),
@@ -373,8 +458,12 @@ _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str | None], ...]
     (ErrorCode.NOT_ENOUGH_REPLICAS, _C.RETRIABLE, RetriableError, "fewer replicas are in sync than min.insync.replicas", "brokers are down or lag behind"),
     (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, _C.RETRIABLE, RetriableError, "written, but to fewer replicas than min.insync.replicas", "brokers are down or lag behind"),
     (ErrorCode.INVALID_REQUIRED_ACKS, _C.FATAL, ApiError, "acks is not one of -1, 0, 1", None),
+    (ErrorCode.ILLEGAL_GENERATION, _C.FATAL, ApiError, "the group's generation is another one", None),
+    (ErrorCode.INVALID_GROUP_ID, _C.FATAL, ApiError, "the group id is not legal", None),
+    (ErrorCode.UNKNOWN_MEMBER_ID, _C.FATAL, ApiError, "the group has no such member", None),
+    (ErrorCode.INVALID_COMMIT_OFFSET_SIZE, _C.FATAL, ApiError, "the offsets are more than the topic __consumer_offsets takes at once", None),
     (ErrorCode.TOPIC_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to see the topic or to write to it", _ACL_TOPIC),
-    (ErrorCode.GROUP_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised for the group", None),
+    (ErrorCode.GROUP_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised for the group", _ACL_GROUP),
     (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to write with idempotence", _ACL_IDEMPOTENT),
     (ErrorCode.INVALID_TIMESTAMP, _C.FATAL, InvalidRecordError, "a record's timestamp is out of the range that the topic accepts", "a bigint timestamp column holds milliseconds; see the topic's message.timestamp.before.max.ms and message.timestamp.after.max.ms (default: one hour ahead)"),
     (ErrorCode.UNSUPPORTED_SASL_MECHANISM, _C.FATAL, AuthenticationError, "the broker does not offer this SASL mechanism", None),
@@ -389,7 +478,7 @@ _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str | None], ...]
     (ErrorCode.INVALID_REQUEST, _C.FATAL, ApiError, "the broker can't read the request", "this is a bug here or a broker that is not Kafka"),
     (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, _C.FATAL, ApiError, "the topic's message format is too old for idempotence or transactions", None),
     (ErrorCode.POLICY_VIOLATION, _C.FATAL, ApiError, "the request breaks a policy of the broker", None),
-    (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, _C.SEQUENCE, OutOfOrderSequenceError, "the broker's last sequence of this producer and ours do not meet", None),
+    (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, _C.SEQUENCE, OutOfOrderSequenceError, "the broker's last sequence of this producer and ours do not meet", "the broker lost what it knew of this producer (data loss at a leader election?); the attempt fails rather than guess, and the next one writes everything with a new producer"),
     (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, _C.SEQUENCE, ApiError, "the broker has this batch already", None),
     (ErrorCode.INVALID_PRODUCER_EPOCH, _C.FATAL, ProducerFencedError, "the producer's epoch is old", None),
     (ErrorCode.INVALID_TXN_STATE, _C.FATAL, InvalidTxnStateError, "the transaction's state forbids this", None),
@@ -403,6 +492,7 @@ _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str | None], ...]
     (ErrorCode.KAFKA_STORAGE_ERROR, _C.REFRESH_METADATA, InvalidMetadataError, "the broker's disk failed", "see the broker's server.log"),
     (ErrorCode.SASL_AUTHENTICATION_FAILED, _C.FATAL, AuthenticationError, "SASL authentication failed", None),
     (ErrorCode.UNKNOWN_PRODUCER_ID, _C.SEQUENCE, OutOfOrderSequenceError, "the broker no longer knows this producer id", "the partition's retention may have removed all of this producer's records"),
+    (ErrorCode.GROUP_ID_NOT_FOUND, _C.FATAL, ApiError, "the group does not exist, or is not of consumers", "a share group keeps no offsets of this kind"),
     (ErrorCode.LISTENER_NOT_FOUND, _C.REFRESH_METADATA, InvalidMetadataError, "the leader has no listener of this name", "every broker must have the listener that bootstrap.servers points at"),
     (ErrorCode.FENCED_LEADER_EPOCH, _C.REFRESH_METADATA, InvalidMetadataError, "the leader epoch is older than the broker's", None),
     (ErrorCode.UNKNOWN_LEADER_EPOCH, _C.RETRIABLE, RetriableError, "the leader epoch is newer than the broker's", None),

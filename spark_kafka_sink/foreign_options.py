@@ -1,4 +1,4 @@
-"""Names that somebody else owns: Spark, a Kafka source, a consumer, librdkafka, partitioners.
+"""Names that somebody else owns: Spark, a Kafka source, a consumer, Connect, librdkafka ...
 
 Owns: those names, what each would be called here, and the error for a name that is nobody's, with
 the nearest one that exists. Never: an option of ours (``option_table``).
@@ -9,12 +9,15 @@ the search for a typing error that isn't there.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
+import re
 from dataclasses import dataclass
 
-from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.documentation import page_url
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.options import Option, Status
+from spark_kafka_sink.suggestions import nearest_name
 
 #: What stands before a producer's option among the options of a Spark write.
 PREFIX = "kafka."
@@ -114,6 +117,44 @@ LIBRDKAFKA_KEYS: dict[str, str | None] = {
 }
 
 
+#: ``AdminClientConfig`` less what producers and consumers have.
+ADMIN_KEYS = frozenset({"bootstrap.controllers"})
+
+#: Of Kafka Connect's workers and connectors, and the beginnings of whole families.
+CONNECT_KEYS: frozenset[str] = frozenset(
+    _names("""
+    access.control.allow.methods access.control.allow.origin config.action.reload
+    connector.class connector.client.config.override.policy exactly.once.source.support
+    header.converter inter.worker.signature.algorithm internal.key.converter
+    internal.value.converter key.converter offset.flush.interval.ms offset.flush.timeout.ms
+    plugin.discovery plugin.path predicates rebalance.timeout.ms
+    scheduled.rebalance.max.delay.ms task.shutdown.graceful.timeout.ms tasks.max
+    topic.tracking.allow.reset topic.tracking.enable transforms value.converter
+    worker.sync.timeout.ms worker.unsync.backoff.ms
+    """)
+)
+CONNECT_BEGINNINGS = tuple(
+    _names("""
+    admin. config.storage. consumer. header.converter. internal.key.converter.
+    internal.value.converter. key.converter. offset.storage. predicates. rest. status.storage.
+    topic.creation. transforms. value.converter.
+    """)
+)
+
+#: Of the clients and serializers of a schema registry.
+REGISTRY_KEYS: frozenset[str] = frozenset(
+    _names("""
+    auto.register.schemas avro.reflection.allow.null avro.remove.java.properties
+    avro.use.logical.type.converters basic.auth.credentials.source basic.auth.user.info
+    id.compatibility.strict json.fail.invalid.schema key.subject.name.strategy
+    latest.compatibility.strict max.schemas.per.subject normalize.schemas proxy.host proxy.port
+    schema.reflection specific.avro.reader use.latest.version use.latest.with.metadata
+    use.schema.id value.subject.name.strategy
+    """)
+)
+REGISTRY_BEGINNINGS = ("schema.registry.", "bearer.auth.", "apicurio.registry.")
+
+
 @dataclass(frozen=True, slots=True)
 class JavaPartitioner:
     """What a partitioner class of the Java client is here.
@@ -161,57 +202,191 @@ def java_partitioner(name: str) -> JavaPartitioner | None:
     return JAVA_PARTITIONERS.get(short)
 
 
-def unknown_producer_option(key: str, spelled: str, prefix: str) -> ConfigError:
-    """The error for a name that is not an option of the producer.
-
-    ``key`` is lower-cased and without ``prefix``; ``spelled`` is what the user wrote.
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose names these are, and what to do about one. ``in_files``: a client's properties file
+    may have them beside a producer's, so a line of theirs is left out, by name.
     """
-    shown = safe_text(spelled)
-    if key in CONSUMER_KEYS:
+
+    who: str
+    instead: str
+    names: frozenset[str] = frozenset()
+    beginnings: tuple[str, ...] = ()
+    in_files: bool = False
+
+    def owns(self, key: str) -> bool:
+        return key in self.names or key.startswith(self.beginnings)
+
+
+_REMOVE = "remove it from the options of the write"
+
+OWNERS = (
+    Owner("a Kafka source (read, readStream), not to a sink", _REMOVE, SOURCE_KEYS),
+    Owner("a Kafka consumer; a producer has no such option", _REMOVE, CONSUMER_KEYS, in_files=True),
+    Owner("an admin client of Kafka", _REMOVE, ADMIN_KEYS, in_files=True),
+    Owner(
+        "the client of a schema registry, and rows are written as the bytes they are",
+        "remove it, and make the columns key and value what the registry's format wants before"
+        " they are written (Spark's to_avro or to_protobuf, with the registry's header in front)",
+        REGISTRY_KEYS,
+        REGISTRY_BEGINNINGS,
+        in_files=True,
+    ),
+    Owner(
+        "Kafka Connect, whose errors.* choose what becomes of a bad record; here one fails its"
+        " task",
+        "remove it, and filter such rows out before they are written",
+        beginnings=("errors.",),
+        in_files=True,
+    ),
+    Owner("Kafka Connect", _REMOVE, CONNECT_KEYS, CONNECT_BEGINNINGS, in_files=True),
+    Owner(
+        "Kafka Streams",
+        "deliveryGuarantee=exactly-once is what it means there",
+        frozenset({"processing.guarantee"}),
+    ),
+    Owner(
+        "Flink's Kafka sink",
+        "here it is deliveryGuarantee, and the beginning of transactional ids is"
+        " transactionalIdPrefix",
+        frozenset({"sink.delivery-guarantee", "sink.transactional-id-prefix", "sink.semantic"}),
+    ),
+    Owner(
+        "Databricks' own Kafka connector",
+        "with kafka.sasl.mechanism=AWS_MSK_IAM, the IAMLoginModule of kafka.sasl.jaas.config takes"
+        ' awsCredentialsProvider="package.module:name", a function that returns a session of the'
+        " service credential",
+        frozenset({"databricks.servicecredential"}),
+    ),
+    Owner(
+        "no Kafka sink: how fast rows are written is for brokers and for the source",
+        "set a producer quota on the brokers, which is obeyed, or maxOffsetsPerTrigger on the"
+        " source of a stream",
+        frozenset(
+            {"maxrecordspersecond", "maxbytespersecond", "maxratepersecond", "maxratepertask"}
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a name stands: ``prefix`` is what a producer's option needs there, ``own`` whether the
+    sink's own options are taken there, ``sink`` whether it is a write that reads them and not a
+    producer by itself, ``where`` the file, or nothing.
+    """
+
+    prefix: str
+    own: bool
+    sink: bool
+    where: str = ""
+
+
+def is_left_out_of_files(key: str) -> bool:
+    """Whether a line of this name, lower-cased and without prefix, is another client's."""
+    return any(owner.in_files and owner.owns(key) for owner in OWNERS)
+
+
+def refused_option(option: Option, shown: str, where: str = "") -> ConfigError:
+    """The error for an option of Java's producer that the sink never takes."""
+    if option.name == "transactional.id":
         return ConfigError(
-            f"Option '{shown}' belongs to a Kafka consumer; a producer has no such option",
-            hint="remove it from the options of the write",
+            f"Option '{shown}'{where} is not supported by the sink: all tasks would share one id"
+            " and fence each other",
+            hint="set deliveryGuarantee=exactly-once, which makes an id for every task;"
+            " transactionalIdPrefix begins them",
         )
-    if key in LIBRDKAFKA_KEYS:
-        java = LIBRDKAFKA_KEYS[key]
+    return ConfigError(option.note, hint=f"remove {shown}; cast the column")
+
+
+def unknown_option(key: str, shown: str, place: Place) -> ConfigError:
+    """The error for a name that is not an option in its place. ``key`` is lower-cased, ``shown`` as
+    its user wrote it.
+    """
+    name = key.removeprefix(PREFIX)
+    elsewhere = _known_elsewhere(name, shown, place)
+    if elsewhere is not None:
+        return elsewhere
+    ours = _SINK_NAMES.get(name)
+    option = PRODUCER_OPTIONS.get(name)
+    if ours is not None and place.own:
+        return _unknown(shown, place, f"write {ours}: the sink's own options take no prefix")
+    if ours is not None:
         return ConfigError(
-            f"Option '{shown}' is librdkafka's name; options have Java's names here",
+            f"Option '{shown}'{place.where} is the Spark sink's; a producer has no such option",
+            hint="remove it, or write with format('kprod')",
+        )
+    if option is not None and option.status is Status.REMOVED:
+        return _unknown(shown, place, f"{option.doc[:-1]}; {option.note}")
+    if option is not None:
+        return _unknown(
+            shown,
+            place,
+            f"options of Kafka's producer take the prefix: {place.prefix}{name}"
+            if place.prefix
+            else f"write {name}: no prefix in this place",
+        )
+    nearest = _nearest(name, place)
+    if nearest is None and place.where and _DOTTED.fullmatch(key) is None:
+        return ConfigError(
+            f"a line{place.where} has a name that is no option's; it may be a secret, and is not"
+            " shown",
+            hint="is this the properties file that was meant?",
+        )
+    return _unknown(shown, place, nearest or f"every option: {page_url('options')}")
+
+
+def _known_elsewhere(name: str, shown: str, place: Place) -> ConfigError | None:
+    """The error for a name, without prefix, that has a meaning somewhere else."""
+    prefix, where = place.prefix, place.where
+    option = PRODUCER_OPTIONS.get(name)
+    if place.sink and option is not None and option.status is Status.REFUSED:
+        return refused_option(option, shown, where)
+    if place.sink and name.endswith(".serializer"):
+        return ConfigError(
+            f"Option '{shown}'{where} has no meaning here: columns are written as the bytes they"
+            " are",
+            hint=f"remove {shown}; cast the column",
+        )
+    if name in LIBRDKAFKA_KEYS:
+        java = LIBRDKAFKA_KEYS[name]
+        return ConfigError(
+            f"Option '{shown}'{where} is librdkafka's name; options have Java's names here",
             hint=f"use {prefix}{java}"
             if java
             else "Java's producer has nothing like it: remove it",
+            kind=Kind.FOREIGN_OPTION,
         )
-    if not prefix and key.startswith(PREFIX) and key.removeprefix(PREFIX) in PRODUCER_OPTIONS:
-        return _unknown(shown, f"write {key.removeprefix(PREFIX)}: no prefix in this place")
-    own = {name.lower(): name for name in SINK_OPTIONS}.get(key) if prefix else None
-    if own is not None:
-        return _unknown(shown, f"write {own}: the sink's own options take no prefix")
-    return _unknown(shown, _nearest(key, PRODUCER_OPTIONS, prefix))
+    for owner in OWNERS:
+        if owner.owns(name):
+            return ConfigError(
+                f"Option '{shown}'{where} belongs to {owner.who}",
+                hint=owner.instead,
+                kind=Kind.FOREIGN_OPTION,
+            )
+    rest = name.removeprefix("producer.").removeprefix("override.")
+    if rest != name and rest in PRODUCER_OPTIONS:
+        return _unknown(shown, place, f"write {prefix}{rest}: Connect's prefix means nothing here")
+    return None
 
 
-def unknown_sink_option(key: str, spelled: str) -> ConfigError:
-    """The error for a name without the prefix ``kafka.`` that is not one of the sink's own."""
-    shown = safe_text(spelled)
-    if key in SOURCE_KEYS:
-        return ConfigError(
-            f"Option '{shown}' belongs to a Kafka source (read, readStream), not to a sink",
-            hint="remove it from the options of the write",
-        )
-    if key in PRODUCER_OPTIONS or key in LIBRDKAFKA_KEYS or key in CONSUMER_KEYS:
-        name = LIBRDKAFKA_KEYS.get(key) or key
-        return _unknown(shown, f"options of Kafka's producer take the prefix: {PREFIX}{name}")
-    names = [*SINK_OPTIONS, *(PREFIX + name for name in PRODUCER_OPTIONS)]
-    return _unknown(shown, _nearest(key, names, ""))
+def _unknown(shown: str, place: Place, hint: str) -> ConfigError:
+    return ConfigError(
+        f"Unknown option '{shown}'{place.where}", hint=hint, kind=Kind.UNKNOWN_OPTION
+    )
 
 
-def _unknown(shown: str, hint: str) -> ConfigError:
-    return ConfigError(f"Unknown option '{shown}'", hint=hint)
+#: What names of options look like, and passwords, tokens and PEM don't.
+_DOTTED = re.compile(r"[a-z][a-z0-9_-]{0,23}(\.[a-z0-9_-]{1,24}){1,6}")
+
+_SINK_NAMES = {o.name.lower(): o.name for o in SINK_OPTIONS.values() if not o.internal}
 
 
-def _nearest(key: str, names: Iterable[str], prefix: str) -> str:
-    """The hint with the name that looks most like ``key``, which is in lower case."""
-    by_key = {name.lower(): name for name in names}
-    # difflib's time is quadratic, and no name of ours is longer than this.
-    close = difflib.get_close_matches(key[:100], by_key, n=1)
-    if close:
-        return f"did you mean {prefix}{by_key[close[0]]}?"
-    return "docs/options.md lists every option"
+def _nearest(name: str, place: Place) -> str | None:
+    """The hint with the name that looks most like ``name``, which is in lower case."""
+    options = [*PRODUCER_OPTIONS.values(), *(SINK_OPTIONS.values() if place.own else ())]
+    names = [o.name for o in options if o.suggested or (o.for_producer and not place.sink)]
+    found = nearest_name(name, names)
+    if found is None:
+        return None
+    return f"did you mean {place.prefix if found in PRODUCER_OPTIONS else ''}{found}?"

@@ -1,38 +1,18 @@
 """Java's ``.properties`` format, as Kafka's own tools read a client's file.
 
 Owns: the reading (``java.util.Properties.load``): comments, separators, lines that go on, escapes.
-Never: what a name means (``config_file``), where a value is looked up (``secret_references``).
+Never: a file (``local_files``), what a name means (``config_file``).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
-
-#: More than any client's settings, a keystore in PEM included; less than what harms a worker.
-MAX_BYTES = 1 << 20
 
 _BLANKS = " \t\f"
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _SIMPLE = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ODD_BACKSLASHES = re.compile(r"(?<!\\)(?:\\\\)*\\$")
-
-
-def read_bounded(path: Path) -> str:
-    """The text of a small file; UTF-8, else what Java takes it for, ISO 8859-1.
-
-    Raises OSError; ValueError for more than :data:`MAX_BYTES`.
-    """
-    with path.open("rb") as file:
-        content = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        message = f"it is larger than {MAX_BYTES} bytes"
-        raise ValueError(message)
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError:
-        return content.decode("iso-8859-1")
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -9,15 +9,15 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.import_paths import is_import_path
-from spark_kafka_sink.jaas_config import JaasEntry, without_shading
+from spark_kafka_sink.jaas_config import NO_MODULE, JaasEntry, without_shading
 from spark_kafka_sink.secret_references import has_references
-from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.secrets import Password, Text, as_password, shown_text, text_of
 
 _URL: Final = "sasl.oauthbearer.token.endpoint.url"
 _ID: Final = "sasl.oauthbearer.client.credentials.client.id"
@@ -60,14 +60,14 @@ class StaticToken:
 class TokenFile:
     """A file with the token, read whenever one is needed: somebody else renews it."""
 
-    path: str
+    path: Text
 
 
 @dataclass(frozen=True, slots=True)
 class UnsecuredToken:
     """Kafka's unsigned tokens for development: JSON claims, and their life in seconds."""
 
-    claims: tuple[tuple[str, str | float | tuple[str, ...]], ...]
+    claims: tuple[tuple[str, str | float | tuple[str, ...]], ...] = field(repr=False)
     life_s: int
 
 
@@ -75,11 +75,11 @@ class UnsecuredToken:
 class ClientCredentials:
     """RFC 6749, 4.4, from ``url``; ``tls`` are ``ssl.`` options for that server alone."""
 
-    url: str
-    client_id: str
+    url: Text
+    client_id: Text
     client_secret: Password
-    scope: str | None
-    audience: str | None
+    scope: Text | None
+    audience: Text | None
     urlencode: bool
     connect_timeout_ms: int
     read_timeout_ms: int
@@ -102,12 +102,12 @@ class AwsLogin:
     ``provider`` is the import path of what gives a session of botocore or boto3, or credentials.
     """
 
-    profile: str | None = None
-    role_arn: str | None = None
-    role_session_name: str | None = None
-    role_external_id: str | None = None
-    sts_region: str | None = None
-    provider: str | None = None
+    profile: Text | None = None
+    role_arn: Text | None = None
+    role_session_name: Text | None = None
+    role_external_id: Password | None = None
+    sts_region: Text | None = None
+    provider: Text | None = None
 
 
 TokenSource = (
@@ -130,7 +130,7 @@ class OAuthSettings:
     """For OAUTHBEARER. Times are milliseconds."""
 
     source: TokenSource
-    extensions: tuple[tuple[str, str], ...] = ()
+    extensions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     refresh: RefreshRule = RefreshRule()
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 10_000
@@ -138,7 +138,7 @@ class OAuthSettings:
 
 def oauth_settings(options: Mapping[str, object], entry: JaasEntry | None) -> OAuthSettings:
     """The settings of the ``sasl.`` options and the login module. Raises ConfigError."""
-    module = {} if entry is None else entry.options
+    module = entry or NO_MODULE
     _refuse_what_contradicts(options, module)
     rule = RefreshRule()
     return OAuthSettings(
@@ -155,8 +155,10 @@ def oauth_settings(options: Mapping[str, object], entry: JaasEntry | None) -> OA
     )
 
 
-def aws_login(module: Mapping[str, str]) -> AwsLogin:
+def aws_login(entry: JaasEntry | None) -> AwsLogin:
     """The options of an IAMLoginModule; none of them has to be there."""
+    module = entry or NO_MODULE
+    external_id = module.get("awsRoleExternalId")
     if module.get("awsRoleAccessKeyId") or module.get("awsRoleSecretAccessKey"):
         raise ConfigError(
             "sasl.jaas.config: awsRoleAccessKeyId and awsRoleSecretAccessKey are not supported",
@@ -172,13 +174,13 @@ def aws_login(module: Mapping[str, str]) -> AwsLogin:
         module.get("awsProfileName") or None,
         module.get("awsRoleArn") or None,
         module.get("awsRoleSessionName") or None,
-        module.get("awsRoleExternalId") or None,
+        as_password(external_id) if external_id else None,
         module.get("awsStsRegion") or None,
         module.get("awsCredentialsProvider") or None,
     )
 
 
-def _refuse_what_contradicts(options: Mapping[str, object], module: Mapping[str, str]) -> None:
+def _refuse_what_contradicts(options: Mapping[str, object], module: JaasEntry) -> None:
     if text_of(options.get("sasl.username")):
         raise ConfigError(
             "sasl.username is set, but sasl.mechanism is OAUTHBEARER, which has no names",
@@ -191,22 +193,22 @@ def _refuse_what_contradicts(options: Mapping[str, object], module: Mapping[str,
         )
 
 
-def _source(options: Mapping[str, object], module: Mapping[str, str]) -> TokenSource:
+def _source(options: Mapping[str, object], module: JaasEntry) -> TokenSource:
     """The one source that the options name; two are one too many."""
     found: dict[str, TokenSource] = {}
     for name in (_HANDLER, _RETRIEVER):
         source = _by_class(name, text_of(options.get(name)), module)
         if source is not None:
             found[name] = source
-    url = text_of(options.get(_URL)) or module.get("oauth.token.endpoint.uri", "")
+    url = shown_text(options.get(_URL)) or module.get("oauth.token.endpoint.uri")
     if url:
         found[_URL] = _by_url(url, options, module)
-    token = text_of(options.get("sasl.password"))
+    token = shown_text(options.get("sasl.password"))
     if token:
-        found["sasl.password (a token)"] = StaticToken(Password(token))
-    token = module.get("oauth.access.token", "")
+        found["sasl.password (a token)"] = StaticToken(as_password(token))
+    token = module.get("oauth.access.token")
     if token:
-        found["oauth.access.token in sasl.jaas.config"] = StaticToken(Password(token))
+        found["oauth.access.token in sasl.jaas.config"] = StaticToken(as_password(token))
     unsecured = _unsecured(module)
     if unsecured is not None:
         found["unsecuredLogin... in sasl.jaas.config"] = unsecured
@@ -223,7 +225,7 @@ def _source(options: Mapping[str, object], module: Mapping[str, str]) -> TokenSo
     )
 
 
-def _by_class(option: str, name: str, module: Mapping[str, str]) -> TokenSource | None:
+def _by_class(option: str, name: str, module: JaasEntry) -> TokenSource | None:
     """None: the class says nothing beyond the other options."""
     name = without_shading(name)
     if not name or name in _ORDINARY or name == _STRIMZI:
@@ -236,14 +238,16 @@ def _by_class(option: str, name: str, module: Mapping[str, str]) -> TokenSource 
             hint="name a Python class with a method token() as package.module:Name; known of"
             f" Java's are {_AWS.rpartition('.')[2]} and {_STRIMZI.rpartition('.')[2]}",
         )
-    return TokenProvider(name, option, tuple((k, Password(v)) for k, v in sorted(module.items())))
+    given = tuple((key, as_password(module.get(key))) for key in sorted(module.options))
+    return TokenProvider(name, option, given)
 
 
-def _by_url(url: str, options: Mapping[str, object], module: Mapping[str, str]) -> TokenSource:
+def _by_url(url: Text, options: Mapping[str, object], module: JaasEntry) -> TokenSource:
     # What a reference leads to is checked where it is looked up.
     parts = urlsplit("https://reference") if has_references(url) else _checked_url(url)
     if parts.scheme == "file":
-        return TokenFile(unquote(parts.path))
+        path = unquote(parts.path)
+        return TokenFile(Password(path, url.reference) if isinstance(url, Password) else path)
     client_id = _either(options, _ID, module, "clientId", "oauth.client.id")
     secret = _either(options, _SECRET, module, "clientSecret", "oauth.client.secret")
     if not client_id or not secret:
@@ -253,26 +257,27 @@ def _by_url(url: str, options: Mapping[str, object], module: Mapping[str, str]) 
             hint="or clientId and clientSecret in sasl.jaas.config",
         )
     scope = _either(options, _SCOPE, module, "scope", "oauth.scope")
-    tls = {k.removeprefix("oauth."): v for k, v in module.items()}
+    tls = {key.removeprefix("oauth."): module.get(key) for key in module.options}
     return ClientCredentials(
         url,
         client_id,
-        Password(secret),
+        as_password(secret),
         scope or None,
         module.get("oauth.audience") or None,
         options.get("sasl.oauthbearer.header.urlencode") is True,
         _int(options, "sasl.login.connect.timeout.ms", 10_000),
         _int(options, "sasl.login.read.timeout.ms", 10_000),
         tuple(
-            (k, Password(v) if k.endswith(("password", "key", "certificates")) else v)
+            (k, as_password(v) if k.endswith(("password", "key", "certificates")) else v)
             for k, v in sorted(tls.items())
             if k.startswith("ssl.")
         ),
     )
 
 
-def _checked_url(url: str) -> SplitResult:
-    """``url`` taken apart; ConfigError, which shows no part of it, for what can't be asked."""
+def _checked_url(given: Text) -> SplitResult:
+    """The URL taken apart; ConfigError, which shows no part of it, for what can't be asked."""
+    url = text_of(given)
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -288,8 +293,9 @@ def _checked_url(url: str) -> SplitResult:
         raise ConfigError(f"{_URL} must not hold a name or password", hint=f"they go to {_ID}")
     if parts.scheme == "http" and not _is_loopback(parts.hostname):
         raise ConfigError(
-            f"{_URL} is http, and anybody on the way to {safe_text(parts.hostname)} could read the"
-            " client's secret",
+            f"{_URL} is http, and anybody on the way to"
+            f" {safe_text(f'{given}' if isinstance(given, Password) else parts.hostname)} could"
+            " read the client's secret",
             hint="use https; http is for tests on this machine (localhost)",
         )
     return parts
@@ -304,13 +310,11 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _either(
-    options: Mapping[str, object], option: str, module: Mapping[str, str], *names: str
-) -> str:
+def _either(options: Mapping[str, object], option: str, module: JaasEntry, *names: str) -> Text:
     """An option or its names in the login module; two different values are a contradiction."""
-    given = {option: text_of(options.get(option))} | {n: module.get(n, "") for n in names}
+    given = {option: shown_text(options.get(option))} | {n: module.get(n) for n in names}
     values = {name: value for name, value in given.items() if value}
-    if len(set(values.values())) > 1:
+    if len(set(map(text_of, values.values()))) > 1:
         raise ConfigError(
             f"{' and '.join(values)} are both set, to different values",
             hint=f"keep {option}; the others stand in sasl.jaas.config",
@@ -318,9 +322,9 @@ def _either(
     return next(iter(values.values()), "")
 
 
-def _unsecured(module: Mapping[str, str]) -> UnsecuredToken | None:
+def _unsecured(module: JaasEntry) -> UnsecuredToken | None:
     claims: dict[str, str | float | tuple[str, ...]] = {}
-    for name, value in module.items():
+    for name, value in module.options.items():
         found = _UNSECURED_CLAIM.fullmatch(name)
         if found is None:
             continue
@@ -333,9 +337,8 @@ def _unsecured(module: Mapping[str, str]) -> UnsecuredToken | None:
             claims[claim] = value
     if not claims:
         return None
-    life = _number(
-        "unsecuredLoginLifetimeSeconds", module.get("unsecuredLoginLifetimeSeconds", "3600")
-    )
+    name = "unsecuredLoginLifetimeSeconds"
+    life = _number(name, module.options.get(name, "3600"))
     return UnsecuredToken(tuple(sorted(claims.items())), int(life))
 
 
@@ -349,9 +352,9 @@ def _number(name: str, text: str) -> float:
     return value
 
 
-def _extensions(module: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _extensions(module: JaasEntry) -> tuple[tuple[str, str], ...]:
     found = []
-    for name, value in module.items():
+    for name, value in module.options.items():
         match = _EXTENSION.fullmatch(name)
         if match is not None:
             found.append(checked_extension(match[1], value))
@@ -378,10 +381,3 @@ def _int(options: Mapping[str, object], name: str, default: int) -> int:
 def _float(options: Mapping[str, object], name: str, default: float) -> float:
     value = options.get(name)
     return value if isinstance(value, float) else default
-
-
-def text_of(value: object) -> str:
-    """An option's text; nothing set is the empty text."""
-    if isinstance(value, Password):
-        return value.value
-    return "" if value is None else str(value)

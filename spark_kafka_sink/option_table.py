@@ -21,6 +21,7 @@ from spark_kafka_sink.options import (
     NonEmpty,
     OneOf,
     OneOfAnyCase,
+    OneOfAnySpelling,
     Option,
     OptionType,
     Status,
@@ -182,8 +183,7 @@ _TRANSACTIONS = (
            " restarts. At most the broker's transaction.max.timeout.ms."),
     Option("transaction.two.phase.commit.enable", _T.BOOLEAN, _OFF, _LOW,
            "Transactions that never time out, ended by an outside coordinator (KIP-939).",
-           None, Status.LATER_REFUSED, "brokers don't offer it yet; the driver of"
-           " deliveryGuarantee=exactly-once does without"),
+           None, Status.LATER_REFUSED, "the sink's own option twoPhaseCommit asks brokers for it"),
 )  # fmt: skip
 
 _METRICS = "there is no JMX here; the write report carries the numbers"
@@ -257,7 +257,7 @@ _SINK = (
            "What is promised: `at-least-once` (idempotent producer, acks=all), `exactly-once` (each"
            " task writes in a Kafka transaction, and the driver ends them all), or `none` (no"
            " idempotence, acks as asked). See delivery-guarantees.md.",
-           OneOfAnyCase(("at-least-once", "none", "exactly-once"))),
+           OneOfAnySpelling(("at-least-once", "none", "exactly-once"))),
     Option("preflight", _T.STRING, None, _MEDIUM,
            "Whether the driver asks the cluster for the topic before any task starts: `required`"
            " (a missing topic or an unreachable cluster is an error), `warn` (it is a warning) or"
@@ -279,13 +279,33 @@ _SINK = (
            "With txnAppId: the number of this write. One that is at most the last committed version"
            " of that txnAppId (and transactionalIdPrefix) writes nothing, so a job can be run again"
            " after any failure.", _ZERO),
+    Option("verifyReplays", _T.BOOLEAN, _ON, _LOW,
+           "With exactly-once: whether a batch that is dropped, because its number is committed"
+           " already, must have as many rows and bytes as the one that was written. Set it to false"
+           " for a query that gives other rows each time it runs."),
+    Option("offsetsGroup", _T.STRING, None, _LOW,
+           "With exactly-once, in a stream, foreach_batch or transaction of a query that reads from"
+           " Kafka: the consumer group whose offsets are committed with each micro-batch, in"
+           " the same decision, so that lag tools see what is visible. It needs the query's"
+           " checkpointLocation as an option, and the topics that are read in the cluster that is"
+           " written to.", NonEmpty()),
+    Option("twoPhaseCommit", _T.STRING, "off", _LOW,
+           "With exactly-once: `auto` writes in transactions that never time out (KIP-939) where"
+           " brokers offer it and the principal has the right TWO_PHASE_COMMIT, and says so; `off`"
+           " never does. Kafka 4.3 offers it under unstable.api.versions.enable only.",
+           OneOfAnyCase(("off", "auto"))),
+    Option("txnContext", _T.STRING, None, _LOW,
+           "Who writes: set by foreach_batch and transaction.", NonEmpty(), internal=True),
+    Option("checkpointLocation", _T.STRING, None, _LOW,
+           "Spark's own, where offsetsGroup finds a micro-batch's offsets.", internal=True),
     Option("commitLogTopic", _T.STRING, COMMIT_LOG_TOPIC, _LOW,
            "With exactly-once: the compacted topic in which drivers keep their decisions. It is"
            " created when it is missing and the principal may create it.", TopicName()),
     Option("configFile", _T.STRING, None, _LOW,
-           "A properties file with a Kafka client's settings, with or without the prefix `kafka.`;"
-           " options that are given win. The driver reads it. Secrets in it never become options:"
-           " they are read from the same path on each executor. See security.md.", NonEmpty()),
+           "A properties file with a Kafka client's settings, with or without the prefix `kafka.`,"
+           " and with the options of this table; options that are given win. The driver reads it."
+           " Secrets in it never become options: they are read from the same path on each"
+           " executor. See security.md.", NonEmpty()),
 )  # fmt: skip
 
 

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.secrets import HIDDEN, Password
+from spark_kafka_sink.suggestions import letters, nearest_value, plain_number
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -161,11 +163,18 @@ class OneOfAnyCase:
     """``CaseInsensitiveValidString``; :func:`read` gives the choice as it is written here."""
 
     choices: tuple[str, ...]
+    #: What the empty text means; None: it is none of the choices. "": the option's reader tells.
+    empty: str | None = None
 
     def find(self, value: str) -> str | None:
         """The choice that ``value`` spells, or None."""
-        folded = value.upper()
-        return next((c for c in self.choices if c.upper() == folded), None)
+        if self.empty is not None and not value:
+            return value
+        folded = self._folded(value)
+        return next((c for c in self.choices if self._folded(c) == folded), None)
+
+    def _folded(self, value: str) -> str:
+        return value.upper()
 
     def broken(self, value: OptionValue) -> str | None:
         if isinstance(value, str) and self.find(value) is not None:
@@ -173,7 +182,16 @@ class OneOfAnyCase:
         return f"String must be one of (case insensitive): {', '.join(self.choices)}"
 
     def describe(self) -> str:
-        return f"one of {', '.join(self.choices)} (any case)"
+        empty = f", or empty: {self.empty}" if self.empty else ""
+        return f"one of {', '.join(self.choices)} (any case){empty}"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOfAnySpelling(OneOfAnyCase):
+    """The same for values of our own: ``exactly_once`` and ``exactlyOnce`` are ``exactly-once``."""
+
+    def _folded(self, value: str) -> str:
+        return letters(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +256,8 @@ class Option:
     why: str = ""
     #: ``KafkaProducer`` obeys it, although the sink does not: ``status`` is the sink's.
     for_producer: bool = False
+    #: Ours alone: taken and obeyed as any other, in no page of the docs, and never suggested.
+    internal: bool = False
 
     @property
     def secret(self) -> bool:
@@ -267,13 +287,44 @@ class Option:
                 value = self.rule.find(value)
         return value
 
-    def error(self, given: object, rule: str, spelled: str) -> ConfigError:
-        """What Java's ConfigException says: "Invalid value X for configuration Y: rule"."""
+    def error(
+        self, given: object, rule: str, spelled: str, meant: str | None = None
+    ) -> ConfigError:
+        """What Java's ConfigException says: "Invalid value X for configuration Y: rule". The hint
+        begins with what was probably ``meant``.
+        """
         shown = HIDDEN if self.secret else safe_text("null" if given is None else str(given))
+        takes = f"{spelled} takes {self.takes()}; {self.default_text()}"
+        if meant is None and not self.secret and given is not None:
+            meant = self._meant(str(given))
         return ConfigError(
             f"Invalid value {shown} for configuration {self.name}: {rule}",
-            hint=f"{spelled} takes {self.takes()}; {self.default_text()}",
+            hint=takes if meant is None else f"did you mean {meant}? {takes}",
+            kind=Kind.INVALID_VALUE,
         )
+
+    @property
+    def suggested(self) -> bool:
+        """Whether a misspelt name may be meant to be this one."""
+        return not self.internal and self.status not in (Status.REMOVED, Status.REFUSED)
+
+    def _meant(self, text: str) -> str | None:
+        """The legal value that is nearest to ``text``, when one is near."""
+        match self.rule, self.type:
+            case (OneOf() | OneOfAnyCase()) as rule, _:
+                return nearest_value(text, rule.choices)
+            case _, OptionType.BOOLEAN:
+                return nearest_value(text, ("true", "false"))
+            case _, (OptionType.SHORT | OptionType.INT | OptionType.LONG):
+                meant = plain_number(text, self.name)
+                return meant if meant is not None and self._is_legal(int(meant)) else None
+        return None
+
+    def _is_legal(self, value: int) -> bool:
+        """Whether the integer is in the type's bounds, and in those of the rule."""
+        limit = 1 << (_BITS[self.type] - 1)
+        in_type = -limit <= value < limit
+        return in_type and (self.rule is None or self.rule.broken(value) is None)
 
     def takes(self) -> str:
         """Type and rule in words: "int, at least 0"."""

@@ -15,16 +15,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.jaas_config import JaasEntry, parse_jaas_config, without_shading
-from spark_kafka_sink.oauth_settings import (
-    AwsLogin,
-    OAuthSettings,
-    aws_login,
-    oauth_settings,
-    text_of,
-)
+from spark_kafka_sink.jaas_config import NO_MODULE, JaasEntry, parse_jaas_config, without_shading
+from spark_kafka_sink.oauth_settings import AwsLogin, OAuthSettings, aws_login, oauth_settings
 from spark_kafka_sink.secret_references import has_references, is_one_reference
-from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.secrets import Password, Text, as_password, shown_text, text_of
 
 PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -51,7 +45,7 @@ _IAM_HANDLER: Final = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 class UserAndPassword:
     """For PLAIN and SCRAM."""
 
-    username: str
+    username: Text
     password: Password
 
 
@@ -59,9 +53,9 @@ class UserAndPassword:
 class KerberosSettings:
     """For GSSAPI. Without ``keytab`` the ticket cache has who we are (``kinit``)."""
 
-    service_name: str
-    keytab: str | None = None
-    principal: str | None = None
+    service_name: Text
+    keytab: Text | None = None
+    principal: Text | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,34 +82,43 @@ def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
     if mechanism == OAUTHBEARER:
         return SaslSettings(mechanism, oauth=oauth_settings(options, entry))
     if mechanism == AWS_MSK_IAM:
-        return SaslSettings(mechanism, aws=aws_login({} if entry is None else entry.options))
+        return SaslSettings(mechanism, aws=aws_login(entry))
     if mechanism == GSSAPI:
         return SaslSettings(mechanism, kerberos=_kerberos(options, entry))
     return SaslSettings(mechanism, _user(options, entry, mechanism))
 
 
 def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
-    """The mechanism, or all of ``sasl.jaas.config``, is a reference that is looked up later.
+    """All of ``sasl.jaas.config`` is a reference that is looked up later.
 
     A reference within a login module's options stands for its value in every check.
     """
-    return has_references(options.get("sasl.mechanism")) or is_one_reference(
-        text_of(options.get("sasl.jaas.config"))
-    )
+    login_module = options.get("sasl.jaas.config")
+    return has_references(login_module) and is_one_reference(text_of(login_module))
+
+
+def names_a_known_module(login_module: str) -> bool:
+    """Whether the text begins as a login module does: an error then shows nothing else of it."""
+    first = login_module.split(None, 1)[:1]
+    return any(without_shading(name).rpartition(".")[2] in _MODULES for name in first)
 
 
 def _jaas(options: Mapping[str, object]) -> JaasEntry | None:
-    text = text_of(options.get("sasl.jaas.config"))
+    given = options.get("sasl.jaas.config")
+    if isinstance(given, JaasEntry):
+        return given
+    text = text_of(given)
     return parse_jaas_config(text) if text else None
 
 
 def _mechanism(options: Mapping[str, object], entry: JaasEntry | None) -> str:
     given = text_of(options.get("sasl.mechanism"))
+    shown = safe_text(f"{options.get('sasl.mechanism')}")
     if given:
         if given.upper() in MECHANISMS:
             return given.upper()
         raise ConfigError(
-            f"sasl.mechanism={safe_text(given)} is not supported",
+            f"sasl.mechanism={shown} is not supported",
             hint=f"supported are {', '.join(MECHANISMS)}",
         )
     serves = _MODULES.get(entry.name, ()) if entry is not None else ()
@@ -133,7 +136,7 @@ def _check_module(entry: JaasEntry, mechanism: str) -> None:
     serves = _MODULES.get(entry.name)
     if serves is None:
         raise ConfigError(
-            f"sasl.jaas.config: the login module {safe_text(entry.module)} is not known here",
+            f"sasl.jaas.config: the login module {entry.shown} is not known here",
             hint=f"known are {', '.join(_MODULES)}",
         )
     if mechanism not in serves:
@@ -173,13 +176,13 @@ def _user(
         if entry.options.get("tokenauth", "").lower() == "true":
             raise ConfigError(
                 "sasl.jaas.config: tokenauth=true (a delegation token) is not supported",
-                hint="use the user's own SCRAM credential; see docs/security.md",
+                hint="use the user's own SCRAM credential",
             )
-        username, password = entry.options.get("username"), entry.options.get("password")
+        username, password = entry.get("username"), entry.get("password")
         where = f"sasl.jaas.config: the {entry.name} needs username and password"
     else:
-        username = text_of(options.get("sasl.username"))
-        password = text_of(options.get("sasl.password"))
+        username = shown_text(options.get("sasl.username"))
+        password = shown_text(options.get("sasl.password"))
         where = f"sasl.mechanism={mechanism} needs sasl.username and sasl.password"
     if not username or not password:
         one = "the password is" if username else "the name is"
@@ -188,21 +191,22 @@ def _user(
             f"{where}; {missing} missing",
             hint='in a login module they are username="..." password="..."',
         )
-    for text in (username, password):
+    for text in map(text_of, (username, password)):
         if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
             raise ConfigError(
                 "a SASL name or password must not contain the character NUL, or half of one"
             )
-    return UserAndPassword(username, Password(password))
+    return UserAndPassword(username, as_password(password))
 
 
 def _kerberos(options: Mapping[str, object], entry: JaasEntry | None) -> KerberosSettings:
-    module = {} if entry is None else entry.options
-    option, inline = text_of(options.get("sasl.kerberos.service.name")), module.get("serviceName")
-    if option and inline and option != inline:
+    module = entry or NO_MODULE
+    option = shown_text(options.get("sasl.kerberos.service.name"))
+    inline = module.get("serviceName")
+    if option and inline and text_of(option) != text_of(inline):
         raise ConfigError(
             "Conflicting serviceName values found in JAAS and Kafka configs value in JAAS file"
-            f" {safe_text(inline)}, value in Kafka config {safe_text(option)}"
+            f" {safe_text(f'{inline}')}, value in Kafka config {safe_text(f'{option}')}"
         )
     service = option or inline
     if not service:
@@ -210,5 +214,10 @@ def _kerberos(options: Mapping[str, object], entry: JaasEntry | None) -> Kerbero
             "No serviceName defined in either JAAS or Kafka config",
             hint="set sasl.kerberos.service.name to the brokers' service, usually kafka",
         )
-    keytab = module.get("keyTab") if module.get("useKeyTab", "true").lower() == "true" else None
+    keytab = module.get("keyTab") if _is_on(module, "useKeyTab") else None
     return KerberosSettings(service, keytab or None, module.get("principal") or None)
+
+
+def _is_on(module: JaasEntry, name: str) -> bool:
+    """Unless it says otherwise."""
+    return text_of(module.get(name)).lower() in ("", "true")

@@ -13,8 +13,11 @@ talks to brokers, from the making of a network client on.
 =====================  ===========================================================================
 
 The first and the third are those of Kafka's EnvVarConfigProvider and FileConfigProvider, which need
-no ``config.providers`` here. A reference may be a part of a value. Within the quotes of
-``sasl.jaas.config`` what comes in is escaped, so that a password with a quote ends no string.
+no ``config.providers`` here. A reference may be a part of a value. In ``sasl.jaas.config`` they
+are looked up one option at a time, after the text was read: what comes in is a value, whatever is
+in it. What was looked up is a Password for good, which shows the reference and never what it led
+to, paths and addresses too.
+
 Anything else in ``${}`` is text, because passwords may hold anything; but a whole value, or all
 between two quotes of ``sasl.jaas.config``, that looks like another provider's reference is an
 error. So is Databricks' ``{{secrets/scope/key}}``, which it replaces in a cluster's settings only.
@@ -25,13 +28,17 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import replace
 
+from spark_kafka_sink import allow_lists
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.java_properties import parse_properties, read_bounded
+from spark_kafka_sink.jaas_config import JaasEntry, parse_jaas_config
+from spark_kafka_sink.java_properties import parse_properties
+from spark_kafka_sink.local_files import UnusableFileError, decoded, read_file
 from spark_kafka_sink.options import Option, OptionType, OptionValue
-from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.secrets import HIDDEN, Password
 
 _REFERENCE = re.compile(r"\$\{(?P<provider>env|file):(?P<what>[^}]*)\}")
 #: ${provider:...} as the whole value: meant as a reference, and of a provider that is not here.
@@ -39,15 +46,15 @@ _OTHER_PROVIDER = re.compile(r"\$\{(?!(?:env|file):)(?P<provider>[A-Za-z][A-Za-z
 _OTHER_IN_QUOTES = re.compile(rf"(?P<quote>['\"])\s*{_OTHER_PROVIDER.pattern}\s*(?P=quote)")
 _DATABRICKS = re.compile(r"\{\{\s*secrets/[^}]*\}\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: Values whose quotes mean something, and what Java's tokenizer reads in them as another thing.
-_QUOTED = frozenset({"sasl.jaas.config"})
-_ESCAPED = {ord("\\"): "\\\\", ord("\n"): "\\n", ord("\r"): "\\r"}
+_LOGIN_MODULE = "sasl.jaas.config"
 
 _FORMS = "${env:NAME}, ${file:/path} and ${file:/path:key} are understood"
 
 
 class UnresolvedReferenceError(ConfigError):
     """A reference leads nowhere in this process."""
+
+    default_kind = Kind.UNRESOLVED_REFERENCE
 
     @classmethod
     def of(cls, name: str, reference: str, problem: str, hint: str) -> UnresolvedReferenceError:
@@ -67,7 +74,12 @@ def takes_references(option: Option) -> bool:
 
 
 def has_references(value: object) -> bool:
-    """Whether ``value`` can't be read before its references are looked up."""
+    """Whether ``value`` can't be read before its references are looked up.
+
+    What was looked up has none, whatever it looks like.
+    """
+    if isinstance(value, Password) and value.reference is not None:
+        return False
     text = value.value if isinstance(value, Password) else value
     return isinstance(text, str) and _REFERENCE.search(text) is not None
 
@@ -118,7 +130,7 @@ def check_references(option: Option, value: OptionValue, spelled: str) -> None:
 def _refuse_others(name: str, spelled: str, text: str) -> None:
     """ConfigError for somebody else's reference, which would go to the broker as a password."""
     other = _OTHER_PROVIDER.fullmatch(text.strip())
-    if other is None and name in _QUOTED:
+    if other is None and name == _LOGIN_MODULE:
         other = _OTHER_IN_QUOTES.search(text)
     # The name of a provider is shown, what it was asked for is not.
     if other is not None:
@@ -135,60 +147,76 @@ def _refuse_others(name: str, spelled: str, text: str) -> None:
         )
 
 
-def resolve(options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+def resolve(options: Mapping[str, OptionValue]) -> dict[str, object]:
     """``options``, by Java's names, with every reference looked up here and now.
 
-    Raises UnresolvedReferenceError, which names option and reference and never a content.
+    What was looked up is a Password that shows the reference; sasl.jaas.config with references is
+    a JaasEntry of such values. Raises UnresolvedReferenceError, which names option and reference
+    and never a content; NotAllowedError for what the operator's lists don't have.
     """
     return {name: _resolved(name, value) for name, value in options.items()}
 
 
-def _resolved(name: str, value: OptionValue) -> OptionValue:
+def _resolved(name: str, value: OptionValue) -> object:
+    if not has_references(value):
+        return value
     if isinstance(value, Password):
-        return Password(_expand(name, value.value)) if has_references(value) else value
-    return _expand(name, value) if isinstance(value, str) else value
+        if name == _LOGIN_MODULE:
+            return _login_module(name, value.value)
+        # What stands beside a reference may be a part of the secret.
+        shown = value.value.strip() if is_one_reference(value.value) else HIDDEN
+        return Password(_expand(name, value.value), shown)
+    text = f"{value}"
+    return Password(_expand(name, text), safe_text(text))
 
 
-def _expand(name: str, text: str) -> str:
-    """``text`` with its references replaced; those in a properties file count once more."""
-    escapes = name in _QUOTED
+def _login_module(name: str, text: str) -> JaasEntry:
+    """The login module of ``text``, read before its values are looked up."""
+    whole = _REFERENCE.fullmatch(text.strip())
+    if whole is None:
+        return _looked_up_values(name, parse_jaas_config(text), nested=True)
+    # The reference's user has put all of the login module there.
+    found = _look_up(name, whole)
+    has_more = whole["provider"] == "file" and ":" in whole["what"]
+    if has_more:
+        _refuse_others(name, name, found)
+        again = _REFERENCE.fullmatch(found.strip())
+        if again is not None:
+            found, has_more = _look_up(name, again), False
+    try:
+        entry = replace(parse_jaas_config(found), reference=whole.group())
+    except ConfigError as error:
+        raise ConfigError(f"{safe_text(whole.group())}: {error.message}", hint=error.hint) from None
+    return _looked_up_values(name, entry, nested=False) if has_more else entry
 
-    def from_file(reference: str, what: str) -> str:
-        found = _from_file(name, reference, what)
-        if ":" not in what:
+
+def _looked_up_values(name: str, entry: JaasEntry, *, nested: bool) -> JaasEntry:
+    options, references = dict(entry.options), {}
+    for key, value in entry.options.items():
+        if has_references(value):
+            options[key] = _expand(name, value, nested=nested)
+            references[key] = value.strip() if is_one_reference(value) else HIDDEN
+    return replace(entry, options=options, references=references)
+
+
+def _expand(name: str, text: str, *, nested: bool = True) -> str:
+    """``text`` with its references replaced; with ``nested``, those in a properties file too."""
+
+    def one(match: re.Match[str]) -> str:
+        found = _look_up(name, match)
+        if not nested or match["provider"] != "file" or ":" not in match["what"]:
             return found
         _refuse_others(name, name, found)
-        return _replace(found, lambda r, p, w: _look_up(name, r, p, w), escapes=escapes)
-
-    def one(reference: str, provider: str, what: str) -> str:
-        if provider == "file":
-            return from_file(reference, what)
-        return _look_up(name, reference, provider, what)
-
-    return _replace(text, one, escapes=escapes)
-
-
-def _replace(text: str, look_up: Callable[[str, str, str], str], *, escapes: bool) -> str:
-    def one(match: re.Match[str]) -> str:
-        found = look_up(match.group(), match["provider"], match["what"])
-        quote = _open_quote(text[: match.start()]) if escapes else ""
-        return found.translate(_ESCAPED | {ord(quote): f"\\{quote}"}) if quote else found
+        return _expand(name, found, nested=False)
 
     return _REFERENCE.sub(one, text)
 
 
-def _open_quote(before: str) -> str:
-    """The quote that ``before`` leaves open, or nothing."""
-    quote = ""
-    for character in re.sub(r"\\.", "", before, flags=re.DOTALL):
-        if character in "'\"":
-            quote = quote or character if character != quote else ""
-    return quote
-
-
-def _look_up(name: str, reference: str, provider: str, what: str) -> str:
-    if provider == "file":
+def _look_up(name: str, match: re.Match[str]) -> str:
+    reference, what = match.group(), match["what"]
+    if match["provider"] == "file":
         return _from_file(name, reference, what)
+    allow_lists.check_variable(what, f"{name}: {safe_text(reference)}")
     value = os.environ.get(what)
     if value is None:
         raise UnresolvedReferenceError.of(
@@ -203,13 +231,12 @@ def _look_up(name: str, reference: str, provider: str, what: str) -> str:
 
 def _from_file(name: str, reference: str, what: str) -> str:
     location, _, key = what.partition(":")
+    shown = f"{name}: {safe_text(reference)}"
     hint = "the driver and every executor need the file, readable for the user who runs them"
+    allow_lists.check_file(location, shown, line=bool(key))
     try:
-        text = read_bounded(Path(location))
-    except OSError as error:
-        problem = f"can't be read: {error.strerror or type(error).__name__}"
-        raise UnresolvedReferenceError.of(name, reference, problem, hint) from None
-    except ValueError as error:
+        text = decoded(read_file(location, shown))
+    except UnusableFileError as error:
         problem = f"can't be read: {error}"
         raise UnresolvedReferenceError.of(name, reference, problem, hint) from None
     if not key:

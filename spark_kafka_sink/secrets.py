@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
+from html import unescape
 from typing import Any, NoReturn
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote_plus
 
 HIDDEN = "[hidden]"
 
@@ -18,27 +19,35 @@ _SHORTEST_ENCODED = 8
 
 
 class Password:
-    """A secret string that prints as ``[hidden]`` (Kafka's ``common.config.types.Password``).
+    """A string that is not shown (Kafka's ``common.config.types.Password``).
 
-    The value is reached through :attr:`value` alone; ``str``, ``repr`` and ``format`` hide it.
+    The value is reached through :attr:`value` alone; ``str``, ``repr`` and ``format`` print
+    ``[hidden]``, or ``reference`` for what a reference led to: whatever the option is, a path or an
+    address too, what stands in somebody's file or variable is not for messages.
     """
 
-    __slots__ = ("_value",)
+    __slots__ = ("_reference", "_value")
 
-    def __init__(self, value: str) -> None:
+    def __init__(self, value: str, reference: str | None = None) -> None:
         self._value = value
+        self._reference = reference
 
     @property
     def value(self) -> str:
         return self._value
 
+    @property
+    def reference(self) -> str | None:
+        """What was written in its place, once it is looked up; None for what stands as given."""
+        return self._reference
+
     def __repr__(self) -> str:
-        return HIDDEN
+        return HIDDEN if self._reference is None else self._reference
 
     __str__ = __repr__
 
     def __format__(self, spec: str) -> str:
-        return format(HIDDEN, spec)
+        return format(repr(self), spec)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Password) and other._value == self._value
@@ -50,32 +59,63 @@ class Password:
         raise TypeError("a Password is not a sequence")
 
     def __getstate__(self) -> Any:  # noqa: ANN401 - pickle's own protocol is untyped
-        return (None, {"_value": self._value})
+        return (None, {"_value": self._value, "_reference": self._reference})
+
+
+#: Text of an option: as it was given, or behind the reference that led to it.
+Text = str | Password
+
+
+def text_of(value: object) -> str:
+    """An option's text, to be used; nothing set is the empty text."""
+    if isinstance(value, Password):
+        return value.value
+    return "" if value is None else str(value)
+
+
+def shown_text(value: object) -> Text:
+    """Text of what is no secret in itself, to be kept: what a reference led to stays hidden."""
+    if isinstance(value, Password) and value.reference is not None and value.value:
+        return value
+    return text_of(value)
+
+
+def as_password(text: Text) -> Password:
+    """``text`` as a secret; what was looked up keeps its reference."""
+    return text if isinstance(text, Password) else Password(text)
+
+
+def looked_up(*values: Text | None) -> tuple[str, ...]:
+    """Those that a reference led to: no server may repeat them in a message of ours."""
+    return tuple(v.value for v in values if isinstance(v, Password) and v.reference is not None)
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
     """What a server says, without the ``secrets`` that it was told; it may repeat anything.
 
-    A secret as it is, is replaced. One that is encoded (base64, hex, URL, quoted) hides all of it:
-    who sends back what we sent has nothing to say about it.
+    A secret as it is, is replaced. One that is encoded (base64, base32, hex, URL, HTML, quoted) or
+    in other letters hides all of it: who sends back what we sent has nothing to say about it.
     """
     for secret in secrets:
         if not secret:
             continue
-        if any(form in text for form in _encoded(secret)):
-            return HIDDEN
         text = text.replace(secret, HIDDEN)
+        views = {text.casefold(), unescape(text).casefold(), unquote_plus(text).casefold()}
+        if any(form in view for form in _encoded(secret) for view in views):
+            return HIDDEN
     return text
 
 
 def _encoded(secret: str) -> Iterator[str]:
+    """How ``secret`` may stand in a text, without regard to case."""
     raw = secret.encode("utf-8", "surrogatepass")
-    forms = [raw.hex(), raw.hex().upper(), quote(raw, safe=""), quote_plus(raw)]
+    forms = [secret, raw.hex(), quote(raw, safe=""), quote_plus(raw)]
     forms.append(secret.replace("\\", "\\\\").replace('"', '\\"'))
-    for shift in range(3):
-        # Within a longer text, what stands before decides where a group of three begins; the first
-        # and the last group may be mixed with neighbours.
-        text = base64.b64encode(bytes(shift) + raw).decode()
-        inner = text[4 if shift else 0 : len(text) // 4 * 4 - 4]
-        forms += [inner, inner.replace("+", "-").replace("/", "_")]
-    return (form for form in forms if len(form) >= _SHORTEST_ENCODED and form != secret)
+    for encode, group, letters in ((base64.b64encode, 3, 4), (base64.b32encode, 5, 8)):
+        for shift in range(group):
+            # Within a longer text, what stands before decides where a group of bytes begins; the
+            # first and the last group may be mixed with neighbours.
+            text = encode(bytes(shift) + raw).decode()
+            inner = text[letters if shift else 0 : len(text) // letters * letters - letters]
+            forms += [inner, inner.replace("+", "-").replace("/", "_")]
+    return (form.casefold() for form in forms if len(form) >= _SHORTEST_ENCODED)

@@ -1,20 +1,25 @@
 """The ``ssl.`` and ``sasl.`` options of Kafka's clients: what each means, and which count when.
 
-Owns: their rows of the option table, and the rule by which ``security.protocol`` makes them count.
+Owns: their rows of the option table, and the rules by which they count: ``security.protocol``, the
+mechanism, the store that goes with another one.
 Never: a certificate, a connection.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from spark_kafka_sink.options import (
     AtLeast,
     Between,
     Importance,
     OneOf,
+    OneOfAnyCase,
     Option,
     OptionType,
     Status,
 )
+from spark_kafka_sink.sasl_settings import MECHANISMS
 
 _T = OptionType
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
@@ -36,6 +41,73 @@ NOT_HIDDEN_BY_SPARK = (
     "sasl.oauthbearer.assertion.private.key.passphrase",
 )
 
+#: Mechanisms that need TLS around them, and what happens without it.
+IN_THE_CLEAR = {
+    "PLAIN": "the password goes over the network as it is",
+    "OAUTHBEARER": "the token goes over the network as it is, and whoever reads it can use it until"
+    " it expires",
+    "AWS_MSK_IAM": "the signed request goes over the network as it is, and whoever reads it can use"
+    " it until it expires",
+}
+
+_BY_NAME = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+#: Options, by name or beginning, that some mechanisms don't look at.
+_OF_MECHANISMS = {
+    "sasl.username": _BY_NAME,
+    "sasl.password": (*_BY_NAME, "OAUTHBEARER"),
+    "sasl.oauthbearer.": ("OAUTHBEARER",),
+    "sasl.kerberos.service.name": ("GSSAPI",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRule:
+    """Options of TLS, without ``ssl.``, of which one would not count: all of ``given`` together (a
+    ``type=PEM`` only with that value), unless one of ``unless`` is there too. ``message`` is Java's
+    where Java has one.
+    """
+
+    given: frozenset[str]
+    unless: frozenset[str]
+    message: str
+
+
+def _rule(given: str, unless: str, message: str) -> StoreRule:
+    return StoreRule(frozenset(given.split()), frozenset(unless.split()), message)
+
+
+STORE_RULES = (
+    _rule("truststore.certificates truststore.location", "",
+          "Both SSL trust store location and separate trust certificates are specified."),
+    _rule("truststore.certificates truststore.password", "",
+          "SSL trust store password cannot be specified for PEM format."),
+    _rule("truststore.type=PEM truststore.password", "",
+          "SSL trust store password cannot be specified for PEM format."),
+    _rule("truststore.password", "truststore.location",
+          "SSL trust store is not specified, but trust store password is specified."),
+    _rule("truststore.type", "truststore.location truststore.certificates",
+          "ssl.truststore.type is set, and there is no truststore"),
+    _rule("keystore.key keystore.location", "",
+          "Both SSL key store location and separate private key are specified."),
+    _rule("keystore.certificate.chain keystore.location", "",
+          "Both SSL key store location and separate certificate chain are specified."),
+    _rule("keystore.key", "keystore.certificate.chain",
+          "SSL private key is specified, but certificate chain is not specified."),
+    _rule("keystore.certificate.chain", "keystore.key",
+          "SSL certificate chain is specified, but private key is not specified"),
+    _rule("keystore.key keystore.password", "",
+          "SSL key store password cannot be specified with PEM format, only key password may be"
+          " specified."),
+    _rule("keystore.type=PEM keystore.password", "",
+          "SSL key store password cannot be specified with PEM format, only key password may be"
+          " specified."),
+    _rule("keystore.password", "keystore.location",
+          "SSL key store is not specified, but key store password is specified."),
+    _rule("keystore.type", "keystore.location keystore.key",
+          "ssl.keystore.type is set, and there is no keystore"),
+    _rule("key.password", "keystore.location keystore.key",
+          "ssl.key.password is set, and there is no private key that it could open"),
+)  # fmt: skip
 
 _ONE, _OFF = AtLeast(1), False
 _STORE = OneOf(("PEM", "PKCS12", "JKS"))
@@ -69,7 +141,8 @@ SECURITY_OPTIONS = (
     Option("ssl.endpoint.identification.algorithm", _T.STRING, "https", _LOW,
            "`https`: a broker's certificate must carry the name, or the address, that the broker"
            " advertises. Empty: any name is taken, which lets anyone with a certificate of the"
-           " same CA read the rows."),
+           " same CA read the rows. It takes no reference: an empty variable would mean that too.",
+           OneOfAnyCase(("https",), empty="no check")),
     Option("ssl.enabled.protocols", _T.LIST, None, _MEDIUM,
            "The TLS versions to speak: TLSv1.2, TLSv1.3, or (the default) both. Older ones are"
            " never spoken."),
@@ -84,7 +157,8 @@ SECURITY_OPTIONS = (
            None, Status.LATER_REFUSED, "give the ssl. options that the class stands for"),
     Option("sasl.mechanism", _T.STRING, None, _MEDIUM,
            "How to prove who we are, with SASL_PLAINTEXT and SASL_SSL: PLAIN, SCRAM-SHA-256,"
-           " SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI."),
+           " SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI.",
+           OneOfAnyCase(MECHANISMS, empty="")),
     Option("sasl.jaas.config", _T.PASSWORD, None, _MEDIUM,
            "Who we are, as Kafka's Java client has it: a login module, `required`, and its options."
            " PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule, IAMLoginModule and"
@@ -100,9 +174,10 @@ SECURITY_OPTIONS = (
            " and nothing is needed for it; any other is an error."),
     Option("sasl.login.callback.handler.class", _T.CLASS, None, _MEDIUM,
            "Where OAUTHBEARER's token comes from: the import path of a Python class with a method"
-           " `token()` (see docs/security.md). Of Java's classes, OAuthBearerLoginCallbackHandler"
-           " and Strimzi's JaasClientOauthLoginCallbackHandler mean what the other options say, and"
-           " IAMOAuthBearerLoginCallbackHandler a token signed for Amazon MSK."),
+           " `token()` ([security](security.md)). Of Java's classes,"
+           " OAuthBearerLoginCallbackHandler and Strimzi's JaasClientOauthLoginCallbackHandler mean"
+           " what the other options say, and IAMOAuthBearerLoginCallbackHandler a token signed for"
+           " Amazon MSK."),
     Option("sasl.oauthbearer.jwt.retriever.class", _T.CLASS, None, _MEDIUM,
            "The same as `sasl.login.callback.handler.class`, by the name that Kafka 4.1 gave it."),
     Option("sasl.oauthbearer.token.endpoint.url", _T.STRING, None, _MEDIUM,
@@ -185,3 +260,11 @@ SECURITY_OPTIONS = (
 def is_security_option(name: str) -> bool:
     """An option of TLS or SASL, which counts only under some protocols."""
     return name.startswith(("ssl.", "sasl."))
+
+
+def mechanisms_of(name: str) -> tuple[str, ...]:
+    """The SASL mechanisms for which the option ``name`` counts."""
+    for beginning, mechanisms in _OF_MECHANISMS.items():
+        if name.startswith(beginning):
+            return mechanisms
+    return MECHANISMS

@@ -37,6 +37,9 @@ class SecureKafka:
     cluster: KafkaCluster
     ca: Path
     other_ca: Path
+    #: In the chain of INTERMEDIATE: who issued its certificate, and that one itself.
+    intermediate_ca: Path
+    own_certificate: Path
     client_key: Path
     stranger_key: Path
 
@@ -63,7 +66,9 @@ def secure_broker(directory: Path) -> Iterator[SecureKafka]:
             *names, common_name=names[0], key_type=trustme.KeyType.RSA, **more
         )
 
+    intermediate = ca.create_child_ca(key_type=trustme.KeyType.RSA)
     certificates = {
+        "INTERMEDIATE": issue(intermediate, HOST),
         "GOOD": issue(ca, HOST, "localhost"),
         "MUTUAL": issue(ca, HOST, "localhost"),
         "EXPIRED": issue(ca, HOST, not_before=NOW - 9 * DAY, not_after=NOW - DAY),
@@ -75,6 +80,9 @@ def secure_broker(directory: Path) -> Iterator[SecureKafka]:
     }
     for name, authority in (("ca", ca), ("other_ca", other_ca)):
         (directory / f"{name}.pem").write_bytes(authority.cert_pem.bytes())
+    below = certificates["INTERMEDIATE"].cert_chain_pems
+    for name, pem in zip(("own_certificate", "intermediate_ca"), below, strict=True):
+        (directory / f"{name}.pem").write_bytes(pem.bytes())
     overrides = {
         "super.users": "User:ANONYMOUS;User:alice;User:client.example",
         "listener.name.mutual.ssl.client.auth": "required",
@@ -100,6 +108,8 @@ def secure_broker(directory: Path) -> Iterator[SecureKafka]:
             cluster=cluster,
             ca=directory / "ca.pem",
             other_ca=directory / "other_ca.pem",
+            intermediate_ca=directory / "intermediate_ca.pem",
+            own_certificate=directory / "own_certificate.pem",
             client_key=key_file(directory, "client", issue(ca, "client.example")),
             stranger_key=key_file(directory, "stranger", issue(other_ca, "client.example")),
         )

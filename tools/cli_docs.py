@@ -29,19 +29,22 @@ class _Param(Protocol):
 
 
 INTRODUCTION = """\
-`pip install 'spark-kafka-sink[cli]'` brings `kprod`. It is for whoever operates jobs with
-`deliveryGuarantee=exactly-once` ([what they promise](delivery-guarantees.md)): it shows which
-transactions are open and what is decided about them, and ends what nobody else will end.
+`pip install 'spark-kafka-sink[cli]'` brings `kprod`. `kprod explain KP0301` says what an error
+means, and `kprod template` has properties files to fill in; neither asks anybody. `kprod txn` is
+for whoever operates jobs with `deliveryGuarantee=exactly-once`
+([what they promise](delivery-guarantees.md)): it shows which transactions are open and what is
+decided about them, and ends what nobody else will end.
 
     kprod txn list orders-sink -b broker1:9092
     kprod txn sweep orders-sink --older-than 15m --dry-run -c client.properties
 
 **Which cluster, and who.** `--bootstrap-servers`, or a client's properties file with `--config`,
-which may also say everything about TLS and SASL; its lines are those of the option `configFile`,
-references to secrets included ([security](security.md)). The principal needs DESCRIBE and WRITE on
+which may also say everything about TLS and SASL; it is what a write takes as its `configFile`, with
+the same errors and warnings, references to secrets and `commitLogTopic` included
+([security](security.md#a-file-for-all-of-it)). The principal needs DESCRIBE and WRITE on
 the transactional ids that begin with `prefix~`, DESCRIBE and READ on the topic of the commit log,
 and WRITE on it for whatever changes something: `abort` and `sweep` note there whose transactions
-they end. Jobs with another `commitLogTopic` need `--log-topic`.
+they end. Jobs with another `commitLogTopic` need `--log-topic`, unless the file names it.
 
 **What is safe.** `list`, `describe` and everything with `--dry-run` change nothing and disturb
 nobody. A command that changes something shows what it would do and asks (`--yes` doesn't ask). What

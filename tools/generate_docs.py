@@ -10,7 +10,7 @@ import argparse
 import difflib
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 import cli_docs  # noqa: E402 - runs from a bare checkout
 import upstream_behaviours  # noqa: E402
 
-from spark_kafka_sink import errors, foreign_options  # noqa: E402
+from spark_kafka_sink import error_kinds, errors, foreign_options  # noqa: E402
 from spark_kafka_sink.option_table import (  # noqa: E402
     NO_MEANING_PREFIXES,
     PRODUCER_OPTIONS,
@@ -94,7 +94,7 @@ def _options_lines() -> Iterator[str]:
 
 def _own_options() -> Iterator[str]:
     yield from _heading("The sink's own options", "Option", "Default", "Values", "What it does")
-    for option in SINK_OPTIONS.values():
+    for option in _public(SINK_OPTIONS):
         if option.status is Status.HONOURED:
             default = "by mode" if option.name == "preflight" else _default(option)
             yield _row(f"`{option.name}`", default, _values(option), option.doc)
@@ -105,7 +105,7 @@ def _obeyed_options() -> Iterator[str]:
     yield from ("## Kafka options that the sink obeys", "")
     obeyed = [
         option
-        for option in PRODUCER_OPTIONS.values()
+        for option in _public(PRODUCER_OPTIONS)
         if option.status is Status.HONOURED or option.name == "security.protocol"
     ]
     for importance in Importance:
@@ -130,7 +130,7 @@ def _different_defaults() -> Iterator[str]:
     yield from _heading(
         "Defaults that differ from the Java client", "Option", "Here", "Java", "Why"
     )
-    for option in PRODUCER_OPTIONS.values():
+    for option in _public(PRODUCER_OPTIONS):
         if option.java_default is not None:
             name = f"`kafka.{option.name}`"
             yield _row(name, _default(option), option.java_default, option.why)
@@ -157,7 +157,7 @@ def _options_without_effect() -> Iterator[str]:
         *("Option", "What it is", "Why it does nothing"),
         text=_text(
             "Kafka's Java producer has these. They are checked, and one warning says that they do",
-            "nothing.",
+            "nothing, unless what they ask for is nothing (`false`, an empty list).",
         ),
     )
     known = (*_prefixed(Status.NO_MEANING), *_prefixed(Status.LATER_IGNORED))
@@ -167,8 +167,9 @@ def _options_without_effect() -> Iterator[str]:
         yield _row(f"`kafka.{beginning}*`", "A family of names.", note)
     yield ""
     yield _text(
-        "Those of TLS and SASL that are obeyed have no effect while `kafka.security.protocol` does",
-        "not ask for them; one warning names them.",
+        "Options of TLS and SASL are never passed over: one that would have no effect, because of",
+        "`kafka.security.protocol`, of the mechanism or of another store, is an error. See",
+        "[security.md](security.md#what-would-have-no-effect).",
     )
     yield ""
     yield from _heading(
@@ -187,14 +188,24 @@ def _refused_options() -> Iterator[str]:
     yield _row("`kafka.transactional.id`", "All tasks would share one id and fence each other.")
     for option in _prefixed(Status.REFUSED):
         yield _row(f"`{option.name}`", option.note)
-    consumer = (f"kafka.{name}" for name in foreign_options.CONSUMER_KEYS)
+    connect = {*foreign_options.CONNECT_KEYS, "errors.*"}
+    connect |= {f"{beginning}*" for beginning in foreign_options.CONNECT_BEGINNINGS}
+    registry = {*foreign_options.REGISTRY_KEYS}
+    registry |= {f"{beginning}*" for beginning in foreign_options.REGISTRY_BEGINNINGS}
     librdkafka = foreign_options.LIBRDKAFKA_KEYS
     yield from (
         "",
-        "These belong to somebody else, and the error says to whom.",
+        (
+            "These are options of other components. The error names the component. Lines of a"
+            " `configFile` that are a consumer's, an admin client's, Kafka Connect's or a schema"
+            " registry's are left out, with one warning that names them."
+        ),
         "",
         f"- A Kafka source: {_names(foreign_options.SOURCE_OPTIONS)}",
-        f"- A Kafka consumer: {_names(consumer)}",
+        f"- A Kafka consumer: {_names(foreign_options.CONSUMER_KEYS)}",
+        f"- An admin client: {_names(foreign_options.ADMIN_KEYS)}",
+        f"- Kafka Connect: {_names(connect)}",
+        f"- A schema registry's client or serializer: {_names(registry)}",
         "- librdkafka, where Java has another name or none:",
         "",
         "| librdkafka | Java |",
@@ -304,9 +315,13 @@ def _prefixed(status: Status) -> Iterator[Option]:
     Two are told in rows of their own: the protocol has a value that works, and the transactional
     id is never the sink's to take.
     """
-    for option in PRODUCER_OPTIONS.values():
+    for option in _public(PRODUCER_OPTIONS):
         if option.status is status and option.name not in ("security.protocol", "transactional.id"):
             yield replace(option, name=f"kafka.{option.name}")
+
+
+def _public(table: Mapping[str, Option]) -> Iterator[Option]:
+    return (option for option in table.values() if not option.internal)
 
 
 def _names(names: Iterable[str]) -> str:
@@ -349,17 +364,22 @@ def _row(*cells: str) -> str:
 def _errors_lines() -> Iterator[str]:
     yield from ("# Errors", "", NOTICE, "")
     yield _text(
-        "Every error is one line that says what went wrong, where, and what to do; a hint may",
-        "follow. None contains a row, a key, a header or a secret. In Spark, an error of the",
-        "driver's planning arrives inside PYTHON_DATA_SOURCE_ERROR, and one of a task inside the",
-        "job's failure; the line is the same.",
+        "Every error is one line that says what went wrong, where, and what to do, behind the code",
+        "of its kind; a second line has a hint, where there is one, and the address of this page.",
+        "None contains a row, a key, a header or a secret. In Spark, an error of the driver's",
+        "planning arrives inside PYTHON_DATA_SOURCE_ERROR, and one of a task inside the job's",
+        "failure; the lines are the same. A code keeps its meaning for ever. `kprod explain CODE`",
+        "says what stands here, without a network ([the command line](cli.md)). What has no code",
+        "of ours is in [troubleshooting](troubleshooting.md).",
     )
-    yield from ("", "## The exceptions", "", "All are in `spark_kafka_sink.errors`.", "")
+    yield ""
+    yield from _kinds()
+    yield from ("## The exceptions", "", "All are in `spark_kafka_sink.errors`.", "")
     yield from _tree(errors.KafkaError, 0)
     yield ""
     yield from _heading(
         "What a broker can answer",
-        *("Code", "Name", "What happens", "Exception", "Meaning", "Hint"),
+        *("Code", "Number", "Name", "What happens", "Exception", "Meaning", "Hint"),
         text=_text(
             "*Retried*: sent again with growing pauses, until it succeeds or",
             "kafka.delivery.timeout.ms is over. *Fails the batch*: the task fails, and Spark may",
@@ -368,6 +388,7 @@ def _errors_lines() -> Iterator[str]:
     )
     for code, info in sorted(errors.CODES.items()):
         yield _row(
+            _anchored(code.kp_code),
             str(int(code)),
             f"`{code.name}`",
             _REACTIONS[info.error_class],
@@ -375,6 +396,42 @@ def _errors_lines() -> Iterator[str]:
             info.meaning,
             info.hint or "",
         )
+
+
+#: The areas of the codes, by their first two digits.
+_AREAS = {
+    "00": "General",
+    "01": "Options",
+    "02": "Columns and rows",
+    "03": "Brokers",
+    "04": "Who we are",
+    "05": "Delivery",
+    "06": "Commit and exactly-once",
+    "09": "Bugs",
+}
+
+
+def _kinds() -> Iterator[str]:
+    """A section for each kind, with its code as the anchor, and what its messages look like."""
+    area = None
+    for kind, entry in error_kinds.ENTRIES.items():
+        if kind.kp_code[2:4] != area:
+            area = kind.kp_code[2:4]
+            yield from (f"## {_AREAS[area]}", "")
+        yield from (f"### {_anchored(kind.kp_code)}: {entry.title}", "")
+        if entry.says:
+            yield from (*(f"> {_escaped(message)}  " for message in entry.says), "")
+        yield from (entry.advice, "")
+
+
+def _anchored(code: str) -> str:
+    """The code, where an address that ends in ``#kp0301`` leads."""
+    return f'<a id="{code.lower()}"></a>{code}'
+
+
+def _escaped(message: str) -> str:
+    """A message as it is, in Markdown."""
+    return message.replace("*", "\\*").replace("_", "\\_")
 
 
 _REACTIONS = {
@@ -388,12 +445,14 @@ _REACTIONS = {
 
 
 def _tree(cls: type[errors.KafkaError], depth: int) -> Iterator[str]:
-    text = inspect.getdoc(cls) or ""
-    first = " ".join(text.split("\n\n")[0].split())
-    yield f"{'  ' * depth}- `{cls.__name__}`: {first}"
+    private = cls.__name__.startswith("_")  # nobody can catch it: its children stand in its place
+    if not private:
+        text = inspect.getdoc(cls) or ""
+        first = " ".join(text.split("\n\n")[0].split())
+        yield f"{'  ' * depth}- `{cls.__name__}`: {first}"
     for child in cls.__subclasses__():
         if child.__module__ == errors.__name__:
-            yield from _tree(child, depth + 1)
+            yield from _tree(child, depth if private else depth + 1)
 
 
 def _metrics_lines() -> Iterator[str]:

@@ -11,16 +11,18 @@ from typing import Annotated
 import typer
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.cli import txn
+from spark_kafka_sink.cli import explain, template, txn
 
 app = typer.Typer(
-    help="Looks at what the sink's exactly-once left in a cluster, and mends it by hand.",
+    help="Explains errors; looks at what exactly-once left in a cluster, and mends it by hand.",
     no_args_is_help=True,
     add_completion=False,
     # A traceback that shows locals would show secrets.
     pretty_exceptions_enable=False,
 )
 app.add_typer(txn.app, name="txn")
+app.command()(explain.explain)
+app.command()(template.template)
 
 
 def _version(asked: bool) -> None:
@@ -35,4 +37,4 @@ def kprod(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Looks at what the sink's exactly-once left in a cluster, and mends it by hand."""
+    """Explains errors; looks at what exactly-once left in a cluster, and mends it by hand."""

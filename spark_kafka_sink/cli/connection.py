@@ -7,7 +7,8 @@ command (``txn.py``).
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,11 @@ from typing import NoReturn
 import typer
 
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.config_file import OPTION, with_config_file
+from spark_kafka_sink.config import ProducerConfig, SinkConfig
+from spark_kafka_sink.config_file import OPTION
 from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
 from spark_kafka_sink.foreign_options import PREFIX
+from spark_kafka_sink.given_options import given_options
 from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
 from spark_kafka_sink.transactions.operations import Operator
 from spark_kafka_sink.transactions.transaction_client import TransactionClient
@@ -28,32 +30,59 @@ from spark_kafka_sink.transactions.transaction_client import TransactionClient
 FAILED, USAGE = 1, 2
 #: Characters of an error.
 _MOST_SHOWN = 2000
+#: Seconds: a cluster of which no broker has answered by then is not there, whatever --timeout says.
+_MOST_TO_CONNECT = 15.0
+#: Seconds until somebody who waits is told what for.
+_SIGN_OF_LIFE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where to: as given on the command line. ``timeout_s`` bounds each step."""
+    """Where to: as given on the command line. ``timeout_s`` bounds each step. Without a
+    ``log_topic`` it is that of the file, or the usual one.
+    """
 
     bootstrap_servers: str | None
     config_file: Path | None
-    log_topic: str
+    log_topic: str | None
     timeout_s: float
 
 
 @contextmanager
-def operator_of(cluster: Cluster) -> Iterator[Operator]:
-    """An operator, for as long as its connections are open. An error ends the command: one line,
-    and its exit code.
+def operator_and_log(
+    cluster: Cluster, check: Callable[[], object]
+) -> Iterator[tuple[Operator, str]]:
+    """An operator, for as long as its connections are open, and the topic of its commit log. An
+    error ends the command: one line, and its exit code.
+
+    ``check`` raises for arguments that are wrong whatever brokers say. Then brokers are looked for:
+    when none answers, that is the error, and not which question of many stayed open.
     """
     with one_line_errors():
-        config = _config(cluster)
-        with TransactionClient(config) as client:
-            yield Operator(
-                KafkaDecisionLog(client, cluster.log_topic),
-                client,
-                SystemClock(),
-                block_ms=int(cluster.timeout_s * 1000),
+        config, log_topic = settings_of(cluster)
+        check()
+        with TransactionClient(config.producer) as client:
+            limit_s = min(cluster.timeout_s, _MOST_TO_CONNECT)
+            with _sign_of_life(config.producer, limit_s):
+                client.calls.describe_topics(
+                    (), timeout_ms=int(limit_s * 1000), allow_auto_topic_creation=False
+                )
+            yield (
+                Operator(
+                    KafkaDecisionLog(client, log_topic),
+                    client,
+                    SystemClock(),
+                    block_ms=int(cluster.timeout_s * 1000),
+                ),
+                log_topic,
             )
+
+
+@contextmanager
+def operator_of(cluster: Cluster, check: Callable[[], object]) -> Iterator[Operator]:
+    """The operator of :func:`operator_and_log`."""
+    with operator_and_log(cluster, check) as (operator, _):
+        yield operator
 
 
 @contextmanager
@@ -62,29 +91,53 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except KafkaError as error:
-        complain(error.message, error.hint, USAGE if isinstance(error, ConfigError) else FAILED)
+        _end(error.one_line(), USAGE if isinstance(error, ConfigError) else FAILED)
 
 
 def complain(message: str, hint: str | None, code: int) -> NoReturn:
     """One line on standard error, and the end."""
-    text = message if hint is None else f"{message} (hint: {hint})"
+    _end(message if hint is None else f"{message} (hint: {hint})", code)
+
+
+def _end(text: str, code: int) -> NoReturn:
     sys.stderr.write(f"kprod: {safe_text(' '.join(text.split()), _MOST_SHOWN)}\n")
     raise typer.Exit(code)
 
 
-def _config(cluster: Cluster) -> ProducerConfig:
-    options: dict[str, str] = {}
+@contextmanager
+def _sign_of_life(config: ProducerConfig, limit_s: float) -> Iterator[None]:
+    """Who waits for longer than a moment is told for whom, and how long it may take."""
+    servers = ", ".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
+    told = f"kprod: waiting for an answer of {safe_text(servers)} ({limit_s:g} s at most) ...\n"
+    timer = threading.Timer(_SIGN_OF_LIFE, sys.stderr.write, (told,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def settings_of(cluster: Cluster) -> tuple[SinkConfig, str]:
+    """What a write with this file as its ``configFile`` would have, and the commit log's topic."""
+    config = _config(cluster)
+    return config, cluster.log_topic or config.commit_log_topic
+
+
+def _config(cluster: Cluster) -> SinkConfig:
+    """What a write with this file as its ``configFile`` would have."""
+    options: dict[str, object] = {}
     if cluster.config_file is not None:
-        options[OPTION] = str(cluster.config_file)
+        options[OPTION] = cluster.config_file
     if cluster.bootstrap_servers is not None:
         options[f"{PREFIX}bootstrap.servers"] = cluster.bootstrap_servers
-    given = with_config_file(options)
-    for warning in given.warnings:
-        sys.stderr.write(f"kprod: warning: {warning}\n")
-    settings = {name.removeprefix(PREFIX): value for name, value in given.options.items()}
-    if "bootstrap.servers" not in settings:
+    given = given_options(options, PREFIX)
+    if "bootstrap.servers" not in given.producer:
         raise ConfigError(
             "which cluster? Give --bootstrap-servers HOST:PORT, or --config FILE with "
             "bootstrap.servers in it"
         )
-    return ProducerConfig.parse(settings)
+    config = SinkConfig.of(given)
+    for warning in config.warnings:
+        sys.stderr.write(f"kprod: warning: {safe_text(warning, _MOST_SHOWN)}\n")
+    return config

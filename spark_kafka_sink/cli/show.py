@@ -15,13 +15,12 @@ from rich.console import Console
 from rich.table import Table
 
 from spark_kafka_sink.errors import safe_text
-from spark_kafka_sink.transactions.commit_state import NOTHING_DONE, CommitState, Phase
+from spark_kafka_sink.transactions.commit_state import NOTHING_DONE, CommitState, Phase, Standing
 from spark_kafka_sink.transactions.inspection import (
     DecidedTransaction,
     KeyReport,
     OpenTransaction,
     Overview,
-    Standing,
 )
 from spark_kafka_sink.transactions.outcomes import Outcome
 
@@ -119,6 +118,8 @@ def show_overview(prefix: str, log_topic: str, overview: Overview) -> None:
         show_open(f"Open transactions of '{prefix}'", overview.open)
     else:
         say(f"No transaction of '{prefix}' is open.")
+    if overview.silent:
+        say(f"No answer from {', '.join(overview.silent)}: what is open there is not in the list.")
     if overview.keys is None:
         say(f"There is no commit log: the topic {log_topic} is missing.")
         return

@@ -18,7 +18,7 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_kafka_sink.cli.connection import FAILED, Cluster, complain, operator_of
+from spark_kafka_sink.cli.connection import FAILED, Cluster, complain, operator_and_log, operator_of
 from spark_kafka_sink.cli.show import (
     Json,
     open_json,
@@ -33,10 +33,13 @@ from spark_kafka_sink.cli.show import (
     state_json,
     summary,
 )
+from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.option_table import COMMIT_LOG_TOPIC
 from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.inspection import check_key
 from spark_kafka_sink.transactions.operations import EndPlan, Operator
 from spark_kafka_sink.transactions.outcomes import Outcome
+from spark_kafka_sink.transactions.transactional_ids import check_part, parse
 
 app = typer.Typer(
     help="Transactions of exactly-once writes: look at them, and end what nobody else will end.",
@@ -80,8 +83,13 @@ _Config = Annotated[
     ),
 ]
 _LogTopic = Annotated[
-    str,
-    typer.Option("--log-topic", metavar="TOPIC", help="The topic of the option commitLogTopic."),
+    str | None,
+    typer.Option(
+        "--log-topic",
+        metavar="TOPIC",
+        help="The topic of the option commitLogTopic; by default that of the file, or "
+        f"{COMMIT_LOG_TOPIC}.",
+    ),
 ]
 _Timeout = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="For each step.")
@@ -95,17 +103,30 @@ _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 _TIMEOUT_S: Final = 30.0
 
 
+def _check_ids(ids: list[str], prefix: str | None) -> None:
+    """ConfigError for what can't be of a task of ours."""
+    if prefix is not None:
+        check_part("PREFIX", prefix)
+    for one in ids:
+        if parse(one) is None:
+            raise ConfigError(
+                f"'{safe_text(one, 400)}' is not the transactional id of a task",
+                hint="'kprod txn list PREFIX' shows them",
+            )
+
+
 @app.command("list")
 def list_(
     prefix: _Prefix,
     bootstrap_servers: _Servers = None,
     config: _Config = None,
-    log_topic: _LogTopic = COMMIT_LOG_TOPIC,
+    log_topic: _LogTopic = None,
     timeout: _Timeout = _TIMEOUT_S,
     as_json: _AsJson = False,
 ) -> None:
     """Open transactions of exactly this prefix, and its keys in the commit log."""
-    with operator_of(Cluster(bootstrap_servers, config, log_topic, timeout)) as operator:
+    where = Cluster(bootstrap_servers, config, log_topic, timeout)
+    with operator_and_log(where, lambda: check_part("PREFIX", prefix)) as (operator, log_topic):
         found = operator.look.overview(prefix)
         if not as_json:
             show_overview(prefix, log_topic, found)
@@ -131,12 +152,13 @@ def describe(
     ],
     bootstrap_servers: _Servers = None,
     config: _Config = None,
-    log_topic: _LogTopic = COMMIT_LOG_TOPIC,
+    log_topic: _LogTopic = None,
     timeout: _Timeout = _TIMEOUT_S,
     as_json: _AsJson = False,
 ) -> None:
     """What the commit log says, and what coordinators hold of each decided transaction."""
-    with operator_of(Cluster(bootstrap_servers, config, log_topic, timeout)) as operator:
+    where = Cluster(bootstrap_servers, config, log_topic, timeout)
+    with operator_of(where, lambda: check_key(name)) as operator:
         reports = operator.look.describe(name)
         if as_json:
             keys = [report_json(report) for report in reports]
@@ -151,7 +173,7 @@ def commit(
     key: _Key,
     bootstrap_servers: _Servers = None,
     config: _Config = None,
-    log_topic: _LogTopic = COMMIT_LOG_TOPIC,
+    log_topic: _LogTopic = None,
     timeout: _Timeout = _TIMEOUT_S,
     as_json: _AsJson = False,
     dry_run: _DryRun = False,
@@ -163,7 +185,8 @@ def commit(
     meanwhile, the batch becomes PARTIAL, and that is an error.
     """
     ask = _Asking(as_json, dry_run, yes)
-    with operator_of(Cluster(bootstrap_servers, config, log_topic, timeout)) as operator:
+    where = Cluster(bootstrap_servers, config, log_topic, timeout)
+    with operator_of(where, lambda: check_key(key)) as operator:
         report = operator.plan_commit(key)
         before: Json = {"command": "commit", "key": report_json(report), "after": None}
         decision = report.state.decision
@@ -174,7 +197,9 @@ def commit(
             show_report(report)
         warning = ""
         if lost := report.with_outcome(Outcome.LOST):
-            warning = f" {len(lost)} are lost: the batch will be PARTIAL."
+            some = report.with_outcome(Outcome.COMMITTED)
+            becomes = "be PARTIAL" if some else "be undone: it is to be written again"
+            warning = f" {len(lost)} are lost: the batch will {becomes}."
         elif unknown := report.with_outcome(Outcome.UNKNOWN):
             warning = f" {len(unknown)} are unknown to their coordinators: that will fail."
         what = f"batch {decision.number} of '{key}', {len(decision.ids)} transactions."
@@ -197,7 +222,7 @@ def abort(
     ] = None,
     bootstrap_servers: _Servers = None,
     config: _Config = None,
-    log_topic: _LogTopic = COMMIT_LOG_TOPIC,
+    log_topic: _LogTopic = None,
     timeout: _Timeout = _TIMEOUT_S,
     as_json: _AsJson = False,
     dry_run: _DryRun = False,
@@ -217,7 +242,8 @@ def abort(
     if bool(ids) == (run is not None) or (run is None) != (prefix is None):
         raise typer.BadParameter("give transactional ids, or --run RUN with --prefix PREFIX")
     ask = _Asking(as_json, dry_run, yes)
-    with operator_of(Cluster(bootstrap_servers, config, log_topic, timeout)) as operator:
+    where = Cluster(bootstrap_servers, config, log_topic, timeout)
+    with operator_of(where, lambda: _check_ids(ids or [], prefix)) as operator:
         if run is not None and prefix is not None:
             plan = operator.plan_abort_run(prefix, run, force=force)
         else:
@@ -239,7 +265,7 @@ def sweep(
     ] = None,
     bootstrap_servers: _Servers = None,
     config: _Config = None,
-    log_topic: _LogTopic = COMMIT_LOG_TOPIC,
+    log_topic: _LogTopic = None,
     timeout: _Timeout = _TIMEOUT_S,
     as_json: _AsJson = False,
     dry_run: _DryRun = False,
@@ -256,7 +282,8 @@ def sweep(
     """
     older_than_ms = None if older_than is None else duration_ms(older_than)
     ask = _Asking(as_json, dry_run, yes)
-    with operator_of(Cluster(bootstrap_servers, config, log_topic, timeout)) as operator:
+    where = Cluster(bootstrap_servers, config, log_topic, timeout)
+    with operator_of(where, lambda: check_part("PREFIX", prefix)) as operator:
         plan = operator.plan_sweep(prefix, run=run, older_than_ms=older_than_ms, force=force)
         _end(operator, plan, ask, "sweep")
 
@@ -276,7 +303,7 @@ def resolve(
     ],
     bootstrap_servers: _Servers = None,
     config: _Config = None,
-    log_topic: _LogTopic = COMMIT_LOG_TOPIC,
+    log_topic: _LogTopic = None,
     timeout: _Timeout = _TIMEOUT_S,
     as_json: _AsJson = False,
     dry_run: _DryRun = False,
@@ -293,7 +320,8 @@ def resolve(
     What is still open of it is committed with 'done' and aborted with 'replay'.
     """
     ask = _Asking(as_json, dry_run, yes)
-    with operator_of(Cluster(bootstrap_servers, config, log_topic, timeout)) as operator:
+    where = Cluster(bootstrap_servers, config, log_topic, timeout)
+    with operator_of(where, lambda: check_key(key)) as operator:
         plan = operator.plan_resolve(key, batch, done=as_ is As.DONE, force=force)
         before: Json = {
             "command": "resolve",
@@ -319,7 +347,7 @@ def reset(
     key: _Key,
     bootstrap_servers: _Servers = None,
     config: _Config = None,
-    log_topic: _LogTopic = COMMIT_LOG_TOPIC,
+    log_topic: _LogTopic = None,
     timeout: _Timeout = _TIMEOUT_S,
     as_json: _AsJson = False,
     dry_run: _DryRun = False,
@@ -337,7 +365,8 @@ def reset(
     written again.
     """
     ask = _Asking(as_json, dry_run, yes)
-    with operator_of(Cluster(bootstrap_servers, config, log_topic, timeout)) as operator:
+    where = Cluster(bootstrap_servers, config, log_topic, timeout)
+    with operator_of(where, lambda: check_key(key)) as operator:
         report = operator.plan_reset(key, force=force)
         before: Json = {"command": "reset", "key": report_json(report)}
         if not as_json:

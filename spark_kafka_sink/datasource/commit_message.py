@@ -19,13 +19,14 @@ from typing import Any
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink import __version__
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import CommitError, safe_text
 from spark_kafka_sink.producer.produce_report import LARGEST, SUMMED, NodeReport, ProduceReport
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 #: Raised by one whenever a field is added, removed or changes its meaning.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 #: node id, requests, total latency in ms, longest latency in ms
 NodeLatency = tuple[int, int, int, int]
@@ -47,8 +48,10 @@ class TaskCommitMessage(WriterCommitMessage):
     outside of streaming. ``producer_id`` is -1 without idempotence.
 
     ``transaction`` is what the driver has to end, None when nothing was written or without
-    exactly-once. ``generation`` is the commit log's as the driver shipped it (-1: no exactly-once),
-    ``start_ms`` the wall time of the transaction's first row (-1: none).
+    exactly-once. ``generation`` and ``incarnation`` are the commit log's as the driver shipped them
+    (-1: no exactly-once), ``start_ms`` the wall time of the transaction's first row (-1: none).
+    ``payload`` are rows and bytes that the task wrote, or that it would have written had its batch
+    not been committed already; None when it didn't look, or without exactly-once.
     """
 
     rows: int
@@ -82,7 +85,9 @@ class TaskCommitMessage(WriterCommitMessage):
     cluster_id: str
     transaction: TransactionFields | None = None
     generation: int = -1
+    incarnation: str = ""
     start_ms: int = -1
+    payload: tuple[int, int] | None = None
 
     @property
     def prepared(self) -> PreparedTransaction | None:
@@ -144,6 +149,7 @@ def checked_messages(
             f"{missing[0]}), so their rows can't be vouched for",
             hint="with the continuous trigger Spark never calls a Python sink and drops every row: "
             "use trigger(processingTime=...) or trigger(availableNow=True)",
+            kind=Kind.NO_COMMIT_MESSAGE,
         )
     checked = tuple(_checked(i, message) for i, message in enumerate(messages))
     _check_partition_ids(checked)
@@ -166,6 +172,7 @@ def _checked(index: int, message: WriterCommitMessage | None) -> TaskCommitMessa
             f"{SCHEMA_VERSION}) on the driver",
             hint="install the same spark-kafka-sink on driver and executors; the rows were "
             "acknowledged, and writing them again doubles them",
+            kind=Kind.VERSIONS_DIFFER,
         )
     if not isinstance(message, TaskCommitMessage):
         raise CommitError(
@@ -180,7 +187,7 @@ _COUNTS = (
     *SUMMED, *LARGEST, "acknowledged", "elapsed_ms", "partition_id", "attempt", "task_attempt_id",
 )  # fmt: skip
 _IDS = ("batch_id", "producer_id", "producer_epoch", "generation", "start_ms")
-_TEXTS = ("host", "query_id", "run_id", "cluster_id")
+_TEXTS = ("host", "query_id", "run_id", "cluster_id", "incarnation")
 
 
 def _problems(message: TaskCommitMessage) -> list[str]:
@@ -198,6 +205,8 @@ def _problems(message: TaskCommitMessage) -> list[str]:
         wrong.append("offsets is not a tuple of (topic, partition, first, last)")
     if message.transaction is not None and not _is_transaction(message.transaction):
         wrong.append("transaction is not (id, producer id, epoch, version 1 or 2)")
+    if message.payload is not None and not _all_rows((message.payload,), (0, 0)):
+        wrong.append("payload is not (rows, bytes)")
     if wrong:
         return wrong
     if message.rows != message.acknowledged:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from spark_kafka_sink.datasource import spark_methods
 from spark_kafka_sink.datasource.source import FORMAT
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
 
 _MODULES = ("pyspark.sql.streaming.readwriter", "pyspark.sql.connect.streaming.readwriter")
@@ -84,6 +85,7 @@ def _check(writer: object, source: object) -> None:
             "kprod does not support the continuous trigger: Spark never calls a Python sink with "
             "it and drops every row",
             hint="use trigger(processingTime='1 second'), or another short time",
+            kind=Kind.UNSUPPORTED_WRITE,
         )
 
 

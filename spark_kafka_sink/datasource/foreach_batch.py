@@ -1,40 +1,109 @@
-"""A function for ``writeStream.foreachBatch`` that writes each micro-batch exactly once.
+"""Functions for ``writeStream.foreachBatch`` that write each micro-batch exactly once.
 
-Owns: :func:`foreach_batch`, which gives every write its identity: txnAppId is the name, txnVersion
-the micro-batch's id. It stands before Spark, in the user's hands. Never: the writing itself, which
-is the batch writer's of ``format("kprod")``.
+Owns: :func:`foreach_batch`, which gives every write its identity (txnAppId is the name, txnVersion
+the micro-batch's id), and :func:`transaction`, in which several writes are decided together. It
+stands before Spark, in the user's hands. Never: the writing itself, which is the batch writer's of
+``format("kprod")``.
 
 Spark runs a micro-batch again after a failure, with the same id. Nothing in a batch write tells
-which of the writes in one foreachBatch it is, so its user does: two writes with one name would take
-each other for the same one, and the second would write nothing.
+which of the writes in one foreachBatch it is, so its user does: by a name for each.
+
+**Who writes** is told by a run of our own, made once for each query's life (:class:`_Runs`), and
+not by Spark's local properties: a thread of one's own and Spark Connect have none. The commit log
+keeps it as it keeps a stream's run: two queries under one name stop each other, a checkpoint that
+begins anew is an error. After a write that failed the run is another one, since its abort has given
+up the former.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.transactions.transactional_ids import check_part
+from spark_kafka_sink.config import TXN_CONTEXT, DeliveryGuarantee
+from spark_kafka_sink.datasource.write_context import WriteContext
+from spark_kafka_sink.errors import CommitError, ConfigError, safe_text
+from spark_kafka_sink.option_table import SINK_OPTIONS
+from spark_kafka_sink.transactions.transactional_ids import check_part, is_part
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _log = logging.getLogger(__name__)
 
 OptionText = str | int | float | bool
 
-#: What :func:`foreach_batch` sets, folded.
-_ITS_OWN = ("txnappid", "txnversion")
+#: What these functions set, folded.
+_ITS_OWN = ("txnappid", "txnversion", TXN_CONTEXT.lower())
 
-#: Names that this process gave, and a hash of their options: two writes must not share one.
-_given: dict[str, int] = {}
+_GUARANTEE = SINK_OPTIONS["deliveryGuarantee"]
 
-#: By name, the write that this process did last: the query's run, the micro-batch, a hash of what
-#: was written, and of the options: where to.
-_written: dict[str, tuple[str, int, int, int]] = {}
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A write that this process has done. ``query_run`` is Spark's run id; a query that is started
+    again is another run. ``plan`` is a hash of the DataFrame's.
+    """
+
+    query_run: str
+    number: int
+    plan: int
+
+
+class _Runs:
+    """The runs that this process writes as, by the nonce of who asks, and by name the write that it
+    did last. ``_lock`` guards all fields.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._current: dict[str, str] = {}
+        self._written: dict[str, _Written] = {}
+
+    def check(self, name: str, writes: _Written | None) -> None:
+        """ConfigError for another DataFrame under one name in one micro-batch: it would count as
+        the one that is done. (Nobody knows the run over Spark Connect, nor in threads of one's own;
+        there only rows and bytes tell.)
+        """
+        with self._lock:
+            before = self._written.get(name)
+        if writes is None or before is None or before == writes:
+            return
+        if (before.query_run, before.number) == (writes.query_run, writes.number):
+            raise ConfigError(
+                f"foreach_batch('{name}') wrote another DataFrame in micro-batch {writes.number} "
+                "already, so this one would count as done, and none of its rows would be written",
+                hint="give each write in a foreachBatch function a name of its own, or make them "
+                "one transaction (spark_kafka_sink.transaction)",
+            )
+
+    def wrote(self, name: str, writes: _Written | None) -> None:
+        if writes is not None:
+            with self._lock:
+                self._written[name] = writes
+
+    def of(self, nonce: str) -> str:
+        """The same until :meth:`end`, in this process."""
+        if self._pid != os.getpid():
+            # A lock held by another thread at the fork would stay locked for ever.
+            self._lock = threading.Lock()
+            self._pid, self._current, self._written = os.getpid(), {}, {}
+        with self._lock:
+            return self._current.setdefault(nonce, uuid.uuid4().hex)
+
+    def end(self, nonce: str) -> None:
+        with self._lock:
+            self._current.pop(nonce, None)
+
+
+_runs = _Runs()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,37 +111,31 @@ class ForeachBatch:
     """Writes a micro-batch with ``options`` under ``name``. Picklable (Spark Connect sends it)."""
 
     name: str
-    options: tuple[tuple[str, OptionText], ...]
+    options: tuple[tuple[str, OptionText], ...] = field(repr=False)
+    nonce: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        """Names only: a value may be a secret, and a notebook shows its last line."""
+        names = ", ".join(name for name, _ in self.options)
+        return f"foreach_batch({self.name!r}, with the options {names})"
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Spark's: once for each micro-batch, and again for one that was not finished.
 
-        Raises ConfigError for another DataFrame, or other options, under the same name in one
-        micro-batch, as far as that can be seen (not over Spark Connect, nor from threads of one's
-        own).
+        Raises CommitError, before anything is written, for a micro-batch that can't be the next one
+        of this name, and for another DataFrame under a number that is done.
         """
-        what = _told(batch, batch_id, hash(self.options))
-        before = _written.get(self.name)
-        if what is not None and before is not None and before[:2] == what[:2] and before != what:
-            same = (
-                "another DataFrame" if before[2] != what[2] else "this DataFrame with other options"
-            )
-            raise ConfigError(
-                f"foreach_batch('{self.name}') wrote {same} in micro-batch {batch_id} "
-                "already, so this one would count as done, and none of its rows would be written",
-                hint="give each write in a foreachBatch function a name of its own",
-            )
-        (
-            batch.write.format("kprod")
-            .options(**dict(self.options))
-            .option("deliveryGuarantee", "exactly-once")
-            .option("txnAppId", self.name)
-            .option("txnVersion", batch_id)
-            .mode("append")
-            .save()
-        )
-        if what is not None:
-            _written[self.name] = what
+        session, options = batch.sparkSession, dict(self.options)
+        context = WriteContext(_runs.of(self.nonce), _query_of(session))
+        writes = _written(batch, batch_id)
+        _runs.check(self.name, writes)
+        try:
+            context = replace(context, offsets=_offsets(session, options, batch_id))
+            _save(batch, self.name, batch_id, options, context)
+            _runs.wrote(self.name, writes)
+        except BaseException:
+            _runs.end(self.nonce)
+            raise
 
 
 def foreach_batch(name: str, **options: OptionText) -> ForeachBatch:
@@ -84,47 +147,200 @@ def foreach_batch(name: str, **options: OptionText) -> ForeachBatch:
     ``name`` is the write's, for good: unique among all writes with the same transactionalIdPrefix
     (``kprod`` unless set), the same after a restart, and a new one for a new checkpoint, whose ids
     begin at 0 again. ``options`` are those of the sink. It also serves outputMode("update"), which
-    Spark refuses to Python sinks. In a foreachBatch function of your own, call what this returns.
+    Spark refuses to Python sinks. In a foreachBatch function of your own, from threads and over
+    Spark Connect, call what this returns.
 
     Raises ConfigError for a name that is not legal, and for options that contradict it.
     """
     check_part("the name given to foreach_batch", name)
-    _check(options)
-    told = hash(frozenset((key.lower(), str(value)) for key, value in options.items()))
-    if _given.setdefault(name, told) != told:
-        _log.warning(
-            "foreach_batch('%s') is made twice with different options: two writes under one name "
-            "take each other for the same one, and the second writes nothing; give each a name of "
-            "its own",
-            name,
-        )
+    _check("foreach_batch", options)
     return ForeachBatch(name, tuple(options.items()))
 
 
-def _told(batch: DataFrame, batch_id: int, options: int) -> tuple[str, int, int, int] | None:
-    """What tells a write from another one of the same run of a query; None when nobody knows.
-
-    A function that tries again what it did before writes the same DataFrame to the same place, in
-    the same run. A query that is started again is another run.
+class Transaction:
+    """Several writes of one micro-batch that become visible together, or not at all. Threads may
+    share it. :func:`transaction` makes it. ``_lock`` guards the fields behind it.
     """
+
+    def __init__(self, name: str, number: int, options: Mapping[str, OptionText], run: str) -> None:
+        self._name = name
+        self._number = number
+        self._options = dict(options)
+        self._run = run
+        self._lock = threading.Lock()
+        self._begun = 0
+        self._running = 0
+        self._failure: BaseException | None = None
+        self._session: SparkSession | None = None
+
+    def write(self, batch: DataFrame, **options: OptionText) -> None:
+        """Write ``batch``: nothing of it is visible yet. ``options`` add to the transaction's, and
+        win. Blocks until all rows are acknowledged.
+
+        Raises what the write raises; then the whole transaction fails.
+        """
+        _check("transaction", options)
+        session = batch.sparkSession
+        with self._lock:
+            part = self._begun
+            self._begun += 1
+            self._running += 1
+            self._session = session
+        context = WriteContext(self._run, _query_of(session), part=part)
+        try:
+            _save(batch, self._name, self._number, {**self._options, **options}, context)
+        except BaseException as error:
+            with self._lock:
+                self._failure = self._failure or error
+            raise
+        finally:
+            with self._lock:
+                self._running -= 1
+
+    def commit(self) -> None:
+        """Decide all writes. Raises CommitError when one failed or is still running, and what a
+        commit raises.
+        """
+        with self._lock:
+            running, failure = self._running, self._failure
+        if running or failure is not None:
+            raise CommitError(
+                f"the transaction '{self._name}' of batch {self._number} is aborted: "
+                + (f"{running} of its writes are still running" if running else "a write failed"),
+                hint="end every write before the block ends, and let its errors out of it",
+            ) from failure
+        self._end(abort=False)
+
+    def abort(self) -> None:
+        """End what the writes have prepared; the caller has an error of its own."""
+        try:
+            self._end(abort=True)
+        except Exception as error:  # noqa: BLE001 - the error that led here is the one to see
+            # As a rule a write that failed has aborted all of them, and this one is superseded.
+            _log.info("the abort of transaction '%s': %s", self._name, error)
+
+    def _end(self, *, abort: bool) -> None:
+        """By a write without rows: only its commit runs where brokers can be reached for sure."""
+        session = self._session
+        if session is None:
+            return  # nothing was written
+        offsets = None if abort else _offsets(session, self._options, self._number)
+        context = WriteContext(
+            self._run, _query_of(session), parts=self._begun, abort=abort, offsets=offsets
+        )
+        text = "CAST(id AS STRING)"
+        nothing = session.range(0).selectExpr(f"{text} AS value", f"{text} AS topic")
+        _save(nothing, self._name, self._number, self._options, context)
+
+
+@contextmanager
+def transaction(name: str, batch_id: int, **options: OptionText) -> Iterator[Transaction]:
+    """Several writes that are decided together: all of them become visible, or none does.
+
+        def write(batch, batch_id):
+            with transaction("orders", batch_id, **kafka) as t:
+                t.write(batch.where("kind = 'order'"), topic="orders")
+                t.write(batch.where("kind = 'payment'"), topic="payments")
+
+        df.writeStream.foreachBatch(write).start()
+
+    ``name`` and ``batch_id`` are as those of :func:`foreach_batch`; ``options`` are the sink's, for
+    all writes. Writes may run in threads; each must have ended when the block ends. They go to one
+    cluster, in the same order each time a batch is written. When the block raises, or a write does,
+    all are aborted.
+    """
+    check_part("the name given to transaction", name)
+    _check("transaction", options)
+    nonce = f"transaction {name}"
+    writes = Transaction(name, batch_id, options, _runs.of(nonce))
     try:
-        run = batch.sparkSession.sparkContext.getLocalProperty("spark.jobGroup.id")
-        return (run, batch_id, batch.semanticHash(), options) if run else None
+        yield writes
+        writes.commit()
+    except BaseException:
+        _runs.end(nonce)
+        writes.abort()
+        raise
+
+
+def _save(
+    batch: DataFrame,
+    name: str,
+    number: int,
+    options: Mapping[str, OptionText],
+    context: WriteContext,
+) -> None:
+    _make_active(batch.sparkSession)
+    (
+        batch.write.format("kprod")
+        .options(**options)
+        .option("deliveryGuarantee", "exactly-once")
+        .option("txnAppId", name)
+        .option("txnVersion", number)
+        .option(TXN_CONTEXT, context.to_option())
+        .mode("append")
+        .save()
+    )
+
+
+def _written(batch: DataFrame, number: int) -> _Written | None:
+    """None when nobody knows."""
+    try:
+        query_run = batch.sparkSession.sparkContext.getLocalProperty("spark.jobGroup.id")
+        return _Written(query_run, number, batch.semanticHash()) if query_run else None
     except Exception:  # noqa: BLE001 - Spark Connect has neither; the write must not fail for it
         return None
 
 
-def _check(options: Mapping[str, OptionText]) -> None:
+def _offsets(
+    session: SparkSession, options: Mapping[str, OptionText], batch_id: int
+) -> dict[str, dict[str, int]] | None:
+    """Of the option offsetsGroup: by topic and partition."""
+    given = {key.lower(): str(value) for key, value in options.items()}
+    if "offsetsgroup" not in given:
+        return None
+    if "checkpointlocation" not in given:
+        raise ConfigError(
+            "offsetsGroup needs the option checkpointLocation: offsets are read there",
+            hint="give foreach_batch or transaction the query's own checkpointLocation, too",
+        )
+    from spark_kafka_sink.datasource.offset_log import offsets_by_spark
+
+    found: dict[str, dict[str, int]] = {}
+    for tp, offset in offsets_by_spark(session, given["checkpointlocation"], batch_id).items():
+        found.setdefault(tp.topic, {})[str(tp.partition)] = offset
+    return found
+
+
+def _make_active(session: SparkSession) -> None:
+    """Spark looks a Python data source up in the thread's active session, which a thread of one's
+    own has not got: "DATA_SOURCE_NOT_FOUND". It gets one with its first DataFrame.
+    """
+    active = getattr(type(session), "getActiveSession", lambda: session)()
+    if active is None:
+        session.createDataFrame([], "value STRING")
+
+
+def _query_of(session: SparkSession) -> str:
+    """The query that calls us; empty when nobody knows (Spark Connect, a thread of one's own)."""
+    try:
+        found = session.sparkContext.getLocalProperty("sql.streaming.queryId")
+    except Exception:  # noqa: BLE001 - Spark Connect has no such thing; the write must not fail for it
+        return ""
+    return found if isinstance(found, str) and is_part(found) else ""
+
+
+def _check(whose: str, options: Mapping[str, OptionText]) -> None:
     for key, value in options.items():
         if key.lower() in _ITS_OWN:
             raise ConfigError(
-                f"foreach_batch sets {safe_text(key)} itself: to its name, and to the micro-batch's"
-                " id",
+                f"{whose} sets {safe_text(key)} itself: to its name, and to the micro-batch's id",
                 hint="remove it from the options",
             )
-        if key.lower() == "deliveryguarantee" and str(value).strip().lower() != "exactly-once":
+        if key.lower() == _GUARANTEE.name.lower() and (
+            _GUARANTEE.read(value, _GUARANTEE.name) != DeliveryGuarantee.EXACTLY_ONCE
+        ):
             raise ConfigError(
-                f"foreach_batch is exactly-once, and deliveryGuarantee is {safe_text(str(value))}",
+                f"{whose} is exactly-once, and deliveryGuarantee is {safe_text(str(value))}",
                 hint="for another guarantee, write the batch with df.write in a function of your "
                 "own",
             )

@@ -1,7 +1,8 @@
-"""The look at the cluster before the first task: topic there? broker there?
+"""The look at the cluster before the first task: broker there? topic there, and open to us?
 
 Owns: when that look is taken, what its failure means (``preflight=required|warn|off``), and the 60
-seconds for which its answer is kept. Never: the asking itself (``admin``); anything before
+seconds for which its answer is kept. Never: the asking itself (``admin``, ``topic_checks``);
+anything before
 ``commit`` or ``abort``: there a broker's blip would fail a batch that is acknowledged already.
 
 The answer, a :class:`Cluster`, travels to the tasks inside the writer: 200 tasks don't ask the
@@ -94,9 +95,7 @@ class PreflightCheck:
         except KafkaError as error:
             if mode is Preflight.REQUIRED:
                 raise
-            # One line: what a log shipper makes of two lines is two events.
-            hint = "" if error.hint is None else f" ({error.hint})"
-            _log.warning("preflight=warn, going on all the same: %s%s", error.message, hint)
+            _log.warning("preflight=warn, going on all the same: %s", error.one_line())
             self._keep(key, None)
             return None
         self._keep(key, cluster)
@@ -133,11 +132,15 @@ def process_preflight() -> PreflightCheck:
 
 def _describe(config: ProducerConfig, topics: tuple[str, ...], timeout_ms: int) -> Cluster:
     # The network is loaded only when it is asked: commit and abort plan too, without it.
-    from spark_kafka_sink.admin import describe_topics
+    from spark_kafka_sink.admin import AdminClient
+    from spark_kafka_sink.datasource.topic_checks import check_topics
 
     try:
-        return describe_topics(
-            config, topics, timeout_ms=timeout_ms, believe_missing_ms=BELIEVE_MISSING_MS
-        )
+        with AdminClient(config) as admin:
+            cluster = admin.describe_topics(
+                topics, timeout_ms=timeout_ms, believe_missing_ms=BELIEVE_MISSING_MS
+            )
+            check_topics(admin, config, topics, timeout_ms=timeout_ms)
+            return cluster
     except UnresolvedReferenceError as error:
         raise error.seen_by("the driver") from None

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.datasource import continuous_trigger
 from spark_kafka_sink.datasource import default_mode as append_by_default
-from spark_kafka_sink.datasource.source import KprodDataSource
+from spark_kafka_sink.datasource.source import FORMAT, KprodDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+#: Where our source is, by either of its names.
+_MODULES = (b"pyspark_kprod", KprodDataSource.__module__.encode())
 
 
 def register(spark: SparkSession, *, default_mode: bool = True) -> None:
@@ -29,15 +32,36 @@ def register(spark: SparkSession, *, default_mode: bool = True) -> None:
     A classic session's registration is seen by the threads in which that session is the active
     one; in a fresh Python thread Spark says DATA_SOURCE_NOT_FOUND until something sets it.
     """
-    try:
-        spark.dataSource.register(KprodDataSource)
-    except Exception as error:
-        # pyspark 4.0 refuses a name that it has discovered (pyspark_kprod); 4.1 replaces it. It is
-        # the same source, so there is nothing to replace.
-        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
-            raise
+    if not _has_ours(spark):
+        try:
+            spark.dataSource.register(KprodDataSource)
+        except Exception as error:
+            # pyspark 4.0 refuses a name that it has discovered (pyspark_kprod); 4.1 replaces it. It
+            # is the same source, so there is nothing to replace.
+            if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+                raise
     continuous_trigger.install()
     if default_mode:
         append_by_default.install()
     else:
         append_by_default.uninstall()
+
+
+def _has_ours(spark: SparkSession) -> bool:
+    """Has Spark found our source by itself (``pyspark_kprod``), or was it registered before?
+
+    To register it once more is a warning in Spark's log, there and at each start of a stream: "The
+    data source kprod replaced a statically registered data source". Spark's registry is private
+    (``DataSourceManager``; the same on 4.0 to 4.2), and beyond reach in a Connect session: where it
+    does not answer as expected, the source is registered, warning or not. It keeps a class as its
+    pickled name, so a module's name in there tells whose it is.
+    """
+    try:
+        manager = spark._jsparkSession.sessionState().dataSourceManager()  # noqa: SLF001 - see above
+        if manager.dataSourceExists(FORMAT) is not True:
+            return False
+        numbers = manager.lookupDataSource(FORMAT).dataSourceCls().command().mkString(",")
+        pickled = bytes(int(number) & 0xFF for number in numbers.split(","))
+    except Exception:  # noqa: BLE001 - whatever a Spark that we don't know says; then it is registered
+        return False
+    return any(module in pickled for module in _MODULES)

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.records.column_plan import ColumnPlan
 
@@ -52,7 +53,11 @@ def plan_columns(schema: StructType, topic: str | None) -> ColumnPlan:
     key = _column(schema, "key", _is_text_or_bytes, TEXT_OR_BYTES)
     value = _column(schema, "value", _is_text_or_bytes, TEXT_OR_BYTES)
     if value is None:
-        raise SchemaError("Required attribute 'value' not found", hint=_near_name(schema, "value"))
+        raise SchemaError(
+            "Required attribute 'value' not found",
+            hint=_near_name(schema, "value"),
+            kind=Kind.MISSING_VALUE_COLUMN,
+        )
     plan = ColumnPlan(
         topic=topic,
         value_column=value,
@@ -73,6 +78,7 @@ def _topic_column(schema: StructType) -> int:
             "topic option required when no 'topic' attribute is present. Use the topic option for "
             "setting a topic.",
             hint=_near_name(schema, "topic"),
+            kind=Kind.NO_TOPIC,
         )
     return column
 
@@ -89,6 +95,7 @@ def _column(
                 f"{name} attribute unsupported type {field.dataType.simpleString()}. "
                 f"{name} must be a(n) {wanted}",
                 hint=f"cast it, or drop or rename the column {name}",
+                kind=Kind.COLUMN_TYPE,
             )
     return None
 

@@ -18,20 +18,26 @@ what "complete" says, and it is refused here with what to write in its place.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, NoReturn
 
-from pyspark.sql import datasource as spark_datasource
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceStreamWriter,
-    WriterCommitMessage,
-)
-
 from spark_kafka_sink.datasource.plain_errors import plainly
+from spark_kafka_sink.datasource.spark_needed import spark_needed
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.import_paths import is_import_path
+from spark_kafka_sink.log_once import warn_once
+
+try:
+    from pyspark.sql import datasource as spark_datasource
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceArrowWriter,
+        DataSourceStreamWriter,
+        WriterCommitMessage,
+    )
+except ImportError as error:
+    raise spark_needed(error) from None
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,7 +93,7 @@ class KprodDataSource(DataSource):
         if self._has_arrow_stream_writer():
             return KprodStreamWriter(plan)
         if not self._travelled:
-            _warn_once([ROWS_ONE_BY_ONE])
+            warn_once(_log, [ROWS_ONE_BY_ONE])
         return KprodRowStreamWriter(plan, schema)
 
     @plainly
@@ -103,11 +109,12 @@ class KprodDataSource(DataSource):
 
     def _options_that_travel(self) -> dict[str, str]:
         """With the lines of ``configFile``, so that no commit depends on a file that is gone."""
-        from spark_kafka_sink.config_file import with_config_file
+        from spark_kafka_sink.foreign_options import PREFIX
+        from spark_kafka_sink.given_options import given_options
 
         options = dict(self.options)
         try:
-            return with_config_file(options).options
+            return given_options(options, PREFIX).as_options()
         except ConfigError:
             return options  # planning says it better
 
@@ -115,12 +122,14 @@ class KprodDataSource(DataSource):
         return hasattr(spark_datasource, "DataSourceStreamArrowWriter")
 
     def _plan(self, schema: StructType, *, overwrite: bool, streaming: bool) -> WritePlan:
+        from spark_kafka_sink.allow_lists import check_report_path
         from spark_kafka_sink.config import SinkConfig
-        from spark_kafka_sink.config_file import with_config_file
         from spark_kafka_sink.datasource.preflight import process_preflight
         from spark_kafka_sink.datasource.schema import near_names, plan_columns
         from spark_kafka_sink.datasource.write_plan import WritePlan
         from spark_kafka_sink.datasource.write_report import show_on_driver
+        from spark_kafka_sink.foreign_options import PREFIX
+        from spark_kafka_sink.given_options import given_options
 
         if not self.options:
             raise ConfigError(
@@ -129,18 +138,26 @@ class KprodDataSource(DataSource):
                 hint="use INSERT INTO table WITH ('kafka.bootstrap.servers' = 'host:9092', 'topic' "
                 "= 'name') SELECT ..., or df.writeTo(table).option(...).append(), or "
                 'df.write.format("kprod").option(...).mode("append").save()',
+                kind=Kind.NO_OPTIONS,
             )
         if overwrite:
             raise _overwrite_refused(streaming=streaming)
-        given = with_config_file(self.options)
-        config = SinkConfig.parse(given.options)
+        given = given_options(self.options, PREFIX)
+        config = SinkConfig.of(given)
         if config.is_exactly_once:
             from spark_kafka_sink.datasource.transaction_plan import prefix_of
 
             prefix_of(config, streaming=streaming)
+        driver = ""
+        if config.is_exactly_once and streaming:
+            from spark_kafka_sink.datasource.driver_identity import driver_token
+
+            driver = driver_token(given.as_options())
         if self._travelled:
-            return WritePlan(config, plan_columns(schema, config.topic), None)
+            return WritePlan(config, plan_columns(schema, config.topic), None, driver=driver)
         show_on_driver()
+        if config.report_path is not None:
+            check_report_path(config.report_path)
         columns = plan_columns(schema, config.topic)
         if config.producer.interceptor_classes:
             # A wrong path is an error here, not in every task. They are made in the tasks.
@@ -152,30 +169,21 @@ class KprodDataSource(DataSource):
             from spark_kafka_sink.records.own_partitioner import check
 
             check(own)
-        _warn_once([*given.warnings, *config.warnings, *near_names(schema)])
+        warn_once(_log, [*config.warnings, *near_names(schema)])
         cluster = process_preflight().check(config, streaming=streaming)
         if not config.is_exactly_once:
             return WritePlan(config, columns, cluster)
         from spark_kafka_sink.datasource.transaction_plan import plan_transactions
 
-        return WritePlan(config, columns, cluster, plan_transactions(config, streaming=streaming))
+        plan = plan_transactions(config, streaming=streaming, driver=driver)
+        return WritePlan(config, columns, cluster, plan, driver)
 
     def _refuse_reading(self) -> NoReturn:
         raise ConfigError(
             "kprod only writes",
             hint="read with Spark's own source, format('kafka')",
+            kind=Kind.UNSUPPORTED_WRITE,
         )
-
-
-_warned: set[str] = set()
-
-
-def _warn_once(texts: Iterable[str]) -> None:
-    """A planner plans every micro-batch; nobody reads the same warning a thousand times."""
-    for text in texts:
-        if text not in _warned:
-            _warned.add(text)
-            _log.warning("%s", text)
 
 
 def _travelled(cls: type[KprodDataSource], options: dict[str, str]) -> KprodDataSource:
@@ -250,9 +258,11 @@ def _overwrite_refused(*, streaming: bool) -> ConfigError:
             "kprod does not support complete output mode: a topic can't be replaced",
             hint='to append the whole result in every micro-batch, use foreachBatch with .mode("'
             'append"); else outputMode("append")',
+            kind=Kind.UNSUPPORTED_WRITE,
         )
     return ConfigError(
         "Save mode Overwrite not allowed for Kafka: a topic can't be replaced, and kprod does not "
         "support truncate",
         hint='use .mode("append"), or INSERT INTO in place of INSERT OVERWRITE',
+        kind=Kind.UNSUPPORTED_WRITE,
     )

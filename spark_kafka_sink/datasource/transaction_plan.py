@@ -4,9 +4,10 @@ Owns: :class:`TransactionPlan`, the options of exactly-once that depend on the m
 stream), and the first look at the commit log. It stands before step 1 of a record's way. Never: a
 transaction (``transactional_producers``), a commit (``transaction_commit``).
 
-A batch job is named by its writer, which Spark makes once and carries everywhere: a uuid made here
-is the same in the tasks and at commit. A stream is named by Spark: its run id and its query id are
-known in tasks only, so what depends on them is checked there, before anything is written.
+A batch job is named by its writer, which Spark makes once and carries everywhere: a run made here
+(or by ``foreach_batch``) is the same in the tasks and at commit, and what the log says of its
+number is checked here. A stream is named by Spark: its run id and its query id are known in tasks
+only, so what depends on them is checked there, before anything is written.
 """
 
 from __future__ import annotations
@@ -16,8 +17,15 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config import SinkConfig
-from spark_kafka_sink.errors import CommitError, ConfigError, IllegalStateError, SupersededError
+from spark_kafka_sink.datasource.write_context import WriteContext
+from spark_kafka_sink.errors import ConfigError, IllegalStateError, SupersededError
+from spark_kafka_sink.transactions.commit_state import CommitState, Standing
+from spark_kafka_sink.transactions.committer import check_number
+from spark_kafka_sink.transactions.lease import margin_ms
+from spark_kafka_sink.transactions.offset_commits import check_group_id
+from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.transactional_ids import (
     DEFAULT_PREFIX,
     check_part,
@@ -35,48 +43,63 @@ _log = logging.getLogger(__name__)
 class TransactionPlan:
     """Of one batch or micro-batch. Immutable and picklable.
 
-    ``key`` is the commit log's. ``job`` is the batch job's uuid, empty in streams. ``generation``,
-    ``last_done``, ``query_id`` and ``superseded`` are the log's (``commit_state.CommitState``) when
-    the batch was planned. ``txn_version`` is None without txnAppId. Times are milliseconds.
+    ``key`` is the commit log's, ``state`` what it said when the batch was planned. ``context`` says
+    who writes a batch job, and ``number`` which batch it is; both are None in streams. ``driver``
+    is the token of ``driver_identity``. ``verify``: a batch that is done already is read, and
+    compared. Times are milliseconds.
     """
 
     key: str
-    prefix: str
-    job: str
-    generation: int
-    last_done: int
-    query_id: str
-    superseded: tuple[str, ...]
-    txn_version: int | None
+    state: CommitState
+    numbering: Numbering
+    context: WriteContext | None
+    number: int | None
+    driver: str
+    verify: bool
     transaction_timeout_ms: int
-    margin_ms: int
     log_topic: str
-
-    @property
-    def is_stream(self) -> bool:
-        return not self.job
+    two_phase_commit: bool = False
 
     @property
     def skips(self) -> bool:
-        """A batch job whose txnVersion is committed already."""
-        return self.txn_version is not None and self.txn_version <= self.last_done
+        """A batch job whose batch is committed already."""
+        return (
+            self.number is not None
+            and self.numbering is not Numbering.ONCE
+            and self.number <= self.state.last_done
+        )
 
     @property
     def time(self) -> TransactionTime:
         from spark_kafka_sink.datasource.write_task import TransactionTime
 
-        return TransactionTime(self.transaction_timeout_ms, self.margin_ms, self.generation)
+        timeout_ms = NEVER if self.two_phase_commit else self.transaction_timeout_ms
+        state = self.state
+        return TransactionTime(
+            timeout_ms, margin_ms(timeout_ms), state.generation, state.incarnation
+        )
+
+    @property
+    def owner(self) -> Owner:
+        """Who commits or aborts a batch job."""
+        assert self.context is not None
+        return Owner(
+            self.key,
+            self.context.run,
+            self.context.query_id,
+            self.state.generation,
+            self.state.incarnation,
+            self.numbering,
+        )
 
     def is_done(self, identity: TaskIdentity) -> bool:
         """True: what this task belongs to is committed already, and it must write nothing.
 
         Raises SupersededError when another run took over, and CommitError when the query or its
-        micro-batch (or, in a foreachBatch, its version) isn't the one that the log expects; nothing
-        is written then.
+        micro-batch isn't the one that the log expects; nothing is written then.
         """
-        if not self.is_stream:
-            self._check_foreach_batch(identity)
-            return self.skips
+        if self.context is not None:
+            return self.skips  # the rest was checked when it was planned
         number = identity.batch_id
         if number < 0 or not is_part(identity.run_id):
             raise IllegalStateError(
@@ -84,48 +107,19 @@ class TransactionPlan:
                 hint="exactly-once needs the local properties streaming.sql.batchId and "
                 "spark.jobGroup.id of a micro-batch; this Spark sets another one",
             )
-        if identity.run_id in self.superseded:
-            raise SupersededError(
-                f"another run has taken over '{self.key}': run {identity.run_id} of query "
-                f"{identity.query_id} must stop, before its micro-batch {number} is written",
-                hint="a query runs twice with one checkpoint, or two queries share a "
-                "transactionalIdPrefix: give each query a prefix of its own",
-            )
-        if not self.generation or not self.query_id:
-            return False  # nothing was ever committed under this key
-        same = identity.query_id == self.query_id
-        if not same or not self.last_done <= number <= self.last_done + 1:
-            raise CommitError(
-                f"'{self.key}' is at batch {self.last_done} of query {self.query_id}, and query "
-                f"{identity.query_id or 'unknown'} wants to write batch {number}",
-                hint="the query runs twice, its checkpoint was deleted or put back, it ran without "
-                "exactly-once for a while, or two queries share a transactionalIdPrefix; if that "
-                f"is meant, 'kprod txn reset {self.key}' forgets the old one",
-            )
-        return number == self.last_done
+        check_run(self.key, identity.run_id, self.state)
+        check_number(self.key, self.numbering, identity.query_id, number, self.state)
+        return number <= self.state.last_done
 
-    def _check_foreach_batch(self, identity: TaskIdentity) -> None:
-        """In a foreachBatch whose versions are the micro-batches' ids, only the last one ever comes
-        again. An older one is another checkpoint's, and one of another query is nothing that was
-        ever written: both would be dropped for nothing.
-        """
-        version = self.txn_version
-        if not identity.query_id or version is None or version != identity.batch_id:
-            return
-        if self.query_id and self.query_id != identity.query_id:
-            raise CommitError(
-                f"'{self.key}' is at version {self.last_done} of query {self.query_id}, and query "
-                f"{identity.query_id} wants to write micro-batch {version} under it",
-                hint="two queries share a name, or a checkpoint was deleted: give foreach_batch "
-                "(or txnAppId) a name that was never used",
-            )
-        if version < self.last_done:
-            raise CommitError(
-                f"'{self.key}' is at version {self.last_done}, and query {identity.query_id} wants "
-                f"to write micro-batch {version} under it",
-                hint="a checkpoint was deleted, copied or put back, or two writes share a name: "
-                "give foreach_batch (or txnAppId) a name that was never used",
-            )
+
+def check_run(key: str, run: str, state: CommitState) -> None:
+    """Raises SupersededError for a run that can't commit any more."""
+    if state.standing(run) is Standing.SUPERSEDED:
+        raise SupersededError(
+            f"another run has taken over '{key}': run {run} must stop, before its batch is written",
+            hint="a query runs twice with one checkpoint, or two queries share a "
+            "transactionalIdPrefix or a name of foreach_batch: give each query one of its own",
+        )
 
 
 def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
@@ -148,43 +142,65 @@ def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
         )
     if config.txn_app_id is not None:
         check_part("txnAppId", config.txn_app_id)
+    if config.offsets_group is not None:
+        check_group_id("offsetsGroup", config.offsets_group)
+        if config.checkpoint_location is None and config.txn_context is None:
+            raise ConfigError(
+                "offsetsGroup needs the option checkpointLocation: offsets are read there",
+                hint="set it with .option(...) on this write"
+                if streaming
+                else "it is for streams, and for foreach_batch and transaction",
+            )
     return DEFAULT_PREFIX if prefix is None else check_part("transactionalIdPrefix", prefix)
 
 
-def plan_transactions(config: SinkConfig, *, streaming: bool) -> TransactionPlan:
+def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") -> TransactionPlan:
     """Looks into the commit log, after ending what an earlier driver decided. Asks brokers.
 
     Raises what ``ExactlyOnce.plan`` raises: missing rights, a transaction.timeout.ms that brokers
-    don't allow, brokers that are too old, a batch that an operator has to resolve.
+    don't allow, brokers that are too old, a batch that an operator has to resolve; and CommitError
+    for a batch job whose number can't be the next one, nor one that was written.
     """
-    from spark_kafka_sink.transactions.committer import margin_ms
     from spark_kafka_sink.transactions.exactly_once import shared
 
     prefix = prefix_of(config, streaming=streaming)
-    job = "" if streaming else uuid.uuid4().hex
-    key = log_key(prefix) if streaming else log_key(prefix, config.txn_app_id or job)
-    with shared(config.producer, config.commit_log_topic) as driver:
-        state = driver.plan(key)
+    context, numbering, key = None, Numbering.STREAM, log_key(prefix)
+    if not streaming:
+        context, numbering = _context(config)
+        key = log_key(prefix, config.txn_app_id or context.run)
+    with shared(config.producer, config.commit_log_topic) as driver_side:
+        state = driver_side.plan(key)
+        two_phase_commit = config.two_phase_commit and driver_side.two_phase_commit(key)
     plan = TransactionPlan(
         key=key,
-        prefix=prefix,
-        job=job,
-        generation=state.generation,
-        last_done=state.last_done,
-        query_id=state.query_id,
-        superseded=state.superseded,
-        txn_version=config.txn_version,
+        state=state,
+        numbering=numbering,
+        context=context,
+        number=None if streaming else config.txn_version or 0,
+        driver=driver,
+        verify=config.verify_replays,
+        two_phase_commit=two_phase_commit,
         transaction_timeout_ms=config.producer.transaction_timeout_ms,
-        margin_ms=margin_ms(config.producer.transaction_timeout_ms),
         log_topic=config.commit_log_topic,
     )
+    if context is not None and plan.number is not None:
+        check_run(key, context.run, state)
+        check_number(key, numbering, context.query_id, plan.number, state)
     if plan.skips:
         # An older one than the last may be a re-run, or come too late and never have been written.
         _log.log(
-            logging.INFO if plan.txn_version == plan.last_done else logging.WARNING,
+            logging.INFO if plan.number == state.last_done else logging.WARNING,
             "kprod writes nothing: version %d of txnAppId '%s' counts as committed (last: %d)",
-            plan.txn_version,
+            plan.number,
             config.txn_app_id,
-            plan.last_done,
+            state.last_done,
         )
     return plan
+
+
+def _context(config: SinkConfig) -> tuple[WriteContext, Numbering]:
+    """Who writes a batch job, and how its batches follow each other."""
+    if config.txn_context is not None:
+        return WriteContext.of_option(config.txn_context), Numbering.MICRO_BATCHES
+    numbering = Numbering.ONCE if config.txn_app_id is None else Numbering.VERSIONS
+    return WriteContext(uuid.uuid4().hex), numbering

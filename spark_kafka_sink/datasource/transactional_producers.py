@@ -7,12 +7,11 @@ a transaction's states (``producer/transaction_manager.py``), a row.
 **No two processes ever share an id.** Spark gives a failed, a speculative and a forgotten attempt
 of one task the same names, and any of them may come back late: a stalled InitProducerId of one
 would abort what another has prepared. So
-
-- a task of a **batch job** has an id of its own, ``{prefix}~{job}~{taskAttemptId}``, used once;
-- in a **stream** an id belongs to a worker process: ``{prefix}~{run}~{token}~{k}``. The token is
-  made once in a process, anew after a fork. k is the smallest whose last use is over for sure: the
-  micro-batch of that use is done, as the driver's plan says (``last_done``). A use counts from the
-  moment on when the id is taken, whether its attempt failed or not.
+an id belongs to a worker process: ``{key}~{run}~{driver}.{token}~{k}``. The token is made once in a
+process, anew after a fork; before it stands the driver's (``driver_identity``). k is the smallest
+whose last use is over for sure: the batch of that use is done, as the driver's plan says
+(``last_done``), and the driver has not burnt the id (``sweep.py``). A use counts from the moment on
+when the id is taken, whether its attempt failed or not.
 
 A micro-batch that gives a worker three tasks, with lastDone 6 when it is planned::
 
@@ -49,7 +48,9 @@ from spark_kafka_sink.datasource.write_task import TaskIdentity, TaskProducer
 from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import Cluster
-from spark_kafka_sink.transactions.transactional_ids import TransactionalId, task_id, worker_id
+from spark_kafka_sink.transactions.commit_state import NOTHING_DONE
+from spark_kafka_sink.transactions.ownership import Numbering
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 
 #: Idle producers of one process: the first tasks of each micro-batch find theirs warm.
 CAPACITY = 2
@@ -60,6 +61,8 @@ ABANDON_MS = 5_000
 #: Ids that a task tries at most.
 _MOST_IDS = 3
 _NEVER = 2**63
+#: Between the driver's token and the worker's.
+_OF_DRIVER = "."
 
 #: Nothing is in flight and nothing is asked of a broker: this bounds a stuck thread.
 _CLOSE_MS = 1_000
@@ -70,7 +73,7 @@ class TransactionalProducer(TaskProducer, Protocol):
 
     @property
     def identity_in_doubt(self) -> bool:
-        """An InitProducerId of it may be on its way still."""
+        """An InitProducerId or AddPartitionsToTxn of it may be on its way still."""
         ...
 
     def init_transactions(self) -> None: ...
@@ -111,29 +114,36 @@ class WorkerIds:
         self._lock = threading.Lock()
         self._pid = pid()
         self._token = new_token()
-        #: By prefix and run: the micro-batch in which each k was used last.
+        #: By key and run: the batch in which each k was used last.
         self._used: dict[tuple[str, str], list[int]] = {}
 
     @property
     def token(self) -> str:
         return self._token
 
-    def take(self, prefix: str, run: str, batch_id: int, last_done: int) -> TransactionalId:
+    def take(
+        self, plan: TransactionPlan, run: str, batch_id: int, last_done: int
+    ) -> TransactionalId:
         """The id for the next task of ``batch_id``; it counts as used in that."""
         self._begin_anew_after_fork()
+        worker = f"{plan.driver}{_OF_DRIVER}{self._token}" if plan.driver else self._token
+        burnt = plan.state.burnt
         with self._lock:
-            used = self._used.setdefault((prefix, run), [])
-            k = next((k for k, batch in enumerate(used) if batch <= last_done), len(used))
+            used = self._used.setdefault((plan.key, run), [])
+            for k, last_use in enumerate([*used, last_done]):
+                found = TransactionalId(plan.key, run, worker, k)
+                if last_use <= last_done and str(found) not in burnt:
+                    break
             if k == len(used):
                 used.append(batch_id)
             else:
                 used[k] = batch_id
-        return worker_id(prefix, run, self._token, k)
+        return found
 
     def give_up(self, id_: TransactionalId) -> None:
         """It is never taken again."""
         with self._lock:
-            self._used[id_.prefix, id_.run][id_.number] = _NEVER
+            self._used[id_.key, id_.run][id_.number] = _NEVER
 
     def _begin_anew_after_fork(self) -> None:
         pid = self._current_pid()
@@ -165,7 +175,7 @@ class WarmProducers:
         """The one of exactly this config, or None.
 
         Those that can't come to use any more are closed: another config's of the same id, other
-        runs' of the same prefix.
+        runs' of the same key.
         """
         self._forget_after_fork()
         with self._lock:
@@ -173,7 +183,7 @@ class WarmProducers:
             useless = [
                 key
                 for key, (other, _) in self._idle.items()
-                if other == id_ or (other.prefix == id_.prefix and other.run != id_.run)
+                if other == id_ or (other.key == id_.key and other.run != id_.run)
             ]
             closing = [self._idle.pop(key)[1] for key in useless]
         for producer in closing:
@@ -225,7 +235,7 @@ class WarmProducers:
 class TransactionalProducers:
     """The :class:`ProducerSource` of one task: one id, taken with the first row, one transaction.
 
-    ``worker`` is None for an id that is used once.
+    ``warm`` is None when no later task can use the id.
     """
 
     def __init__(
@@ -234,14 +244,15 @@ class TransactionalProducers:
         config: ProducerConfig,
         cluster: Cluster | None,
         factory: TransactionalFactory,
-        worker: Worker | None = None,
+        ids: WorkerIds,
+        warm: WarmProducers | None = None,
     ) -> None:
         self._next_id = next_id
-        self._ids = None if worker is None else worker.ids
+        self._ids = ids
         self._config = config
         self._cluster = cluster
         self._factory = factory
-        self._warm = None if worker is None else worker.warm
+        self._warm = warm
         self._id: TransactionalId | None = None
 
     def acquire(self) -> TaskProducer:
@@ -252,11 +263,8 @@ class TransactionalProducers:
         for _ in range(_MOST_IDS):
             self._id = self._next_id()
             producer = self._begun(self._id)
-            if not producer.identity_in_doubt:
+            if producer is not None:
                 return producer
-            _abandon(producer)
-            if self._ids is None:
-                break
             self._ids.give_up(self._id)
         raise KafkaTimeoutError(
             f"InitProducerId of '{self._id}' got lost on its way, and was answered when it was "
@@ -265,8 +273,8 @@ class TransactionalProducers:
             code=ErrorCode.REQUEST_TIMED_OUT,
         )
 
-    def _begun(self, id_: TransactionalId) -> TransactionalProducer:
-        """With a transaction that has begun, unless its identity is in doubt."""
+    def _begun(self, id_: TransactionalId) -> TransactionalProducer | None:
+        """With a transaction that has begun; None when its identity is in doubt."""
         self._config = replace(self._config, transactional_id=str(id_))
         producer = None if self._warm is None else self._warm.take(self._config, id_)
         is_warm = producer is not None
@@ -276,15 +284,28 @@ class TransactionalProducers:
             if is_warm:
                 producer.forget_prepared()
             producer.init_transactions()
-            if not producer.identity_in_doubt:
-                producer.begin_transaction()
+            if producer.identity_in_doubt:
+                _abandon(producer)
+                return None
+            producer.begin_transaction()
         except BaseException:
             _abandon(producer)
             raise
         return producer
 
     def prepare(self, producer: TaskProducer) -> PreparedTransaction:
-        return _own(producer).prepare()
+        """KafkaTimeoutError when an AddPartitionsToTxn got lost: should it arrive after the commit,
+        nobody could tell any more that the transaction was committed.
+        """
+        own = _own(producer)
+        if own.identity_in_doubt:
+            raise KafkaTimeoutError(
+                f"AddPartitionsToTxn of '{self._id}' got lost on its way, and was answered when it "
+                "was asked again; the first one may still arrive, behind the commit",
+                hint="this attempt is given up, and Spark makes another one",
+                code=ErrorCode.REQUEST_TIMED_OUT,
+            )
+        return own.prepare()
 
     def release(self, producer: TaskProducer) -> None:
         if self._warm is None or self._id is None:
@@ -307,16 +328,26 @@ def producers_of_task(
 ) -> TransactionalProducers:
     """Where a task of ``plan`` gets its producer from. No id is taken before it is needed."""
     config = effective_config(config, identity.app_id)
+    config = replace(config, two_phase_commit=plan.two_phase_commit)
     factory = _new_producer if factory is None else factory
-    if not plan.is_stream:
-        own = task_id(plan.prefix, plan.job, identity.task_attempt_id)
-        return TransactionalProducers(lambda: own, config, cluster, factory)
     worker = process_worker() if worker is None else worker
+    run, number, last_done = identity.run_id, identity.batch_id, plan.state.last_done
+    if plan.context is not None and plan.number is not None:
+        run, number = plan.context.run, plan.number
+    if plan.numbering is Numbering.ONCE:
+        last_done = NOTHING_DONE
 
     def next_id() -> TransactionalId:
-        return worker.ids.take(plan.prefix, identity.run_id, identity.batch_id, plan.last_done)
+        return worker.ids.take(plan, run, number, last_done)
 
-    return TransactionalProducers(next_id, config, cluster, factory, worker)
+    # The ids of other jobs are never used again.
+    warm = worker.warm if plan.numbering.is_of_micro_batches else None
+    return TransactionalProducers(next_id, config, cluster, factory, worker.ids, warm)
+
+
+def is_of_driver(id_: TransactionalId, driver: str) -> bool:
+    """A worker process took the id for a task that ``driver`` planned."""
+    return id_.worker.startswith(driver + _OF_DRIVER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from spark_kafka_sink.datasource.write_report import (
     publish,
     show_on_driver,
 )
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import CommitError, IllegalStateError, KafkaError
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.column_plan import ColumnPlan
@@ -50,13 +51,15 @@ class WritePlan:
     """One batch's or micro-batch's plan. Immutable and picklable.
 
     ``cluster`` is what the preflight saw, or None; ``transactions`` is None without exactly-once,
-    and at the commit and abort of a stream. ``package_version`` is the driver's.
+    and at the commit and abort of a stream. ``driver`` is the token of ``driver_identity``, empty
+    in batch jobs. ``package_version`` is the driver's.
     """
 
     config: SinkConfig
     columns: ColumnPlan
     cluster: Cluster | None
     transactions: TransactionPlan | None = None
+    driver: str = ""
     package_version: str = __version__
 
     def write(
@@ -70,6 +73,7 @@ class WritePlan:
                 f"spark-kafka-sink is {self.package_version} on the driver and {__version__} on "
                 "this executor",
                 hint="install the same version on both",
+                kind=Kind.VERSIONS_DIFFER,
             )
         identity = TaskIdentity.current()
         plan = self.transactions
@@ -81,11 +85,6 @@ class WritePlan:
                 hint="Spark planned it in a way that spark-kafka-sink doesn't know: please report "
                 "it with this line and the version of Spark",
             )
-        if plan is not None and plan.is_done(identity):
-            _log.info(
-                "task %d writes nothing: its batch is committed already", identity.partition_id
-            )
-            batches = iter(())
         task = WriteTask(
             columns or self.columns,
             self._producers(identity),
@@ -93,6 +92,11 @@ class WritePlan:
             transaction_time=None if plan is None else plan.time,
         )
         try:
+            if plan is not None and plan.is_done(identity):
+                _log.info(
+                    "task %d writes nothing: its batch is committed already", identity.partition_id
+                )
+                return task.drop(batches, look=plan.verify)
             return task.run(batches)
         except UnresolvedReferenceError as error:
             raise error.seen_by("an executor") from None
@@ -181,6 +185,7 @@ class WritePlan:
                 finished,
                 batch_id,
                 tasks_may_live=len(finished) < len(messages),
+                driver_token=self.driver,
             )
         except KafkaError as error:
             _log.warning(

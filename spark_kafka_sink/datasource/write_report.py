@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from spark_kafka_sink import __version__
+from spark_kafka_sink.allow_lists import check_report_path
 from spark_kafka_sink.config import DeliveryGuarantee
 from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.local_files import UnusableFileError, append_line
 from spark_kafka_sink.producer.produce_report import ProduceReport
 
 _log = logging.getLogger(__name__)
@@ -225,13 +227,9 @@ def publish(report: WriteReport, report_path: str | None, written_at_ms: int) ->
         return
     line = (report.json(written_at_ms) + "\n").encode()
     try:
-        # One write of one line with O_APPEND: two queries may share the file.
-        fd = os.open(report_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            os.write(fd, line)
-        finally:
-            os.close(fd)
-    except (OSError, ValueError) as error:
+        check_report_path(report_path)
+        append_line(report_path, line)
+    except (ConfigError, UnusableFileError) as error:
         _log.warning("the rows are in Kafka, but reportPath can't be written: %s", error)
 
 

@@ -15,7 +15,7 @@ import contextlib
 import platform
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
@@ -127,12 +127,14 @@ class TaskIdentity:
 @dataclass(frozen=True, slots=True)
 class TransactionTime:
     """How long a task's transaction may be open: all of ``timeout_ms`` (transaction.timeout.ms)
-    but ``margin_ms``, which the driver's commit needs. ``generation`` is echoed to the driver.
+    but ``margin_ms``, which the driver's commit needs. ``generation`` and ``incarnation`` are
+    echoed to the driver.
     """
 
     timeout_ms: int
     margin_ms: int
     generation: int = 0
+    incarnation: str = ""
 
     def check(self, open_ms: int, partition_id: int) -> None:
         """DeliveryError when a transaction that is open for so long can't be committed in time."""
@@ -171,6 +173,7 @@ class WriteTask:
         self._time = transaction_time
         self._first_row_ms = 0
         self._start_wall_ms = -1
+        self._payload_bytes = 0
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Writes every row; returns when all are acknowledged.
@@ -210,11 +213,26 @@ class WriteTask:
         self._producers.release(producer)
         return self._message(report, transaction, identity, self._monotonic_ms() - start)
 
+    def drop(self, batches: Iterator[pa.RecordBatch], *, look: bool) -> TaskCommitMessage:
+        """As :meth:`run`, for a batch that is committed already: nothing is written. With ``look``
+        its rows are counted, so that the driver can tell whether they are those that were written.
+        """
+        start = self._monotonic_ms()
+        rows = size = 0
+        for batch in batches if look else ():
+            rows += batch.num_rows
+            size += from_record_batch(batch, self._plan, self._wall_ms()).payload_bytes()
+        message = self._message(None, None, (-1, -1), self._monotonic_ms() - start)
+        return replace(message, payload=(rows, size) if look else None)
+
     def _send(self, producer: TaskProducer, batch: pa.RecordBatch) -> None:
         before = self._rows
         self._rows += batch.num_rows
         try:
-            producer.send_columns(from_record_batch(batch, self._plan, self._wall_ms()))
+            columns = from_record_batch(batch, self._plan, self._wall_ms())
+            if self._time is not None:
+                self._payload_bytes += columns.payload_bytes()
+            producer.send_columns(columns)
         except (DataError, RecordTooLargeError) as error:
             # One of these rows is at fault. The rooms below count rows of one Arrow batch; Spark's
             # user knows partitions. (Any other error may be of rows that were sent long before.)
@@ -273,6 +291,8 @@ class WriteTask:
             cluster_id=report.cluster_id or "",
             transaction=None if transaction is None else astuple(transaction),
             generation=-1 if self._time is None else self._time.generation,
+            incarnation="" if self._time is None else self._time.incarnation,
+            payload=None if self._time is None else (self._rows, self._payload_bytes),
             start_ms=self._start_wall_ms,
         )
 

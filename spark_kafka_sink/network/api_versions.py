@@ -26,13 +26,13 @@ class Fetched(Enum):
 class ApiVersions:
     """By node id. ``request`` is what each node is asked first."""
 
-    __slots__ = ("_known", "_needing_fetch", "request")
+    __slots__ = ("_known", "needing_fetch", "request")
 
     def __init__(self, request: ApiVersionsRequest) -> None:
         self.request = request
         self._known: dict[int, NodeApiVersions] = {}
-        # The version in which each node is to be asked.
-        self._needing_fetch: dict[int, int] = {}
+        #: The nodes to ask, each with the version to ask in.
+        self.needing_fetch: dict[int, int] = {}
 
     def of(self, node_id: int) -> NodeApiVersions | None:
         """What the node answered; None while it is not known."""
@@ -48,15 +48,11 @@ class ApiVersions:
 
     def connected(self, node_id: int) -> None:
         """The node must be asked, as soon as its channel is ready."""
-        self._needing_fetch[node_id] = self.request.versions.max
-
-    def needing_fetch(self) -> list[tuple[int, int]]:
-        """The nodes to ask, each with the version to ask in."""
-        return list(self._needing_fetch.items()) if self._needing_fetch else []
+        self.needing_fetch[node_id] = self.request.versions.max
 
     def fetching(self, node_id: int) -> None:
         """The node is being asked."""
-        del self._needing_fetch[node_id]
+        del self.needing_fetch[node_id]
 
     def answered(self, node_id: int, version: int, response: ApiVersionsResponse) -> Fetched:
         """Take the answer of a node that was asked in ``version``."""
@@ -65,7 +61,7 @@ class ApiVersions:
             # nothing, gets 0.
             offered = response.api_versions.get(ApiKey.API_VERSIONS)
             lower = 0 if offered is None else offered.max
-            self._needing_fetch[node_id] = lower if 0 <= lower < version else 0
+            self.needing_fetch[node_id] = lower if 0 <= lower < version else 0
             return Fetched.AGAIN
         if response.error is not ErrorCode.NONE:
             return Fetched.REFUSED
@@ -79,4 +75,4 @@ class ApiVersions:
     def disconnected(self, node_id: int) -> None:
         """The next connection may lead to a broker of another version."""
         self._known.pop(node_id, None)
-        self._needing_fetch.pop(node_id, None)
+        self.needing_fetch.pop(node_id, None)

@@ -22,7 +22,7 @@ from spark_kafka_sink.network.login import Fetched
 from spark_kafka_sink.network.oauth_token import Token
 from spark_kafka_sink.network.sasl_mechanism import SaslError
 from spark_kafka_sink.oauth_settings import AwsLogin
-from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.secrets import Password, text_of
 
 _VERSION: Final = "2020_10_22"
 _USER_AGENT: Final = f"spark-kafka-sink/{__version__}"
@@ -168,8 +168,14 @@ class _Source:
 
     def _new_session(self) -> Any:  # noqa: ANN401 - botocore has no types
         if self._provider is None:
-            return self._module.Session(profile=self._login.profile)
-        return self._provider() if callable(self._provider) else self._provider
+            return self._module.Session(profile=text_of(self._login.profile) or None)
+        if not callable(self._provider):
+            return self._provider
+        try:
+            return self._provider()
+        except OSError as error:
+            # It may pass, and is tried again. By name only: its text may hold anything.
+            raise OSError(f"awsCredentialsProvider: {import_paths.place_of(error)}") from None
 
 
 def _region(session: Any) -> str | None:  # noqa: ANN401 - botocore and boto3 have no types
@@ -181,12 +187,14 @@ def _region(session: Any) -> str | None:  # noqa: ANN401 - botocore and boto3 ha
 def _assume(session: Any, login: AwsLogin, wall_ms: int) -> Fetched[Keys]:  # noqa: ANN401 - untyped
     make = getattr(session, "create_client", None) or session.client
     request = {
-        "RoleArn": login.role_arn,
-        "RoleSessionName": login.role_session_name or _ROLE_SESSION,
+        "RoleArn": text_of(login.role_arn),
+        "RoleSessionName": text_of(login.role_session_name) or _ROLE_SESSION,
     }
     if login.role_external_id:
-        request["ExternalId"] = login.role_external_id
-    found = make("sts", region_name=login.sts_region).assume_role(**request)["Credentials"]
+        request["ExternalId"] = text_of(login.role_external_id)
+    found = make("sts", region_name=text_of(login.sts_region) or None).assume_role(**request)[
+        "Credentials"
+    ]
     keys = AwsKeys(found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"])
     life = int(found["Expiration"].timestamp() * 1000) - wall_ms
     return Fetched(Keys(keys, _region(session)), max(life - _ROLE_MARGIN_MS, life // 2), life)

@@ -37,8 +37,9 @@ class ConnectionState(Enum):
         return self in _CONNECTED
 
 
-_DISCONNECTED = frozenset({ConnectionState.DISCONNECTED, ConnectionState.AUTHENTICATION_FAILED})
-_CONNECTED = frozenset({ConnectionState.CHECKING_API_VERSIONS, ConnectionState.READY})
+# Tuples: what is compared is who they are, and no hash is asked for.
+_DISCONNECTED = (ConnectionState.DISCONNECTED, ConnectionState.AUTHENTICATION_FAILED)
+_CONNECTED = (ConnectionState.CHECKING_API_VERSIONS, ConnectionState.READY)
 
 
 class _Addresses:
@@ -105,9 +106,6 @@ class _NodeConnectionState:
         # May be anything on a clock that starts anywhere; None: not throttled.
         self.throttled_until_ms: int | None = None
 
-    def throttled(self, now: int) -> bool:
-        return self.throttled_until_ms is not None and self.throttled_until_ms > now
-
 
 class ClusterConnectionStates:
     """The states by node id. A node that was never connected to has none."""
@@ -123,7 +121,8 @@ class ClusterConnectionStates:
         random: Callable[[], float] = _random.random,
     ) -> None:
         self._states: dict[int, _NodeConnectionState] = {}
-        self._connecting: set[int] = set()
+        #: Nodes whose connection is being set up.
+        self.connecting_nodes: set[int] = set()
         self._resolve = resolve
         self._reconnect_backoff = ExponentialBackoff(
             reconnect_backoff_ms, reconnect_backoff_max_ms, random=random
@@ -150,13 +149,13 @@ class ClusterConnectionStates:
                 self._reconnect_backoff.backoff(0),
                 self._setup_timeout.backoff(0),
             )
-        self._connecting.add(node_id)
+        self.connecting_nodes.add(node_id)
 
     def checking_api_versions(self, node_id: int) -> None:
         state = self._state(node_id)
         state.state = ConnectionState.CHECKING_API_VERSIONS
         self._reset_setup_timeout(state)
-        self._connecting.discard(node_id)
+        self.connecting_nodes.discard(node_id)
 
     def ready(self, node_id: int) -> None:
         state = self._state(node_id)
@@ -165,7 +164,7 @@ class ClusterConnectionStates:
         state.failed_attempts = 0
         state.reconnect_backoff_ms = self._reconnect_backoff.backoff(0)
         self._reset_setup_timeout(state)
-        self._connecting.discard(node_id)
+        self.connecting_nodes.discard(node_id)
 
     def disconnected(self, node_id: int, now: int) -> None:
         state = self._state(node_id)
@@ -176,7 +175,7 @@ class ClusterConnectionStates:
             state.connection_setup_timeout_ms = self._setup_timeout.backoff(
                 state.failed_connect_attempts
             )
-            self._connecting.discard(node_id)
+            self.connecting_nodes.discard(node_id)
         else:
             self._reset_setup_timeout(state)
             if state.state.is_connected:
@@ -202,7 +201,7 @@ class ClusterConnectionStates:
     def remove(self, node_id: int) -> None:
         """Forget the node: unlike after ``disconnected``, it may be connected to at once."""
         self._states.pop(node_id, None)
-        self._connecting.discard(node_id)
+        self.connecting_nodes.discard(node_id)
 
     # ---- questions ----
 
@@ -236,10 +235,9 @@ class ClusterConnectionStates:
 
     def poll_delay_ms(self, node_id: int, now: int) -> int:
         """As :meth:`connection_delay`; the rest of the throttling while connected."""
-        throttled = self.throttle_delay_ms(node_id, now)
-        if throttled > 0 and self.is_connected(node_id):
-            return throttled
-        return self.connection_delay(node_id, now)
+        if not self.is_connected(node_id):
+            return self.connection_delay(node_id, now)
+        return self.throttle_delay_ms(node_id, now) or NEVER
 
     def throttle_delay_ms(self, node_id: int, now: int) -> int:
         state = self._states.get(node_id)
@@ -250,14 +248,16 @@ class ClusterConnectionStates:
     def is_ready(self, node_id: int, now: int) -> bool:
         state = self._states.get(node_id)
         return (
-            state is not None and state.state is ConnectionState.READY and not state.throttled(now)
+            state is not None
+            and state.state is ConnectionState.READY
+            and (state.throttled_until_ms is None or state.throttled_until_ms <= now)
         )
 
     def has_ready_nodes(self, now: int) -> bool:
         return any(self.is_ready(node_id, now) for node_id in self._states)
 
     def is_connecting(self, node_id: int) -> bool:
-        return node_id in self._connecting
+        return node_id in self.connecting_nodes
 
     def is_preparing_connection(self, node_id: int) -> bool:
         """Connecting, or connected and waiting for the ApiVersions answer."""
@@ -293,13 +293,13 @@ class ClusterConnectionStates:
         return self._state(node_id).connection_setup_timeout_ms
 
     def nodes_with_connection_setup_timeout(self, now: int) -> list[int]:
-        return [n for n in self._connecting if now > self._setup_deadline_ms(n)]
+        return [n for n in self.connecting_nodes if now > self._setup_deadline_ms(n)]
 
     def time_to_next_setup_timeout(self, now: int) -> int:
         """Milliseconds until a connection that is being set up times out; NEVER without one."""
-        if not self._connecting:
+        if not self.connecting_nodes:
             return NEVER
-        return max(0, min(map(self._setup_deadline_ms, self._connecting)) + 1 - now)
+        return max(0, min(map(self._setup_deadline_ms, self.connecting_nodes)) + 1 - now)
 
     def _setup_deadline_ms(self, node_id: int) -> int:
         state = self._states[node_id]

@@ -55,10 +55,11 @@ def bootstrap_addresses(
 
     ``lookup`` is client.dns.lookup. With ``resolve_canonical_bootstrap_servers_only`` each address
     of a host becomes a server of its own, by its canonical name (what Kerberos tickets are for), or
-    by itself where it has none; what can't be resolved is left out with a warning. With
-    ``use_all_dns_ips`` the servers stay as they are: their addresses are looked up when they are
-    connected to, so that one whose name is unknown now may heal. Raises ConfigError when not one
-    can be resolved, with each host's reason as its hint.
+    by itself where it has none that leads back to it: the name is what TLS checks, and whoever owns
+    the reverse zone must not choose it (``InetAddress.getCanonicalHostName``). What can't be
+    resolved is left out with a warning. With ``use_all_dns_ips`` the servers stay as they are:
+    their addresses are looked up when they are connected to, so that one whose name is unknown now
+    may heal. Raises ConfigError when not one can be resolved, with each host's reason as its hint.
     """
     servers = tuple(servers)
     failures: dict[str, str] = {}
@@ -91,10 +92,16 @@ def _canonical_servers(
             failures[host] = _reason(error)
             continue
         for address in addresses:
-            name = canonical_name(address)
-            if _resolves(name, resolve, failures):
-                found[name, port] = None
+            found[_confirmed(canonical_name(address), address, resolve), port] = None
     return found
+
+
+def _confirmed(name: str, address: str, resolve: HostResolver) -> str:
+    """``name`` when it leads to ``address``, else ``address``."""
+    try:
+        return name if address in resolve(name) else address
+    except OSError:
+        return address
 
 
 def _resolves(host: str, resolve: HostResolver, failures: dict[str, str]) -> bool:

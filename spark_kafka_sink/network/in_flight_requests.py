@@ -77,10 +77,10 @@ class InFlightRequests:
         self._max = max_per_connection
         self._requests: dict[int, deque[InFlightRequest]] = {}
         self._count = 0
-        # No deadline is earlier than this. It is lowered with every request, and made exact only
-        # when it has passed: completing a request costs nothing, and the price is one early look
-        # in request.timeout.ms.
-        self._earliest_deadline_ms = NEVER
+        #: No deadline is earlier than this. It is lowered with every request, and made exact only
+        #: when it has passed: completing a request costs nothing, and the price is one early look
+        #: in request.timeout.ms.
+        self.earliest_deadline_ms = NEVER
 
     def add(self, request: InFlightRequest) -> None:
         queue = self._requests.get(request.request.destination)
@@ -88,7 +88,9 @@ class InFlightRequests:
             queue = self._requests[request.request.destination] = deque()
         queue.append(request)
         self._count += 1
-        self._earliest_deadline_ms = min(self._earliest_deadline_ms, request.deadline_ms)
+        deadline = request.deadline_ms
+        if deadline < self.earliest_deadline_ms:
+            self.earliest_deadline_ms = deadline
 
     def can_send_more(self, node_id: int) -> bool:
         """True when the last request has left and fewer than the limit wait for their answer.
@@ -146,12 +148,12 @@ class InFlightRequests:
     def time_to_next_timeout(self, now: int) -> int:
         """Milliseconds until a request may have timed out; NEVER when none is in flight."""
         if self._count == 0:
-            self._earliest_deadline_ms = NEVER
+            self.earliest_deadline_ms = NEVER
             return NEVER
-        return max(0, self._earliest_deadline_ms + 1 - now)
+        return max(0, self.earliest_deadline_ms + 1 - now)
 
     def nodes_with_timed_out_requests(self, now: int) -> list[int]:
-        if now <= self._earliest_deadline_ms:
+        if now <= self.earliest_deadline_ms:
             return []
         timed_out = []
         earliest = NEVER
@@ -161,5 +163,5 @@ class InFlightRequests:
                 timed_out.append(node_id)
             else:
                 earliest = min(earliest, first)
-        self._earliest_deadline_ms = earliest
+        self.earliest_deadline_ms = earliest
         return timed_out

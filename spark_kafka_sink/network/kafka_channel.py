@@ -11,6 +11,8 @@ On a record's way: the last stop before the socket. The buffers that the accumul
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
+from itertools import accumulate
 
 from spark_kafka_sink.errors import (
     AuthenticationError,
@@ -40,12 +42,10 @@ class KafkaChannel:
     __slots__ = (
         "_authenticator",
         "_buffers",
-        "_connected",
-        "_index",
+        "_ends",
         "_reader",
-        "_remaining",
-        "_send",
-        "_transport",
+        "_written",
+        "connected",
         "detail",
         "error",
         "kind",
@@ -53,7 +53,10 @@ class KafkaChannel:
         "node_id",
         "reauthenticating",
         "remote",
+        "sending",
         "starved",
+        "transport",
+        "used_ms",
         "watched",
     )
 
@@ -77,52 +80,40 @@ class KafkaChannel:
         #: The session was about to end, and a new one is being asked for. A send waits for it;
         #: answers to the requests before it still arrive.
         self.reauthenticating = False
-        #: The events that the selector watches for now. Its own note, kept here.
+        #: The events that the selector watches for now, and when the channel was used last. Its own
+        #: notes, kept here.
         self.watched = 0
-        self._transport = transport
+        self.used_ms = 0
+        self.transport = transport
+        self.connected = False
+        #: The frame on its way out.
+        self.sending: NetworkSend | None = None
         self._authenticator = authenticator
         self._reader = reader
-        self._connected = False
-        self._send: NetworkSend | None = None
         self._buffers: list[Buffer] = []
-        self._index = 0
-        self._remaining = 0
-
-    @property
-    def transport(self) -> TransportLayer:
-        return self._transport
-
-    @property
-    def connected(self) -> bool:
-        return self._connected
+        # Where each buffer ends in the frame, and how much of that is written.
+        self._ends: list[int] = []
+        self._written = 0
 
     @property
     def ready(self) -> bool:
         """Connected, handshake done, authenticated: requests may go out."""
-        return self._connected and self._transport.ready and self._authenticator.complete
-
-    @property
-    def sending(self) -> bool:
-        return self._send is not None
+        return self.connected and self.transport.ready and self._authenticator.complete
 
     @property
     def wants_write(self) -> bool:
         """Something waits for the socket to take bytes (or for the connection to stand)."""
         if self.reauthenticating:
             return self._authenticator.wants_write
-        if self._send is not None or not self._connected:
+        if self.sending is not None or not self.connected:
             return True
-        transport = self._transport
+        transport = self.transport
         return transport.wants_write or (transport.ready and self._authenticator.wants_write)
 
     @property
     def waiting(self) -> bool:
         """For a credential: neither reading nor writing helps, a wakeup does."""
         return self._authenticator.waiting
-
-    @property
-    def has_bytes_buffered(self) -> bool:
-        return self._transport.has_bytes_buffered
 
     def use_memory_pool(self, pool: MemoryPool) -> None:
         """Read no frame that ``pool`` has no memory for; before the first read."""
@@ -133,31 +124,35 @@ class KafkaChannel:
 
     def finish_connect(self) -> bool:
         """True when the connection stands now. Raises OSError when it was refused."""
-        if not self._transport.finish_connect():
+        if not self.transport.finish_connect():
             return False
-        self._connected = True
+        self.connected = True
         self.kind = ChannelStateKind.READY if self.ready else ChannelStateKind.AUTHENTICATE
         return True
 
     def prepare(self, now: int) -> None:
         """Go on with handshake and authentication. Raises AuthenticationError, OSError."""
-        if not self._transport.ready:
-            self._transport.handshake()
-        if self._transport.ready and not self._authenticator.complete:
+        if not self.transport.ready:
+            self.transport.handshake()
+        if self.transport.ready and not self._authenticator.complete:
             self._authenticator.authenticate(now)
         if self.ready:
             self.kind = ChannelStateKind.READY
 
     def set_send(self, send: NetworkSend) -> None:
         """Begin ``send``. IllegalStateError while another is under way."""
-        if self._send is not None:
+        if self.sending is not None:
             raise IllegalStateError(
                 f"a send to {self.remote} was begun while another one is under way"
             )
-        self._send = send
         self._buffers = list(send.buffers)
-        self._index = 0
-        self._remaining = send.size
+        self._ends = list(accumulate(map(len, self._buffers)))
+        self._written = 0
+        if not self._ends or self._ends[-1] != send.size:
+            raise IllegalStateError(
+                f"a frame to {self.remote} of {send.size} bytes has {sum(map(len, send.buffers))}"
+            )
+        self.sending = send
 
     def write(self, now: int) -> NetworkSend | None:
         """Write what the socket takes; the send when all of it is written, else None.
@@ -166,74 +161,47 @@ class KafkaChannel:
         frames, and without waiting for answers, because a broker takes up one request after the
         other and so has answered all of them when it reads the first of ours.
         """
-        send = self._send
+        send = self.sending
         if send is None or self.reauthenticating:
             return None
         due = self._authenticator.reauthenticate_at
-        if due is not None and now >= due and self._remaining == send.size:
+        if due is not None and now >= due and self._written == 0:
             self.reauthenticating = True
             self._authenticator.begin_again()
             self._authenticator.authenticate(now)
             return None
-        if self._remaining > 0:
-            self._write_buffers()
-        elif self._transport.has_pending_writes:
-            self._transport.write(())
-        if self._remaining > 0 or self._transport.has_pending_writes:
+        buffers, ends = self._buffers, self._ends
+        if self._written == send.size:
+            self.flush()
+        while self._written < send.size:
+            # Buffers may be empty: the first one with a byte that is not written yet.
+            index = bisect_right(ends, self._written)
+            before = ends[index - 1] if index else 0
+            window = buffers[index : index + IOV_MAX]
+            if before < self._written:
+                window[0] = memoryview(window[0])[self._written - before :]
+            self._written += self.transport.write(window)
+            if self._written < ends[index + len(window) - 1]:
+                return None  # the socket is full, its event will tell
+        if self.transport.has_pending_writes:
             return None
-        self._send = None
+        self.sending = None
         self._buffers = []
         return send
 
     def flush(self) -> None:
-        """Write what the transport has left to write of its own, when there is no send to do it: a
-        TLS key update is answered in the middle of a read.
+        """Write what the transport has left to write of its own: of what it took before, or the
+        answer to a TLS key update, which comes in the middle of a read.
         """
-        if self._transport.has_pending_writes:
-            self._transport.write(())
-
-    def _write_buffers(self) -> None:
-        buffers, transport = self._buffers, self._transport
-        count = len(buffers)
-        while self._remaining > 0:
-            index = self._index
-            while index < count and not len(buffers[index]):
-                index += 1
-            if index == count:
-                raise IllegalStateError(
-                    f"a frame to {self.remote} ended {self._remaining} bytes before its size"
-                )
-            window = (
-                buffers if index == 0 and count <= IOV_MAX else buffers[index : index + IOV_MAX]
-            )
-            written = transport.write(window)
-            self._remaining -= written
-            whole = written > 0
-            # Advance over what was taken; the buffer in the middle becomes a view of its rest.
-            left = written
-            while left > 0:
-                length = len(buffers[index])
-                if left < length:
-                    buffers[index] = memoryview(buffers[index])[left:]
-                    whole = False
-                    break
-                left -= length
-                index += 1
-            self._index = index
-            if not whole:
-                # Blocked, or a part of a buffer: the socket is full, its event will tell.
-                break
-        if self._remaining < 0:
-            raise IllegalStateError(
-                f"a frame to {self.remote} is {-self._remaining} bytes longer than its size"
-            )
+        if self.transport.has_pending_writes:
+            self.transport.write(())
 
     def read(self, now: int) -> NetworkReceive | None:
         """The next whole frame, or None. Raises RemoteProtocolError, ConnectionError, OSError,
         and AuthenticationError while :attr:`reauthenticating`.
         """
         reader = self._reader
-        payload = reader.read_from(self._transport)
+        payload = reader.read_from(self.transport)
         if payload is None:
             self.starved = reader.starved
             return None
@@ -248,10 +216,10 @@ class KafkaChannel:
         return NetworkReceive(self.node_id, payload, reader.pool)
 
     def close(self) -> None:
-        self._send = None
+        self.sending = None
         self._buffers = []
         self._reader.close()
         try:
             self._authenticator.close()
         finally:
-            self._transport.close()
+            self.transport.close()

@@ -7,21 +7,21 @@ Java's own, and its protection is not worth a parser.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.allow_lists import check_file
+from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.local_files import MAX_STORE, UnusableFileError, read_file
+from spark_kafka_sink.secrets import Password, text_of
 
 _JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
-_CERTIFICATE = re.compile(
-    r"-----BEGIN (?:TRUSTED )?CERTIFICATE-----.+?-----END (?:TRUSTED )?CERTIFICATE-----", re.DOTALL
-)
-_PRIVATE_KEY = re.compile(
-    r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----.+?-----END (?:[A-Z]+ )*PRIVATE KEY-----", re.DOTALL
-)
+_BEGIN, _END, _DASHES = "-----BEGIN ", "-----END ", "-----"
+_CERTIFICATES = ("CERTIFICATE", "TRUSTED CERTIFICATE")
+#: No label of PEM is longer (RFC 7468).
+_LONGEST_LABEL = 64
+#: Labels that begin and never end, before the rest is taken for no PEM: each costs a search.
+_MOST_ENDLESS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def read_trust_store(options: Mapping[str, object]) -> TrustMaterial | None:
     location = options.get("ssl.truststore.location")
     if location is None:
         return None
-    source, content, kind = _read(str(location), "ssl.truststore", kind)
+    source, content, kind = _read(location, "ssl.truststore", kind)
     if kind == "PEM":
         return TrustMaterial(source, _text(content))
     password = _secret(options, "ssl.truststore.password")
@@ -79,7 +79,7 @@ def read_key_store(options: Mapping[str, object]) -> KeyMaterial | None:
     location = options.get("ssl.keystore.location")
     if location is None:
         return None
-    source, content, kind = _read(str(location), "ssl.keystore", kind)
+    source, content, kind = _read(location, "ssl.keystore", kind)
     if kind == "PEM":
         text = _text(content)
         return _pem_key(source, text, text, key_password)
@@ -93,13 +93,13 @@ def read_key_store(options: Mapping[str, object]) -> KeyMaterial | None:
 
 
 def _pem_key(source: str, chain: str, key: str, password: Password | None) -> KeyMaterial:
-    private_key = _PRIVATE_KEY.search(key)
-    certificates = _CERTIFICATE.findall(chain)
+    private_key = next((b.text for b in _blocks(key) if b.label.endswith("PRIVATE KEY")), None)
+    certificates = [b.text for b in _blocks(chain) if b.label in _CERTIFICATES]
     if private_key is None:
         raise ConfigError(f"{source} holds no private key in PEM")
     if not certificates:
         raise ConfigError(f"the certificate chain that belongs to {source} holds no certificate")
-    return KeyMaterial(source, "\n".join(certificates) + "\n", private_key.group() + "\n", password)
+    return KeyMaterial(source, "\n".join(certificates) + "\n", private_key + "\n", password)
 
 
 def _kind(options: Mapping[str, object], name: str) -> str | None:
@@ -109,7 +109,7 @@ def _kind(options: Mapping[str, object], name: str) -> str | None:
         return None
     kind = str(value).strip().upper()
     if kind not in ("PEM", "PKCS12", "JKS"):
-        raise ConfigError(f"{name}={value} is not supported", hint="PEM and PKCS12 are")
+        raise ConfigError(f"{name}={safe_text(kind)} is not supported", hint="PEM and PKCS12 are")
     return kind
 
 
@@ -128,16 +128,18 @@ def _secret(options: Mapping[str, object], name: str) -> Password | None:
     return Password(str(value))
 
 
-def _read(location: str, store: str, kind: str | None) -> tuple[str, bytes, str]:
+def _read(location: object, store: str, kind: str | None) -> tuple[str, bytes, str]:
     """Its source as messages name it, its bytes, and what it is: PEM or PKCS12."""
-    source = f"{store}.location={location}"
+    source = f"{store}.location={safe_text(f'{location}')}"
+    path = text_of(location)
+    check_file(path, source)
     try:
-        content = Path(location).read_bytes()
-    except OSError as error:
+        content = read_file(path, source, MAX_STORE)
+    except UnusableFileError as error:
         raise ConfigError(
-            f"{source} can't be read: {error.strerror or error}",
+            f"{source} can't be read: {error}",
             hint="the file must be on every executor (spark.files or a volume), and readable",
-        ) from error
+        ) from None
     found = "PKCS12"
     if content.startswith(_JKS_MAGIC):
         found = "JKS"
@@ -170,15 +172,45 @@ def _with_newlines(pem: str) -> str:
     if "\n" in pem:
         return pem + "\n"
 
-    def lines(block: re.Match[str]) -> str:
-        body = "\n".join(block["body"].split())
-        return f"{block['begin']}\n{body}\n{block['end']}\n"
+    out, end = [], 0
+    for block in _blocks(pem):
+        body = block.text[len(_BEGIN + block.label + _DASHES) : -len(_END + block.label + _DASHES)]
+        lines = "\n".join(body.split())
+        out += [
+            pem[end : block.begin].strip(),
+            f"{_BEGIN}{block.label}{_DASHES}\n{lines}\n{_END}{block.label}{_DASHES}\n",
+        ]
+        end = block.begin + len(block.text)
+    return "".join([*out, pem[end:].strip()])
 
-    return re.sub(
-        r"(?P<begin>-----BEGIN [A-Z ]+-----)(?P<body>.+?)(?P<end>-----END [A-Z ]+-----)\s*",
-        lines,
-        pem,
-    )
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Block:
+    """One block of PEM, and where in its text it begins."""
+
+    label: str
+    text: str
+    begin: int
+
+
+def _blocks(pem: str) -> Iterator[_Block]:
+    """Every block that has an end, in order; in time that grows with the text and no faster."""
+    endless: set[str] = set()
+    at = pem.find(_BEGIN)
+    while at >= 0:
+        after = at + len(_BEGIN)
+        dashes = pem.find(_DASHES, after, after + _LONGEST_LABEL + len(_DASHES))
+        label = pem[after:dashes] if dashes >= 0 else ""
+        if label and label not in endless:
+            end = pem.find(f"{_END}{label}{_DASHES}", dashes)
+            if end < 0 and len(endless) == _MOST_ENDLESS:
+                return
+            if end < 0:
+                endless.add(label)
+            else:
+                after = end + len(f"{_END}{label}{_DASHES}")
+                yield _Block(label, pem[at:after], at)
+        at = pem.find(_BEGIN, after)
 
 
 def _pkcs12(source: str, content: bytes, password: Password | None, option: str) -> tuple[str, str]:

@@ -192,7 +192,8 @@ class Fetcher(Generic[T]):
             failure = _Failure(error.message, error.hint)
         except OSError as error:
             failure = _Failure(f"SASL {self._name}: {error.strerror or error}", passes=True)
-        except Exception as error:  # noqa: BLE001 - somebody else's code; its text may hold anything
+        except BaseException as error:  # noqa: BLE001 - somebody else's code: SystemExit too
+            # By name only: its text may hold anything.
             failure = _Failure(
                 f"SASL {self._name}: fetching the credential failed: {type(error).__name__}",
                 "it comes from code named in sasl.login.callback.handler.class, or from a library"

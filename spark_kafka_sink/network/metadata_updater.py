@@ -152,11 +152,8 @@ class MetadataUpdater:
 
     # ---- starting again from the bootstrap servers ----
 
-    def needs_rebootstrap(self, now: int) -> bool:
-        """A broker said so, or metadata was wanted for the trigger's time without an answer."""
-        return self._rebootstrap_required or self.time_to_rebootstrap(now) == 0
-
     def time_to_rebootstrap(self, now: int) -> int:
+        """0: a broker said so, or metadata was wanted for the trigger's time without an answer."""
         if self._rebootstrap_required:
             return 0
         start = self._attempt_start_ms

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.clock import NEVER, Clock
 from spark_kafka_sink.errors import (
     ApiError,
     AuthenticationError,
@@ -151,7 +151,7 @@ class NetworkClient:
     def ready(self, node: Node, now: int) -> bool:
         if self.is_ready(node, now):
             return True
-        if self.can_connect(node, now):
+        if self._connection_states.can_connect(node.id, now):
             self.initiate_connect(node, now)
         return False
 
@@ -311,27 +311,40 @@ class NetworkClient:
             responses, self._aborted_sends = self._aborted_sends, []
             self._complete_responses(responses)
             return responses
-        timeout = min(
-            timeout_ms,
-            self._updater.maybe_update(now),
-            self._updater.time_to_rebootstrap(now),
-            self._in_flight.time_to_next_timeout(now),
-            self._connection_states.time_to_next_setup_timeout(now),
+        selector, states = self._selector, self._connection_states
+        metadata_timeout = self._updater.maybe_update(now)
+        rebootstrap_timeout = self._updater.time_to_rebootstrap(now)
+        selector.poll(
+            min(
+                timeout_ms,
+                metadata_timeout,
+                rebootstrap_timeout,
+                self._in_flight.time_to_next_timeout(now),
+                states.time_to_next_setup_timeout(now) if states.connecting_nodes else NEVER,
+            )
         )
-        self._selector.poll(timeout)
         now = self._clock.now_ms()
         responses = []
-        self._handle_completed_sends(responses, now)
-        self._handle_completed_receives(responses, now)
-        self._handle_disconnections(responses, now)
-        self._handle_connections()
+        if selector.completed_sends:
+            self._handle_completed_sends(responses, now)
+        if selector.completed_receives:
+            self._handle_completed_receives(responses, now)
+        if selector.disconnected:
+            self._handle_disconnections(responses, now)
+        if selector.connected:
+            self._handle_connections()
         if self._nodes_told:
             self._handle_moved_nodes(responses, now)
-        self._handle_initiate_api_version_requests(now)
-        self._handle_timed_out_connections(responses, now)
-        self._handle_timed_out_requests(responses, now)
-        self._handle_rebootstrap(responses, now)
-        self._complete_responses(responses)
+        if self._api_versions.needing_fetch:
+            self._handle_initiate_api_version_requests(now)
+        if states.connecting_nodes:
+            self._handle_timed_out_connections(responses, now)
+        if now > self._in_flight.earliest_deadline_ms:
+            self._handle_timed_out_requests(responses, now)
+        if rebootstrap_timeout < NEVER and self._updater.time_to_rebootstrap(now) == 0:
+            self._handle_rebootstrap(responses, now)
+        if responses:
+            self._complete_responses(responses)
         return responses
 
     @staticmethod
@@ -426,7 +439,7 @@ class NetworkClient:
             self._process_disconnection(responses, node_id, now, _local_close(None))
 
     def _handle_initiate_api_version_requests(self, now: int) -> None:
-        for node_id, version in self._api_versions.needing_fetch():
+        for node_id, version in list(self._api_versions.needing_fetch.items()):
             if self._selector.is_channel_ready(node_id) and self._in_flight.can_send_more(node_id):
                 self._api_versions.fetching(node_id)
                 self._connection_states.checking_api_versions(node_id)
@@ -458,8 +471,6 @@ class NetworkClient:
             )
 
     def _handle_rebootstrap(self, responses: list[ClientResponse], now: int) -> None:
-        if not self._updater.needs_rebootstrap(now):
-            return
         for node in self._metadata.nodes():
             if self._connection_states.is_connecting(
                 node.id

@@ -25,6 +25,8 @@ from spark_kafka_sink.secrets import Password
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 #: No identity provider issues longer ones, and no broker takes them.
 _LONGEST = 256 * 1024
+#: So that milliseconds are whole numbers in a float.
+_LAST_SECOND = 2**43
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,23 @@ def checked_token(text: str, where: str) -> str:
 
 def expiry_of(token: str) -> float | None:
     """Seconds since the epoch at which a JWT ends; None for other tokens."""
-    exp = _claims(token).get("exp")
-    return float(exp) if isinstance(exp, int | float) and not isinstance(exp, bool) else None
+    return seconds(_claims(token).get("exp"), "exp of the token")
+
+
+def seconds(value: object, what: str) -> float | None:
+    """A number of seconds that somebody else gave; None for what is no number.
+
+    AuthenticationError, naming ``what``, for one that no clock knows (NaN, 1e400).
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    if not abs(value) < _LAST_SECOND:
+        raise AuthenticationError(
+            f"SASL OAUTHBEARER: {what} is no number of seconds that a clock knows",
+            hint="the identity provider, or the code that gives the token, is at fault",
+            code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+        )
+    return float(value)
 
 
 def _claims(token: str) -> Mapping[str, Any]:

@@ -10,10 +10,12 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from spark_kafka_sink.allow_lists import check_file
 from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
 from spark_kafka_sink.network.login import Fetched
 from spark_kafka_sink.network.sasl_mechanism import SaslError
 from spark_kafka_sink.sasl_settings import KerberosSettings
+from spark_kafka_sink.secrets import looked_up, text_of, without_secrets
 
 T = TypeVar("T")
 
@@ -85,16 +87,22 @@ def gssapi_contexts(
     The first makes a context and throws it away: the ticket is in the cache of the library then,
     and the second need not wait. ConfigError when the package is not there.
     """
+    if settings.keytab:
+        path = text_of(settings.keytab).removeprefix("FILE:")
+        check_file(path, f"sasl.jaas.config: keyTab={safe_text(f'{settings.keytab}')}")
     gssapi = _library()
+    hidden = looked_up(settings.service_name, settings.keytab, settings.principal)
 
     def context(host: str) -> Any:  # noqa: ANN401 - gssapi has no types
-        service = gssapi.Name(f"{settings.service_name}@{host}", gssapi.NameType.hostbased_service)
+        service = gssapi.Name(
+            f"{text_of(settings.service_name)}@{host}", gssapi.NameType.hostbased_service
+        )
         who = None
         if settings.keytab or settings.principal:
             name = None
             if settings.principal:
-                name = gssapi.Name(settings.principal, gssapi.NameType.kerberos_principal)
-            store = {"client_keytab": settings.keytab} if settings.keytab else None
+                name = gssapi.Name(text_of(settings.principal), gssapi.NameType.kerberos_principal)
+            store = {"client_keytab": text_of(settings.keytab)} if settings.keytab else None
             who = gssapi.Credentials(name=name, usage="initiate", store=store)
         return gssapi.SecurityContext(name=service, creds=who, usage="initiate")
 
@@ -103,7 +111,8 @@ def gssapi_contexts(
             return use(context(host))
         except Exception as error:  # noqa: BLE001 - the library's own, of many kinds
             raise AuthenticationError(
-                f"no Kerberos ticket for {settings.service_name}@{host}: {_name(error)}",
+                f"no Kerberos ticket for {settings.service_name}@{host}:"
+                f" {without_secrets(_name(error), hidden)}",
                 hint="kinit, or useKeyTab=true keyTab=... principal=... in sasl.jaas.config; the"
                 " host is the broker's advertised name",
                 code=ErrorCode.SASL_AUTHENTICATION_FAILED,

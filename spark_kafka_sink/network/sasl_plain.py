@@ -6,7 +6,7 @@ Never: whether it is wise (``config.py`` warns where nothing encrypts the connec
 from __future__ import annotations
 
 from spark_kafka_sink.network.sasl_mechanism import CHECK_THE_USER, SaslError
-from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.secrets import Password, Text, looked_up, text_of
 
 
 class PlainMechanism:
@@ -17,21 +17,21 @@ class PlainMechanism:
     name = "PLAIN"
     hint = CHECK_THE_USER
 
-    def __init__(self, username: str, password: Password) -> None:
+    def __init__(self, username: Text, password: Password) -> None:
         self._username = username
         self._password = password
         self.complete = False
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        return (self._password.value,)
+        return (self._password.value, *looked_up(self._username))
 
     def refused(self) -> bool:
         return False
 
     def first(self) -> bytes:
         self.complete = True
-        return f"\0{self._username}\0{self._password.value}".encode()
+        return f"\0{text_of(self._username)}\0{self._password.value}".encode()
 
     def answer(self, challenge: bytes) -> None:
         if challenge:

@@ -21,7 +21,7 @@ from typing import Final
 
 from spark_kafka_sink.network.sasl_mechanism import CHECK_THE_USER, SaslError
 from spark_kafka_sink.network.saslprep import saslprep
-from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.secrets import Password, Text, looked_up, text_of
 
 #: Mechanism name to hash.
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -78,7 +78,7 @@ class ScramMechanism:
     def __init__(
         self,
         name: str,
-        username: str,
+        username: Text,
         password: Password,
         *,
         nonce: Callable[[], str] = _new_nonce,
@@ -91,13 +91,13 @@ class ScramMechanism:
         self._password = password
         self._on_refusal = on_refusal
         self._nonce = nonce()
-        self._client_first_bare = f"n={_sasl_name(username)},r={self._nonce}"
+        self._client_first_bare = f"n={_sasl_name(text_of(username))},r={self._nonce}"
         #: Known once the broker has sent its salt.
         self._server_signature: bytes | None = None
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        return (self._password.value,)
+        return (self._password.value, *looked_up(self._username))
 
     def refused(self) -> bool:
         return self._on_refusal()
@@ -154,13 +154,15 @@ class ScramLogin:
 
     __slots__ = ("_form", "_forms", "_mechanism")
 
-    def __init__(self, mechanism: str, username: str, password: Password) -> None:
+    def __init__(self, mechanism: str, username: Text, password: Password) -> None:
         self._mechanism = mechanism
-        self._forms = [(username, password)]
+        self._forms: list[tuple[Text, Password]] = [(username, password)]
         self._form = 0
-        name, word = saslprep(username), saslprep(password.value)
-        if name and word and (name, word) != (username, password.value):
-            self._forms.append((name, Password(word)))
+        name, word = saslprep(text_of(username)), saslprep(password.value)
+        if name and word and (name, word) != (text_of(username), password.value):
+            # The prepared name is no more to be shown than the one it is made of.
+            hidden = isinstance(username, Password)
+            self._forms.append((Password(name, f"{username}") if hidden else name, Password(word)))
 
     def mechanism(self, host: str, now: int) -> ScramMechanism:
         del host, now

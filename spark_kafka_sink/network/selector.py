@@ -17,7 +17,6 @@ import os
 import random
 import selectors
 import socket
-from collections.abc import Mapping, Sequence
 
 from spark_kafka_sink.clock import NEVER, Clock
 from spark_kafka_sink.errors import (
@@ -26,7 +25,6 @@ from spark_kafka_sink.errors import (
     RemoteProtocolError,
 )
 from spark_kafka_sink.network.channel_builder import ChannelBuilder
-from spark_kafka_sink.network.idle_expiry_manager import IdleExpiryManager
 from spark_kafka_sink.network.kafka_channel import KafkaChannel
 from spark_kafka_sink.network.memory_pool import MemoryPool
 from spark_kafka_sink.network.selectable import (
@@ -60,6 +58,7 @@ class Selector:
         memory_pool: MemoryPool | None = None,
         failed_authentication_delay_ms: int = 0,
         rng: random.Random | None = None,
+        poller: selectors.BaseSelector | None = None,
     ) -> None:
         """``memory_pool`` None: frames are not counted. ``failed_authentication_delay_ms``: for so
         long a connection that was refused for who we are stays open, and its refusal untold, so
@@ -70,7 +69,7 @@ class Selector:
         self._metrics = metrics
         # Milliseconds of this poll in which nothing happened.
         self._waited_ms = 0
-        self._selector = selectors.DefaultSelector()
+        self._selector = selectors.DefaultSelector() if poller is None else poller
         self._channels: dict[int, KafkaChannel] = {}
         # Closed by the peer or by idleness, with answers that are still to be handed out.
         self._closing: dict[int, KafkaChannel] = {}
@@ -91,13 +90,17 @@ class Selector:
         self._close_delay_ms = failed_authentication_delay_ms
         # Refused channels and when they are closed, in that order.
         self._delayed_closes: dict[KafkaChannel, int] = {}
-        self._idle = IdleExpiryManager(connections_max_idle_ms)
-        self._completed_sends: list[NetworkSend] = []
-        self._completed_receives: dict[int, NetworkReceive] = {}
-        self._disconnected: dict[int, ChannelState] = {}
-        self._connected: list[int] = []
-        # A channel got through its handshake: nothing to hand out, but the caller can send now.
-        self._turned_ready = False
+        self._max_idle_ms = connections_max_idle_ms
+        # No connection was idle for too long before this time.
+        self._next_idle_ms = NEVER
+        #: What the last poll brought.
+        self.completed_sends: list[NetworkSend] = []
+        self.completed_receives: list[NetworkReceive] = []
+        self.disconnected: dict[int, ChannelState] = {}
+        self.connected: list[int] = []
+        # The poll ends: there is something to hand out, or a channel got through its handshake, so
+        # that the caller can send now.
+        self._news = False
         self._pipe = WakeupPipe()
         self._selector.register(self._pipe.reader, _READ, None)
         channel_builder.attach(self.wakeup)
@@ -105,22 +108,6 @@ class Selector:
             memory_pool.attach(self.wakeup)
 
     # ---- Selectable ----
-
-    @property
-    def completed_sends(self) -> Sequence[NetworkSend]:
-        return self._completed_sends
-
-    @property
-    def completed_receives(self) -> Sequence[NetworkReceive]:
-        return tuple(self._completed_receives.values())
-
-    @property
-    def disconnected(self) -> Mapping[int, ChannelState]:
-        return self._disconnected
-
-    @property
-    def connected(self) -> Sequence[int]:
-        return self._connected
 
     def connect(
         self,
@@ -153,7 +140,9 @@ class Selector:
         if self._pool is not None:
             channel.use_memory_pool(self._pool)
         self._channels[node_id] = channel
-        self._idle.update(node_id, self._clock.now_ms())
+        channel.used_ms = self._clock.now_ms()
+        if self._max_idle_ms >= 0:
+            self._next_idle_ms = min(self._next_idle_ms, channel.used_ms + self._max_idle_ms)
         if code == 0:
             self._immediately_connected.append(channel)
         else:
@@ -180,33 +169,32 @@ class Selector:
         """
         if timeout_ms < 0:
             raise IllegalStateError("a poll's time-out must not be negative")
-        start = 0 if self._metrics is None else self._clock.now_ms()
+        start = now = self._clock.now_ms()
         self._clear()
         if self._out_of_memory:
             self._resume_reading()
         if self._unsent:
-            self._write_unsent()
-        if self._anything_to_report() or self._immediately_connected or self._buffered_reads:
+            self._write_unsent(now)
+        if self._news or self._immediately_connected or self._buffered_reads:
             timeout_ms = 0
-        deadline = NEVER
-        if 0 < timeout_ms < NEVER:
-            deadline = self._clock.now_ms() + timeout_ms
+        deadline = NEVER if timeout_ms >= NEVER else now + timeout_ms
         while True:
             woken, now = self._select(timeout_ms)
-            self._close_idle(now)
-            if woken or timeout_ms == 0 or self._anything_to_report():
+            if woken or timeout_ms == 0 or self._news:
                 break
             if deadline < NEVER:
                 timeout_ms = deadline - now
                 if timeout_ms <= 0:
                     break
+        if now > self._next_idle_ms:
+            self._close_idle(now)
         if self._metrics is not None:
             waited, self._waited_ms = self._waited_ms, 0
             end = self._clock.now_ms()
             self._metrics.polled(
-                self._completed_sends,
-                self._completed_receives.values(),
-                len(self._connected),
+                self.completed_sends,
+                self.completed_receives,
+                len(self.connected),
                 len(self._channels),
                 waited,
                 end - start - waited,
@@ -230,7 +218,7 @@ class Selector:
         channel.muted = False
         if node_id in self._channels:
             self._watch(channel)
-            if channel.has_bytes_buffered:
+            if channel.transport.has_bytes_buffered:
                 self._buffered_reads[node_id] = channel
 
     def close_channel(self, node_id: int) -> None:
@@ -259,38 +247,30 @@ class Selector:
 
     # ---- one poll ----
 
-    def _anything_to_report(self) -> bool:
-        return bool(
-            self._completed_sends
-            or self._completed_receives
-            or self._disconnected
-            or self._connected
-            or self._turned_ready
-        )
-
     def _clear(self) -> None:
         """Forget what the last poll reported, and go on with connections that are closing."""
-        if self._completed_sends:
-            self._completed_sends = []
-        if self._completed_receives:
-            self._completed_receives = {}
-        if self._disconnected:
-            self._disconnected = {}
-        if self._connected:
-            self._connected = []
-        self._turned_ready = False
-        for node_id, channel in list(self._closing.items()):
-            if node_id in self._failed_sends or not self._has_pending_receive(channel):
-                del self._closing[node_id]
-                self._finish_close(channel)
-        self._failed_sends.clear()
+        if self.completed_sends:
+            self.completed_sends = []
+        if self.completed_receives:
+            self.completed_receives = []
+        if self.disconnected:
+            self.disconnected = {}
+        if self.connected:
+            self.connected = []
+        self._news = False
+        if self._closing:
+            for node_id, channel in list(self._closing.items()):
+                if node_id in self._failed_sends or not self._has_pending_receive(channel):
+                    del self._closing[node_id]
+                    self._finish_close(channel)
+        if self._failed_sends:
+            self._failed_sends.clear()
 
-    def _write_unsent(self) -> None:
+    def _write_unsent(self, now: int) -> None:
         unsent, self._unsent = self._unsent, []
-        now = self._clock.now_ms()
         for channel in unsent:
             # A channel that was closed meanwhile sends no longer.
-            if not channel.sending:
+            if channel.sending is None:
                 continue
             if channel.ready:
                 self._poll_channel(channel, _WRITE, now)
@@ -302,10 +282,10 @@ class Selector:
         if self._delayed_closes:
             timeout_ms = self._until_delayed_close(timeout_ms)
         timeout = None if timeout_ms >= NEVER else min(timeout_ms, _LONGEST_SELECT_MS) / 1000
-        start = self._clock.now_ms() if self._metrics is not None else 0
+        start = self._clock.now_ms() if timeout != 0 and self._metrics is not None else NEVER
         events = self._selector.select(timeout)
         now = self._clock.now_ms()
-        if self._metrics is not None:
+        if start < NEVER:
             self._waited_ms += now - start
         if self._pool is not None and not self._out_of_memory:
             events = self._handling_order(events, self._pool)
@@ -338,18 +318,18 @@ class Selector:
 
     def _poll_channel(self, channel: KafkaChannel, events: int, now: int) -> None:
         """All that one connection can do now: connect, prove itself, read, write."""
-        node_id = channel.node_id
-        self._idle.update(node_id, now)
+        channel.used_ms = now
         try:
             if not channel.connected:
                 if not channel.finish_connect():
                     return
-                self._connected.append(node_id)
+                self.connected.append(channel.node_id)
+                self._news = True
             if channel.ready:
-                if events & _READ or channel.has_bytes_buffered:
+                if events & _READ or channel.transport.has_bytes_buffered:
                     self._read(channel, now)
                 if events & _WRITE:
-                    if channel.sending:
+                    if channel.sending is not None:
                         self._write(channel, now)
                     else:
                         channel.flush()
@@ -364,12 +344,12 @@ class Selector:
         """Go on with handshake and authentication, and then with what waited for it."""
         channel.prepare(now)
         if (channel.ready or channel.reauthenticating) and (
-            events & _READ or channel.has_bytes_buffered
+            events & _READ or channel.transport.has_bytes_buffered
         ):
             self._read(channel, now)
         if channel.ready:
-            self._turned_ready = True
-            if channel.sending:
+            self._news = True
+            if channel.sending is not None:
                 self._write(channel, now)
         elif channel.waiting and channel not in self._waiting:
             self._waiting.append(channel)
@@ -377,8 +357,9 @@ class Selector:
     def _write(self, channel: KafkaChannel, now: int) -> None:
         send = channel.write(now)
         if send is not None:
-            self._completed_sends.append(send)
-        elif channel.waiting:
+            self.completed_sends.append(send)
+            self._news = True
+        elif channel.reauthenticating and channel.waiting:
             self._waiting.append(channel)
 
     def _read(self, channel: KafkaChannel, now: int) -> None:
@@ -386,16 +367,21 @@ class Selector:
         node_id = channel.node_id
         if channel.muted or (self._out_of_memory and channel.starved):
             return
-        if node_id not in self._completed_receives:
+        if not self._has_received(node_id):
             receive = channel.read(now)
             if receive is not None:
-                self._completed_receives[node_id] = receive
+                self.completed_receives.append(receive)
+                self._news = True
             elif channel.starved:
                 # Not among the buffered reads either: without memory, those would make polls spin.
                 self._out_of_memory = True
                 return
-        if channel.has_bytes_buffered:
+        if channel.transport.has_bytes_buffered:
             self._buffered_reads[node_id] = channel
+
+    def _has_received(self, node_id: int) -> bool:
+        """A frame of this channel is handed out by this poll already."""
+        return any(receive.source == node_id for receive in self.completed_receives)
 
     def _handling_order(
         self, events: list[tuple[selectors.SelectorKey, int]], pool: MemoryPool
@@ -417,13 +403,13 @@ class Selector:
                 channel.starved = False
                 self._watch(channel)
                 # Its length was read, so the rest may be above the socket already.
-                if not channel.muted and channel.has_bytes_buffered:
+                if not channel.muted and channel.transport.has_bytes_buffered:
                     self._buffered_reads[node_id] = channel
 
     def _watch(self, channel: KafkaChannel) -> None:
         """Tell epoll what this channel waits for; most frames change nothing."""
         wanted = 0 if channel.muted or channel.starved else _READ
-        if channel.wants_write:
+        if (channel.sending is not None and not channel.reauthenticating) or channel.wants_write:
             wanted |= _WRITE
         if wanted == channel.watched:
             return
@@ -465,7 +451,6 @@ class Selector:
     def _delay_close(self, channel: KafkaChannel) -> None:
         """Leave the connection open and look at it no more, until its time has come."""
         self._delayed_closes[channel] = self._clock.now_ms() + self._close_delay_ms
-        self._idle.remove(channel.node_id)
         self._buffered_reads.pop(channel.node_id, None)
         if channel.watched:
             self._selector.unregister(channel.transport.socket)
@@ -487,10 +472,16 @@ class Selector:
         No timer wakes for it: a producer that sleeps learns of it with its next wake, before it
         can use the connection. Brokers close idle connections a minute later by themselves.
         """
-        while (node_id := self._idle.poll_expired(now)) is not None:
-            channel = self._channels[node_id]
+        self._next_idle_ms = NEVER
+        for channel in list(self._channels.values()):
+            due = channel.used_ms + self._max_idle_ms
+            if channel in self._delayed_closes:
+                continue
+            if now <= due:
+                self._next_idle_ms = min(self._next_idle_ms, due)
+                continue
             channel.kind = ChannelStateKind.EXPIRED
-            _log.debug("closing the connection to node %d: idle for too long", node_id)
+            _log.debug("closing the connection to node %d: idle for too long", channel.node_id)
             self._close_gracefully(channel)
 
     def _close_gracefully(self, channel: KafkaChannel) -> None:
@@ -501,7 +492,7 @@ class Selector:
         """
         self._forget(channel)
         with contextlib.suppress(ValueError):
-            self._connected.remove(channel.node_id)
+            self.connected.remove(channel.node_id)
         if self._has_pending_receive(channel):
             self._closing[channel.node_id] = channel
         else:
@@ -510,7 +501,7 @@ class Selector:
     def _has_pending_receive(self, channel: KafkaChannel) -> bool:
         if channel.kind is not ChannelStateKind.READY:
             return False
-        if channel.muted or channel.node_id in self._completed_receives:
+        if channel.muted or self._has_received(channel.node_id):
             return True
         try:
             receive = channel.read(self._clock.now_ms())
@@ -525,7 +516,8 @@ class Selector:
             # An answer that waits for memory may be an acknowledgement, too.
             self._out_of_memory = self._out_of_memory or channel.starved
             return channel.starved
-        self._completed_receives[channel.node_id] = receive
+        self.completed_receives.append(receive)
+        self._news = True
         return True
 
     def _forget(self, channel: KafkaChannel) -> None:
@@ -533,7 +525,6 @@ class Selector:
         node_id = channel.node_id
         if self._channels.get(node_id) is channel:
             del self._channels[node_id]
-            self._idle.remove(node_id)
             self._buffered_reads.pop(node_id, None)
             self._delayed_closes.pop(channel, None)
             if self._metrics is not None:
@@ -543,7 +534,8 @@ class Selector:
             channel.watched = 0
 
     def _finish_close(self, channel: KafkaChannel) -> None:
-        self._disconnected[channel.node_id] = channel.state()
+        self.disconnected[channel.node_id] = channel.state()
+        self._news = True
         channel.close()
 
     def _open_or_closing(self, node_id: int) -> KafkaChannel:

@@ -11,17 +11,32 @@ Files are read where the producer runs: on an executor, they must be there. A pr
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.network.key_stores import KeyMaterial, read_key_store, read_trust_store
 
 _VERSIONS = {"TLSV1.2": ssl.TLSVersion.TLSv1_2, "TLSV1.3": ssl.TLSVersion.TLSv1_3}
 #: Before TLS 1.2: known names, refused.
 _OLD = {"SSLV2", "SSLV2HELLO", "SSLV3", "TLSV1", "TLSV1.1"}
+_SUITE = re.compile(r"[A-Za-z0-9_-]+")
+#: All suites of TLS 1.3 (RFC 8446, B.4).
+_TLS_1_3 = (
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    "TLS_AES_128_CCM_SHA256",
+    "TLS_AES_128_CCM_8_SHA256",
+)
+#: Among Java's names, and no suite: a mark that OpenSSL sends by itself.
+_NO_SUITE = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"
+#: Who is who is told by nobody, or by secrets that Kafka has no options for.
+_WITHOUT_CERTIFICATE = ("auth-null", "auth-psk", "auth-srp")
+_CERTIFICATES = re.compile("-----BEGIN (TRUSTED |X509 )?CERTIFICATE-----")
 
 
 def ssl_context(options: Mapping[str, object]) -> ssl.SSLContext:
@@ -41,9 +56,17 @@ def ssl_context(options: Mapping[str, object]) -> ssl.SSLContext:
             hint="https (the default) checks the broker's name; an empty value does not",
         )
     context.check_hostname = algorithm != ""
+    # As in Java, any certificate that is trusted ends a chain: an intermediate's, the broker's own.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     trusted = read_trust_store(options)
     if trusted is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    elif _CERTIFICATES.search(trusted.pem) is None:
+        raise ConfigError(
+            f"{trusted.source} holds no certificate",
+            hint="PEM certificates begin with -----BEGIN CERTIFICATE-----; a PKCS12 store with a "
+            "key alone trusts nobody",
+        )
     else:
         try:
             context.load_verify_locations(cadata=trusted.pem)
@@ -88,24 +111,57 @@ def _set_versions(context: ssl.SSLContext, names: list[str]) -> None:
 
 
 def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
+    """Offer these and no others. Raises ConfigError for what is no name of a suite: OpenSSL's own
+    language could switch on suites without certificates, and lower what it calls secure.
+    """
     # Those of TLS 1.3 can't be chosen through Python's ssl before 3.15; all of them are safe.
-    older = [_openssl_name(name) for name in names if not _is_tls_1_3(name)]
-    if not names:
+    newer = [name for name in names if name.upper() in _TLS_1_3]
+    older = [
+        _openssl_suite(context, name)
+        for name in names
+        if name.upper() not in (*_TLS_1_3, _NO_SUITE)
+    ]
+    if not newer and not older:
         return
-    if not older:
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        return
-    try:
+    if older:
         context.set_ciphers(":".join(older))
-    except ssl.SSLError as error:
+    # As in Java, a version none of whose suites is wanted is not spoken.
+    if not newer:
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+    elif not older:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    low, high = context.minimum_version, context.maximum_version
+    if low is ssl.TLSVersion.TLSv1_3 and high is ssl.TLSVersion.TLSv1_2:
         raise ConfigError(
-            f"ssl.cipher.suites={','.join(names)}: none of them is supported by OpenSSL here",
-            hint="names are those of Java (TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384) or of OpenSSL",
-        ) from error
+            f"ssl.cipher.suites={','.join(names)} has no suite of ssl.enabled.protocols",
+            hint="those of TLSv1.3 have no _WITH_ in their names, those of TLSv1.2 do",
+        )
 
 
-def _is_tls_1_3(name: str) -> bool:
-    return name.upper().startswith("TLS_") and "_WITH_" not in name.upper()
+def _openssl_suite(context: ssl.SSLContext, name: str) -> str:
+    """OpenSSL's name of a suite before TLS 1.3 that shows a certificate and encrypts."""
+    try:
+        if _SUITE.fullmatch(name) is None:
+            raise ValueError
+        wanted = _openssl_name(name)
+        context.set_ciphers(wanted)
+        # "ALL" and "HIGH" are words of OpenSSL's language that look like names.
+        (suite,) = (c for c in context.get_ciphers() if c["protocol"] != "TLSv1.3")
+        if suite["name"] != wanted:
+            raise ValueError
+    except (ssl.SSLError, ValueError):
+        raise ConfigError(
+            f"ssl.cipher.suites: '{safe_text(name, 80)}' is not supported by OpenSSL here",
+            hint="names are those of Java (TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384) or of OpenSSL "
+            "(ECDHE-RSA-AES256-GCM-SHA384), with commas between them",
+        ) from None
+    if suite["auth"] in _WITHOUT_CERTIFICATE or not suite["strength_bits"]:
+        what = "encrypts nothing" if not suite["strength_bits"] else "takes no certificate"
+        raise ConfigError(
+            f"ssl.cipher.suites: {name} {what}, and is refused",
+            hint="leave ssl.cipher.suites away: OpenSSL's own choice is good",
+        )
+    return wanted
 
 
 def _openssl_name(name: str) -> str:

@@ -6,6 +6,10 @@ Never: certificates, keys and what is trusted (``ssl_context.py``), a wait, a fr
 The session works on two memory buffers (``ssl.MemoryBIO``), not on the socket: a call never blocks,
 and what OpenSSL wants to send in the middle of a read (a key update, an alert) is sent by us.
 Renegotiation is refused by the context; TLS 1.3 has none.
+
+Messages of TLS's own (key updates, requests to renegotiate, tickets) can be sent without end, by
+whoever answers at the address, before any certificate. So one call takes a chunk of them at most,
+and a connection that brings nothing else, or has us answer and doesn't read, is ended.
 """
 
 from __future__ import annotations
@@ -27,6 +31,17 @@ _RECORD = 16384
 _AHEAD = 16 * _RECORD
 #: Encrypted bytes read at once.
 _CHUNK = 4 * _RECORD
+#: The same where the last ones had nothing of the caller's in them: a chunk has room for 2 400 key
+#: updates, which are tens of milliseconds of work.
+_SMALL_CHUNK = 4096
+#: Bytes with nothing of the caller's in them, handshake included: the largest chain of
+#: certificates that OpenSSL takes has 100 KiB. A byte of the caller's accounts for a record of its
+#: own, and no more: else one of them now and then would make up for a flood.
+_MOST_IDLE = 1024 * 1024
+_WORTH = 64
+#: Encrypted bytes that wait for the socket: our own, of which the last record may begin below
+#: :data:`_AHEAD`, and 64 KiB of answers to the broker's TLS messages.
+_MOST_UNSENT = _AHEAD + 2 * _RECORD + 4 * _RECORD
 
 
 class SslTransportLayer:
@@ -43,6 +58,7 @@ class SslTransportLayer:
         "_chunk",
         "_encrypted",
         "_handshaken",
+        "_idle",
         "_incoming",
         "_outgoing",
         "_plain",
@@ -70,6 +86,8 @@ class SslTransportLayer:
         self._talked = False
         #: The broker sent something over the session: it took us for who we are.
         self._accepted = False
+        #: Encrypted bytes that came and that the caller's do not account for.
+        self._idle = 0
         #: The last read found bytes, and there may be more above the socket.
         self._readable = False
 
@@ -87,13 +105,17 @@ class SslTransportLayer:
         return self._handshaken
 
     def handshake(self) -> None:
-        """Go on as far as the socket allows. Raises AuthenticationError, ConnectionError."""
+        """Go on as far as the socket allows, by a chunk at most; the socket's event tells of the
+        rest. Raises AuthenticationError, ConnectionError.
+        """
+        idle = self._idle
         while not self._handshaken:
             try:
                 self._session.do_handshake()
             except ssl.SSLWantReadError:
                 self._send_handshake()
-                if not self._receive():
+                self._refuse_flood()
+                if not self._receive(idle):
                     return
             except ssl.SSLError as error:
                 self._send_alert()
@@ -118,14 +140,18 @@ class SslTransportLayer:
     # ---- bytes ---------------------------------------------------------------------------------
 
     def read_into(self, target: memoryview) -> int:
+        began = self._idle
         while True:
             try:
                 # With a buffer it tells how many bytes it put there, whatever its stub says.
                 count = cast("int", self._session.read(len(target), target))
             except ssl.SSLWantReadError:
+                # Comes before each chunk, so that no more than one has its answers unsent.
                 self._flush()  # a key update asks for an answer
-                if self._receive():
+                self._refuse_flood()
+                if self._receive(began):
                     continue
+                # Everything that was received is behind us, so the socket's event tells of more.
                 self._readable = False
                 return 0
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError) as error:
@@ -135,6 +161,8 @@ class SslTransportLayer:
             if count == 0:
                 raise ConnectionError("the broker closed the connection")
             self._accepted = True
+            if self._idle:
+                self._idle = max(0, self._idle - _WORTH * count)
             self._readable = self._session.pending() > 0 or self._incoming.pending > 0
             return count
 
@@ -196,10 +224,16 @@ class SslTransportLayer:
                 return False
             self._encrypted = self._encrypted[sent:]
 
-    def _receive(self) -> bool:
-        """Encrypted bytes from the socket to the session; False when there are none now."""
+    def _receive(self, idle: int) -> bool:
+        """Encrypted bytes from the socket to the session; False when there are none now, and when
+        this call, which began with ``idle``, has had its chunk.
+        """
+        left = idle + (_CHUNK if idle <= _CHUNK else _SMALL_CHUNK) - self._idle
+        if left <= 0:
+            return False
+        chunk = self._chunk[:left]
         try:
-            count = self._plain.read_into(self._chunk)
+            count = self._plain.read_into(chunk)
         except ConnectionError as error:
             if self._handshaken:
                 # Not an error of TLS: frames have lengths, a cut one is noticed above.
@@ -209,8 +243,18 @@ class SslTransportLayer:
         if count == 0:
             return False
         self._talked = True
-        self._incoming.write(self._chunk[:count])
+        self._idle += count
+        self._incoming.write(chunk[:count])
         return True
+
+    def _refuse_flood(self) -> None:
+        if self._idle > _MOST_IDLE:
+            what = f"{self._idle} bytes of TLS messages came with nothing in them"
+        elif self._outgoing.pending + len(self._encrypted) > _MOST_UNSENT:
+            what = "it asks for answers to TLS messages and does not read them"
+        else:
+            return
+        raise ConnectionError(f"TLS to {self._remote} broke: {what}")
 
     def _handshake_cut(self) -> str:
         if self._talked:

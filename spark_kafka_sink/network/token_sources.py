@@ -7,17 +7,26 @@ from __future__ import annotations
 
 import random as _random
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from typing import TypeVar
 
 from spark_kafka_sink import import_paths
+from spark_kafka_sink.allow_lists import check_file, check_url
 from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode
+from spark_kafka_sink.errors import (
+    AuthenticationError,
+    ConfigError,
+    ErrorCode,
+    KafkaError,
+    safe_text,
+)
+from spark_kafka_sink.local_files import UnusableFileError, read_file
 from spark_kafka_sink.network.login import Fetched
 from spark_kafka_sink.network.oauth_token import (
     Token,
     checked_token,
     expiry_of,
     fetched,
+    seconds,
     unsecured_token,
 )
 from spark_kafka_sink.network.token_endpoint import request_token
@@ -31,9 +40,11 @@ from spark_kafka_sink.oauth_settings import (
     UnsecuredToken,
     checked_extension,
 )
-from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.secrets import Password, Text, text_of
 
-_LONGEST_FILE = 1 << 20
+T = TypeVar("T")
+
+_URL = "sasl.oauthbearer.token.endpoint.url"
 
 
 def token_fetcher(
@@ -41,7 +52,8 @@ def token_fetcher(
 ) -> Callable[[str], Fetched[Token]]:
     """What fetches a token (its argument, the broker's host, does not matter).
 
-    ConfigError when a provider can't be imported or is none.
+    ConfigError when a provider can't be imported or is none, and NotAllowedError for a file or an
+    endpoint that the operator's lists don't have.
     """
     ask = _asker(settings, clock)
 
@@ -71,13 +83,15 @@ def _asker(settings: OAuthSettings, clock: Clock) -> Callable[[], _Answer]:
         case StaticToken(token):
             return lambda: (token.value, None, {}, "the options")
         case TokenFile(path):
-            return lambda: (_read(path), None, {}, path)
+            _check(path)
+            return lambda: (_read(path), None, {}, safe_text(f"{path}"))
         case UnsecuredToken(claims, life_s):
             made = dict(claims)
             return lambda: (
                 unsecured_token(made, clock.wall_ms(), life_s), None, {}, "sasl.jaas.config"
             )  # fmt: skip
         case ClientCredentials() as client:
+            check_url(text_of(client.url), f"{_URL}={safe_text(f'{client.url}')}")
             return lambda: _from_endpoint(client, clock)
         case TokenProvider() as provider:
             return _from_provider(provider)
@@ -85,15 +99,20 @@ def _asker(settings: OAuthSettings, clock: Clock) -> Callable[[], _Answer]:
             raise ConfigError("AWS signs its tokens and has no fetcher")
 
 
-def _read(path: str) -> str:
+def _check(path: Text) -> None:
+    check_file(text_of(path), f"{_URL}: {safe_text(f'{path}')}")
+
+
+def _read(path: Text) -> str:
+    shown = safe_text(f"{path}")
+    _check(path)  # again: it may have become a link meanwhile
     try:
-        with Path(path).open("rb") as file:
-            return file.read(_LONGEST_FILE).decode("ascii")
+        return read_file(text_of(path), f"{_URL}: {shown}").decode("ascii")
     except UnicodeDecodeError:
         return "\0"  # no token either
-    except OSError as error:
+    except UnusableFileError as error:
         raise AuthenticationError(
-            f"SASL OAUTHBEARER: the token file {path} can't be read: {error.strerror}",
+            f"SASL OAUTHBEARER: the token file {shown} can't be read: {error}",
             hint="it must be there on the driver and on every executor",
             code=ErrorCode.SASL_AUTHENTICATION_FAILED,
         ) from None
@@ -117,7 +136,8 @@ def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
     provider = import_paths.make(settings.path, settings.option)
     configure = getattr(provider, "configure", None)
     if callable(configure):
-        configure({name: value.value for name, value in settings.options})
+        options = {name: value.value for name, value in settings.options}
+        _guarded(settings, "configure", lambda: configure(options))
     ask = getattr(provider, "token", provider)
     if not callable(ask):
         raise ConfigError(
@@ -127,19 +147,39 @@ def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
     extensions = getattr(provider, "extensions", dict)
 
     def call() -> _Answer:
-        try:
-            answer = ask()
-        except OSError as error:
-            # It may pass, and is tried again. By name only: its text may hold anything.
-            raise OSError(f"{settings.path} failed: {type(error).__name__}") from None
-        token, expires_at = answer if isinstance(answer, tuple) else (answer, None)
+        answer = _guarded(settings, "token", ask)
+        pair = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, None)
+        token, expires_at = pair
         if not isinstance(token, str) or not isinstance(expires_at, int | float | None):
             raise AuthenticationError(
                 f"SASL OAUTHBEARER: {settings.path} gave no token but {type(answer).__name__}",
                 hint="token() returns text, or a pair of text and seconds since the epoch",
                 code=ErrorCode.SASL_AUTHENTICATION_FAILED,
             )
-        pairs = dict(checked_extension(str(k), str(v)) for k, v in dict(extensions()).items())
-        return token, expires_at, pairs, settings.path
+        given = _guarded(settings, "extensions", lambda: dict(extensions()))
+        pairs = dict(checked_extension(str(k), str(v)) for k, v in given.items())
+        end = seconds(expires_at, f"the end of the token of {settings.path}")
+        return token, end, pairs, settings.path
 
     return call
+
+
+def _guarded(settings: TokenProvider, what: str, call: Callable[[], T]) -> T:
+    """What ``call``, a user's code, returns; its errors by name and place: their texts may hold
+    anything. OSError for what may pass and is tried again, AuthenticationError for what does not.
+    """
+    try:
+        return call()
+    except KafkaError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may raise anything
+        passes = isinstance(error, OSError)
+        why = f"{settings.path}: {what}() raised {import_paths.place_of(error)}"
+    # Not within the handler: the context would bring that text, and a traceback shows it.
+    if passes:
+        raise OSError(why)
+    raise AuthenticationError(
+        f"SASL OAUTHBEARER: {why}",
+        hint=f"it is the code that {settings.option} names; an OSError would be tried again",
+        code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+    )

@@ -88,7 +88,7 @@ _BROKER_CLOSED = "the broker closed the connection"
 class PlaintextTransportLayer:
     """Bytes as they are."""
 
-    __slots__ = ("_recv_into", "_sendmsg", "_socket")
+    __slots__ = ("_recv_into", "_sendmsg", "socket")
 
     ready = True
     wants_write = False
@@ -96,20 +96,16 @@ class PlaintextTransportLayer:
     has_pending_writes = False
 
     def __init__(self, sock: socket.socket) -> None:
-        self._socket = sock
+        self.socket = sock
         self._recv_into = sock.recv_into
         self._sendmsg = sock.sendmsg
 
-    @property
-    def socket(self) -> socket.socket:
-        return self._socket
-
     def finish_connect(self) -> bool:
-        error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        error = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
             raise OSError(error, os.strerror(error))
         try:
-            self._socket.getpeername()
+            self.socket.getpeername()
         except OSError as reason:
             # No error and no peer: the connection is still under way (a spurious event).
             if reason.errno != errno.ENOTCONN:
@@ -136,4 +132,4 @@ class PlaintextTransportLayer:
             return 0
 
     def close(self) -> None:
-        self._socket.close()
+        self.socket.close()

@@ -135,9 +135,11 @@ class BatchDrainer:
         return NEVER
 
     def _backoff_left(self, queue: PartitionQueue, batch: ProducerBatch, now: int) -> int:
-        """Milliseconds of backoff left; none when the leader changed since the last attempt."""
+        """Milliseconds of backoff left of a batch that goes again; none when the leader changed
+        since the last attempt.
+        """
         batch.maybe_update_leader_epoch(queue.leader_epoch)
-        if batch.attempts == 0 or batch.has_leader_changed_for_the_ongoing_retry:
+        if batch.has_leader_changed_for_the_ongoing_retry:
             return 0
         return max(0, batch.retry_at_ms - now)
 
@@ -146,9 +148,7 @@ class BatchDrainer:
         manager = self._transaction_manager
         if manager is None:
             return False
-        if not manager.has_producer_id:
-            return True
-        if not batch.has_sequence:
+        if batch.base_sequence == NO_SEQUENCE:
             return not manager.can_drain(batch.tp)
         # A batch that has its sequence is a retry. Retries go one by one: the next goes when the
         # one before it is settled, so that they can't overtake each other.
@@ -167,25 +167,28 @@ class BatchDrainer:
         nodes: set[int] = set()
         delay = NEVER
         with self._lock:
-            self._queues.lay_out(cluster)
-            unknown = {queue.tp.topic for queue in self._queues.leaderless if queue.batches}
+            if cluster is not self._queues.cluster:
+                self._queues.lay_out(cluster)
+            unknown: frozenset[str] = frozenset()
+            if self._queues.leaderless:
+                unknown = frozenset(q.tp.topic for q in self._queues.leaderless if q.batches)
             for queue in self._queues.closed_heads:
                 if queue.leader < 0 or queue.muted or queue.leader in nodes:
                     continue
                 head = queue.batches[0]
                 if head.state is BatchState.CLOSING or self._stopped_by_sequences(head):
                     continue  # the closer, or the answer, wakes the sender
-                left = self._backoff_left(queue, head, now)
+                left = self._backoff_left(queue, head, now) if head.attempts else 0
                 if left > 0:
                     delay = min(delay, left)
                     continue
                 nodes.add(queue.leader)
                 if len(nodes) == len(self._queues.by_node):
                     # All are: nothing can be added, and the delay does not matter any more.
-                    return ReadyCheckResult(frozenset(nodes), delay, frozenset(unknown))
+                    return ReadyCheckResult(frozenset(nodes), delay, unknown)
             if self._queues.open:
                 delay = min(delay, self._open_ready(nodes, now))
-        return ReadyCheckResult(frozenset(nodes), delay, frozenset(unknown))
+        return ReadyCheckResult(frozenset(nodes), delay, unknown)
 
     def _open_ready(self, nodes: set[int], now: int) -> int:
         """Add the leaders of open batches that must go; the delay until the next may have to."""
@@ -217,8 +220,9 @@ class BatchDrainer:
         alone is larger. Each call starts at the partition after the one that was drained last, so
         that a node with many partitions starves none.
         """
-        with self._lock:
-            self._queues.lay_out(cluster)
+        if cluster is not self._queues.cluster:
+            with self._lock:
+                self._queues.lay_out(cluster)
         drained: dict[int, list[ProducerBatch]] = {}
         for node in nodes:
             batches = self._drain_node(node, max_size, now)
@@ -230,35 +234,52 @@ class BatchDrainer:
         queues = self._queues.by_node.get(node)
         if not queues:
             return []
-        start = self._drain_index.get(node, 0) % len(queues)
+        count = len(queues)
+        start = self._drain_index.get(node, 0) % count
         must_go = self._everything_must_go(now)
+        manager = self._transaction_manager
         taken: list[ProducerBatch] = []
-        size = 0
-        for index in range(start, start + len(queues)):
-            queue = queues[index % len(queues)]
+        room = NEVER  # one batch alone may be larger than max_size
+        for index in range(start, start + count):
+            queue = queues[index % count]
             # Read without the lock; what the writer changes meanwhile wakes us, for another pass.
             if not queue.batches or not (must_go or self._may_go(queue, now)):
                 continue
-            batch = self._closed_head(queue, now)
+            batch = self._take_head(queue, room, now)
             if batch is None:
                 continue
-            if taken and size + batch.size_in_bytes > max_size:
-                self._drain_index[node] = index % len(queues)
+            if batch.state is BatchState.READY:
+                self._drain_index[node] = index % count
                 break
-            if not self._take(queue, batch, now):
-                continue
-            self._drain_index[node] = (index + 1) % len(queues)
-            size += batch.size_in_bytes
+            # Not in a queue any more: only this thread knows it, so header and checksum need no
+            # lock.
+            if manager is not None:
+                manager.batch_sent(batch)
+            elif not batch.has_header:
+                batch.set_producer_state(
+                    NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, transactional=False
+                )
+            self._drain_index[node] = (index + 1) % count
+            room = (room if taken else max_size) - batch.size_in_bytes
             taken.append(batch)
         return taken
 
     def _may_go(self, queue: PartitionQueue, now: int) -> bool:
-        """False for a queue that holds nothing but an open batch that is not old."""
+        """False for a queue that holds nothing but an open batch that is to be filled."""
         batch = queue.open
-        return batch is None or len(queue.batches) > 1 or self._open_left(batch, now) <= 0
+        return batch is None or len(queue.batches) > 1 or self._goes_along(batch, now)
 
-    def _closed_head(self, queue: PartitionQueue, now: int) -> ProducerBatch | None:
-        """The head of ``queue`` when it may be sent now; an open one is closed for that."""
+    def _goes_along(self, batch: ProducerBatch, now: int) -> bool:
+        """An open batch leaves with a request to its broker when it is old; one that holds records
+        of ``send`` whether it lingered or not, as in Java (drainBatchesForOneNode). Columns fill
+        theirs: the writer is at work on it.
+        """
+        return batch.futures is not None or self._open_left(batch, now) <= 0
+
+    def _take_head(self, queue: PartitionQueue, room: int, now: int) -> ProducerBatch | None:
+        """The head of ``queue``, off the queue and IN_FLIGHT; READY and where it was when it has
+        more than ``room`` bytes; None when it may not be sent now. An open one is closed for that.
+        """
         claimed: list[ProducerBatch] = []
         with self._lock:
             if queue.muted or not queue.batches:
@@ -267,9 +288,11 @@ class BatchDrainer:
             if batch.state is BatchState.CLOSING or self._stopped_by_sequences(batch):
                 return None
             if batch.state is BatchState.READY:
-                return batch if self._backoff_left(queue, batch, now) == 0 else None
+                if batch.attempts and self._backoff_left(queue, batch, now) > 0:
+                    return None
+                return self._take(queue, batch, room, now)
             if batch is queue.open:
-                if not self._everything_must_go(now) and self._open_left(batch, now) > 0:
+                if not self._everything_must_go(now) and not self._goes_along(batch, now):
                     return None
                 self._closer.claim(queue, claimed)
             else:
@@ -277,34 +300,22 @@ class BatchDrainer:
                 claimed.append(batch)
         for batch_to_close in claimed:
             self._closer.finish_closing(batch_to_close)
-        # Only this thread takes heads away; an abort by another one leaves it DONE.
-        return None if batch.is_done else batch
-
-    def _take(self, queue: PartitionQueue, batch: ProducerBatch, now: int) -> bool:
-        """READY -> IN_FLIGHT, with its sequence and header. False: aborted a moment ago."""
-        manager = self._transaction_manager
         with self._lock:
+            # Only this thread takes heads away; an abort by another one leaves it DONE.
             if not queue.batches or queue.batches[0] is not batch:
-                return False
+                return None
+            return self._take(queue, batch, room, now)
+
+    def _take(
+        self, queue: PartitionQueue, batch: ProducerBatch, room: int, now: int
+    ) -> ProducerBatch:
+        """READY -> IN_FLIGHT, under the lock, if there is room."""
+        if batch.size_in_bytes <= room:
             self._queues.pop_head(queue)
-            # One that was closed for this drain was not asked for its backoff: without the epoch
-            # of its first attempt its first retry would take any epoch for a new leader's.
-            batch.maybe_update_leader_epoch(queue.leader_epoch)
-            batch.drained(now)
-        # Not in a queue any more: only this thread knows it, so header and checksum need no lock.
-        if manager is None:
-            if not batch.has_header:
-                batch.set_producer_state(
-                    NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, transactional=False
-                )
-        elif not batch.has_sequence:
-            producer_id, epoch = manager.producer_id_and_epoch
-            sequence = manager.take_sequence(batch.tp, batch.record_count)
-            batch.set_producer_state(
-                producer_id, epoch, sequence, transactional=manager.is_transactional
-            )
-            manager.add_in_flight_batch(batch)
-        return True
+            # Without the epoch of its first attempt its first retry would take any epoch for a new
+            # leader's.
+            batch.drained(now, queue.leader_epoch)
+        return batch
 
     def update_node_latency_stats(self, node_id: int, now: int, *, can_drain: bool) -> None:
         """A node has data ready, and (``can_drain``) its connection took some (KIP-794)."""

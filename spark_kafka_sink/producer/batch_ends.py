@@ -34,12 +34,15 @@ class BatchEnds:
     def batch_done(self, batch: ProducerBatch) -> None:
         """Once for each batch, on the thread that ended it; no lock held."""
         told = 0 if batch.futures is None else len(batch.futures)
-        if batch.error is None or not self._spared(batch, told):
+        if batch.error is None:
             self._recorder.batch_done(batch)
         else:
-            self._recorder.batch_failed_alone(batch)
-        if batch.error is not None and self._metrics is not None:
-            self._metrics.records_failed(batch.tp.topic, batch.record_count)
+            if self._spared(batch, told):
+                self._recorder.batch_failed_alone(batch)
+            else:
+                self._recorder.batch_done(batch)
+            if self._metrics is not None:
+                self._metrics.records_failed(batch.tp.topic, batch.record_count)
         if self._interceptors is not None and told < batch.record_count:
             self._interceptors.on_acknowledgement(
                 RecordMetadata(

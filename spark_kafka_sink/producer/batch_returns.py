@@ -120,7 +120,7 @@ class BatchReturns:
             )
 
     def _insert(self, batch: ProducerBatch) -> None:
-        queue = self._queues.of(batch.tp)
+        queue = self._queues.by_partition[batch.tp]
         behind = 0
         if batch.has_sequence:
             # Two batches in flight on one connection may come back in any order: the earlier
@@ -141,7 +141,7 @@ class BatchReturns:
         expired: list[ProducerBatch] = []
         with self._lock:
             self.next_expiry_ms = NEVER
-            for queue in self._queues:
+            for queue in self._queues.by_partition.values():
                 while queue.batches:
                     batch = queue.batches[0]
                     if (

@@ -66,16 +66,20 @@ class CoordinatorRequests:
         identity: ProducerIdentity,
         sequences: TxnPartitionMap,
         transaction_timeout_ms: int,
+        two_phase_commit: bool = False,
     ) -> None:
         self._identity = identity
         self._sequences = sequences
         self._transaction_timeout_ms = transaction_timeout_ms
+        self._two_phase_commit = two_phase_commit
         self._pending: list[TxnRequest] = []
         self._in_flight: TxnRequest | None = None
         self._coordinator: Node | None = None
-        #: A request for an identity left, and nobody knows whether it is still on its way. When
-        #: the coordinator takes it later than the one that was answered, it fences that one's
-        #: identity and aborts its transaction.
+        #: A request left, and nobody knows whether it is still on its way. An InitProducerId that
+        #: the coordinator takes later than the one that was answered fences that one's identity
+        #: and aborts its transaction. An AddPartitionsToTxn (version 1) that it takes when the
+        #: transaction is committed opens another one under the same epoch; when that times out,
+        #: it looks as if the first one had.
         self.identity_in_doubt = False
 
     @property
@@ -187,8 +191,12 @@ class CoordinatorRequests:
             if request.kind is Kind.INIT_PRODUCER_ID:
                 # A spent identity is told, so that who lost the id to another producer learns of
                 # it. There is none when this is to fence: our own, told, would be called old.
-                timeout_ms = self._transaction_timeout_ms
-                return InitProducerIdRequest(name, timeout_ms, *identity.spent)
+                return InitProducerIdRequest(
+                    name,
+                    self._transaction_timeout_ms,
+                    *identity.spent,
+                    enable_2pc=self._two_phase_commit,
+                )
             if request.kind is Kind.ADD_PARTITIONS_TO_TXN:
                 partitions = identity.transaction.partitions_to_ask_for()
                 return AddPartitionsToTxnRequest(name, *identity.producer, partitions)
@@ -207,7 +215,8 @@ class CoordinatorRequests:
 
     def lost(self, request: TxnRequest, at_ms: int) -> None:
         """``request`` left and brought no answer: it goes again at that time."""
-        if request.kind is Kind.INIT_PRODUCER_ID and not request.fences:
+        asks_for_identity = request.kind is Kind.INIT_PRODUCER_ID and not request.fences
+        if asks_for_identity or request.kind is Kind.ADD_PARTITIONS_TO_TXN:
             self.identity_in_doubt = True
         self.retry(request, at_ms)
 

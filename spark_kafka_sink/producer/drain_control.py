@@ -15,24 +15,14 @@ class DrainControl(Protocol):
     """What drain asks of the transaction manager (Java: shouldStopDrainBatchesForPartition)."""
 
     @property
-    def is_transactional(self) -> bool: ...
-
-    @property
-    def producer_id_and_epoch(self) -> tuple[int, int]:
-        """(producer id, epoch); a NamedTuple is fine. Negative id: not known yet."""
-        ...
-
-    @property
-    def has_producer_id(self) -> bool: ...
-
-    @property
     def is_completing(self) -> bool:
         """A transaction is being committed or aborted: every batch must go, or is dropped."""
         ...
 
     def can_drain(self, tp: TopicPartition) -> bool:
-        """May a batch *without* sequence be drained for ``tp`` now (rule 5.3; transactional: the
-        partition is part of the transaction; nothing unresolved; at most five in flight)?
+        """May a batch *without* sequence be drained for ``tp`` now (rule 5.3; there is a producer
+        id; transactional: the partition is part of the transaction; nothing unresolved; at most
+        five in flight)?
         """
         ...
 
@@ -42,12 +32,14 @@ class DrainControl(Protocol):
         """
         ...
 
-    def take_sequence(self, tp: TopicPartition, record_count: int) -> int:
-        """The next base sequence of ``tp``; moves on by ``record_count``, wrapping at 2^31."""
+    def batch_sent(self, batch: ProducerBatch) -> None:
+        """``batch`` leaves: the first time with the producer's identity and its next sequence,
+        which are written into its header, and it is tracked from then on.
+        """
         ...
 
     def add_in_flight_batch(self, batch: ProducerBatch) -> None:
-        """Track ``batch``, which has its sequence now (called at drain, and for split pieces)."""
+        """Track ``batch``, a piece of a split, which has its sequence."""
         ...
 
     def remove_in_flight_batch(self, batch: ProducerBatch) -> None:

@@ -7,6 +7,8 @@ them, what each was answered last, and when the first of them expires. Never: a 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
@@ -21,7 +23,7 @@ class InFlightBatches:
         self._delivery_timeout_ms = delivery_timeout_ms
         self._on_wire: dict[ProducerBatch, int] = {}
         self._doubted: dict[ProducerBatch, None] = {}
-        self._last_answers: dict[ProducerBatch, tuple[int, ErrorCode]] = {}
+        self._last_answers: dict[ProducerBatch, tuple[str, ErrorCode]] = {}
         self._next_expiry_ms = NEVER
 
     def __contains__(self, batch: ProducerBatch) -> bool:
@@ -33,37 +35,43 @@ class InFlightBatches:
         """Some batch was answered OUT_OF_ORDER and waits for proof."""
         return bool(self._doubted)
 
-    def take_off(self, batch: ProducerBatch, node_id: int) -> None:
-        """``batch`` leaves for ``node_id``."""
-        self._on_wire[batch] = node_id
-        expiry = batch.created_ms + self._delivery_timeout_ms
-        if expiry < self._next_expiry_ms:
-            self._next_expiry_ms = expiry
+    def take_off(self, batches: Iterable[ProducerBatch], node_id: int) -> None:
+        """They leave for ``node_id``."""
+        for batch in batches:
+            self._on_wire[batch] = node_id
+            expiry = batch.created_ms + self._delivery_timeout_ms
+            if expiry < self._next_expiry_ms:
+                self._next_expiry_ms = expiry
 
-    def landed(self, batch: ProducerBatch) -> None:
-        """The answer has come, or will not come."""
-        self._on_wire.pop(batch, None)
+    def landed(self, batches: Iterable[ProducerBatch]) -> None:
+        """Their answer has come, or will not come."""
+        for batch in batches:
+            self._on_wire.pop(batch, None)
 
     def doubt(self, batch: ProducerBatch) -> None:
         """``batch`` waits for a later acknowledgement."""
         self._doubted[batch] = None
 
-    def answered(self, batch: ProducerBatch, node_id: int, code: ErrorCode) -> None:
-        """What was answered, for the words of a time-out."""
-        self._last_answers[batch] = (node_id, code)
+    def answered(self, batch: ProducerBatch, broker: str, code: ErrorCode) -> None:
+        """What ``broker`` answered, for the words of a time-out: by then its address may be in no
+        metadata any more.
+        """
+        self._last_answers[batch] = (broker, code)
 
-    def last_answer(self, batch: ProducerBatch) -> tuple[int, ErrorCode] | None:
-        """Node id and code."""
+    def last_answer(self, batch: ProducerBatch) -> tuple[str, ErrorCode] | None:
+        """Broker (host, port and id) and code."""
         return self._last_answers.get(batch)
 
     def node_of(self, batch: ProducerBatch) -> int | None:
         """Who has ``batch`` and has not answered."""
         return self._on_wire.get(batch)
 
-    def forget(self, batch: ProducerBatch) -> None:
-        """``batch`` has ended, or is split."""
-        self._doubted.pop(batch, None)
-        self._last_answers.pop(batch, None)
+    def forget(self, batches: Iterable[ProducerBatch]) -> None:
+        """They have ended, or are split."""
+        if self._doubted or self._last_answers:
+            for batch in batches:
+                self._doubted.pop(batch, None)
+                self._last_answers.pop(batch, None)
 
     def expired(self, now: int) -> list[ProducerBatch]:
         """Those past delivery.timeout.ms that have not ended."""

@@ -6,7 +6,7 @@ flushes. Never: a lock of its own; the accumulator's guards it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from spark_kafka_sink.clock import Waiters
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
@@ -61,17 +61,18 @@ class IncompleteBatches:
                     flush.remaining += len(pieces)
         for piece in pieces:
             self._batches[piece.generation] = piece
-        self.remove(batch)
+        self.remove((batch,))
 
-    def remove(self, batch: ProducerBatch) -> None:
-        """``batch`` is done with. Harmless when repeated."""
-        if self._batches.pop(batch.generation, None) is None:
-            return
-        for flush in self._flushes:
-            if batch.lineage <= flush.upto:
-                flush.remaining -= 1
-                if flush.remaining == 0:
-                    self._flushed.wake_all()
+    def remove(self, batches: Iterable[ProducerBatch]) -> None:
+        """They are done with. Harmless when repeated."""
+        for batch in batches:
+            if self._batches.pop(batch.generation, None) is None:
+                continue
+            for flush in self._flushes:
+                if batch.lineage <= flush.upto:
+                    flush.remaining -= 1
+                    if flush.remaining == 0:
+                        self._flushed.wake_all()
 
     def all(self) -> list[ProducerBatch]:
         """The batches as they are now, oldest generation first."""

@@ -9,11 +9,11 @@ there is no interceptor.
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import Iterable, Sequence
 
 from spark_kafka_sink import import_paths
 from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
+from spark_kafka_sink.import_paths import place_of
 from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata, tp_of
 from spark_kafka_sink.protocol.cluster import ClusterResourceListener
 from spark_kafka_sink.records.record_columns import RecordColumns
@@ -149,13 +149,3 @@ class Interceptors:
 
 def _having(interceptors: Iterable[object], name: str) -> tuple[object, ...]:
     return tuple([one for one in interceptors if callable(getattr(one, name, None))])
-
-
-def place_of(error: BaseException) -> str:
-    """Class and place of what a user's code raised. Its text may hold a row, and is left out."""
-    frames = traceback.extract_tb(error.__traceback__)
-    if not frames:
-        return type(error).__name__
-    last = frames[-1]
-    file = last.filename.rpartition("/")[2]
-    return f"{type(error).__name__} in {last.name} ({file}:{last.lineno})"

@@ -75,10 +75,11 @@ class KafkaProducer:
             future = producer.send(ProducerRecord("topic", b"value", key=b"key"))
             future.result(10).offset
 
-    Options have Java's names. ``key.serializer`` and ``value.serializer`` may be a name (``str``,
-    ``int``, ``long``, ``float``, ``double``, Java's class names), an import path, or an object with
-    ``serialize(topic, data, headers)``; by default bytes and str are taken. ``interceptor.classes``
-    are import paths, or objects. Belongs to the process that made it.
+    Options have Java's names; ``configFile`` is a properties file with more of them.
+    ``key.serializer`` and ``value.serializer`` may be a name (``str``, ``int``, ``long``,
+    ``float``, ``double``, Java's class names), an import path, or an object with
+    ``serialize(topic, data, headers)``; by default bytes and str are taken.
+    ``interceptor.classes`` are import paths, or objects. Belongs to the process that made it.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class KafkaProducer:
             TransactionManager(
                 transactional_id=config.transactional_id,
                 transaction_timeout_ms=config.transaction_timeout_ms,
+                two_phase_commit=config.two_phase_commit,
                 max_in_flight=config.max_in_flight_requests_per_connection,
             )
             if config.enable_idempotence
@@ -383,8 +385,9 @@ class KafkaProducer:
 
     @property
     def identity_in_doubt(self) -> bool:
-        """True when an InitProducerId got no answer and was asked again: should the first one be on
-        its way still, it aborts, whenever it arrives, what is open under this transactional.id.
+        """True when an InitProducerId or an AddPartitionsToTxn got no answer and was asked again.
+        Should the first one be on its way still, it aborts, whenever it arrives, what is open under
+        this transactional.id, or opens what nobody will end.
         """
         return self._transactional("identity_in_doubt").requests.identity_in_doubt
 

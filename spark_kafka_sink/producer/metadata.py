@@ -27,6 +27,7 @@ from itertools import chain
 from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import NEVER, Clock, Waiters
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError, safe_text
 from spark_kafka_sink.producer.metadata_merge import merge
 from spark_kafka_sink.producer.metrics import ProducerMetrics, Stream
@@ -51,6 +52,13 @@ _TOPIC_SHOWN = 249
 
 #: Who takes a connection, or not even that, and then says nothing.
 _SILENCE = "behind a firewall, a TLS or SASL listener, or not Kafka?"
+#: What to look at when nobody answered.
+_UNREACHABLE = (
+    "check the addresses, firewalls, and that the brokers' advertised.listeners can be reached from"
+    " this host"
+)
+#: Addresses of one message: of hundreds of brokers the first few tell why.
+_MOST_ADDRESSES = 12
 
 
 def _tell(listener: ClusterResourceListener, cluster_id: str) -> None:
@@ -247,18 +255,30 @@ class Metadata:
 
     def _raise_not_present(self, topic: str, *, answered: bool) -> None:
         code = self._errors.get(topic)
+        what = (
+            f"Topic {safe_text(topic, _TOPIC_SHOWN)} not present in metadata after "
+            f"{self._max_block_ms} ms."
+        )
+        if code is None and not answered:
+            raise self.no_broker_answered(self._max_block_ms, what)
         hint: str | None = None
         if code is not None:
             hint = f"the brokers answered {code.name}: {code.info.hint or code.info.meaning}"
-        elif not answered:
-            hint = f"no broker answered; {self.addresses_tried()}"
         error = KafkaTimeoutError(
-            f"Topic {safe_text(topic, _TOPIC_SHOWN)} not present in metadata after "
-            f"{self._max_block_ms} ms.",
-            hint=hint,
-            code=ErrorCode.REQUEST_TIMED_OUT,
+            what, hint=hint, code=ErrorCode.REQUEST_TIMED_OUT, kind=Kind.TOPIC_NOT_PRESENT
         )
         raise error from (None if code is None else code.error(f"topic {topic}"))
+
+    def no_broker_answered(self, within_ms: int, what: str) -> KafkaTimeoutError:
+        """Why ``what`` did not happen: the truth first, with each address and its reason, and what
+        was waited for (often in Java's words) behind it.
+        """
+        return KafkaTimeoutError(
+            f"no broker answered within {within_ms} ms; {self.addresses_tried()} ({what})",
+            hint=_UNREACHABLE,
+            code=ErrorCode.REQUEST_TIMED_OUT,
+            kind=Kind.NO_BROKER,
+        )
 
     def leader_known(self, tp: TopicPartition) -> str:
         """What is known of the leader of ``tp``, for messages: which broker, or why none."""
@@ -292,6 +312,8 @@ class Metadata:
                 tried.append(f"{address}: no answer ({_SILENCE})")
             elif not failures:
                 tried.append(address)
+        if len(tried) > _MOST_ADDRESSES:
+            tried[_MOST_ADDRESSES:] = [f"and {len(tried) - _MOST_ADDRESSES} more"]
         return "tried " + "; ".join(tried)
 
     @property

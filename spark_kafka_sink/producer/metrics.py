@@ -85,6 +85,9 @@ class Stream(Enum):
     SELECT = "select-wait-time"
     IO = "io-time"
 
+    # Enum's own is a function of Python's, and these are looked up for each request.
+    __hash__ = object.__hash__
+
 
 class Statistic(Enum):
     """What is told of a stream; the value says how, for the docs."""

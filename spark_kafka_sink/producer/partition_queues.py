@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
@@ -33,14 +33,28 @@ class PartitionQueue:
         self.leader_epoch = -1
 
 
+class _ByPartition(dict[TopicPartition, PartitionQueue]):
+    """A dict, because it is asked for each slice."""
+
+    __slots__ = ("_new",)
+
+    def __init__(self, new: Callable[[TopicPartition], PartitionQueue]) -> None:
+        self._new = new
+
+    def __missing__(self, tp: TopicPartition) -> PartitionQueue:
+        queue = self[tp] = self._new(tp)
+        return queue
+
+
 class PartitionQueues:
     """All queues. Whoever changes a queue's batches goes through the methods here."""
 
-    __slots__ = ("_cluster", "_queues", "by_node", "closed_heads", "leaderless", "open")
+    __slots__ = ("by_node", "by_partition", "closed_heads", "cluster", "leaderless", "open")
 
     def __init__(self) -> None:
-        self._queues: dict[TopicPartition, PartitionQueue] = {}
-        self._cluster: Cluster | None = None
+        #: Every queue; one that is not there yet is made when it is asked for (``[tp]``).
+        self.by_partition = _ByPartition(self._new)
+        self.cluster: Cluster | None = None
         #: Queues whose head takes no more appends.
         self.closed_heads: dict[PartitionQueue, None] = {}
         #: Queues with an open batch by its generation, which is the order of their opening.
@@ -49,34 +63,23 @@ class PartitionQueues:
         self.by_node: dict[int, list[PartitionQueue]] = {}
         self.leaderless: list[PartitionQueue] = []
 
-    def __iter__(self) -> Iterator[PartitionQueue]:
-        return iter(self._queues.values())
-
-    def find(self, tp: TopicPartition) -> PartitionQueue | None:
-        return self._queues.get(tp)
-
-    def of(self, tp: TopicPartition) -> PartitionQueue:
-        """The queue of ``tp``, made when there is none yet."""
-        queue = self._queues.get(tp)
-        if queue is None:
-            queue = self._queues[tp] = PartitionQueue(tp)
-            if self._cluster is not None:
-                insort(self._queues_of_leader(queue, self._cluster), queue, key=_partition)
+    def _new(self, tp: TopicPartition) -> PartitionQueue:
+        queue = PartitionQueue(tp)
+        if self.cluster is not None:
+            insort(self._queues_of_leader(queue, self.cluster), queue, key=_partition)
         return queue
 
     def lay_out(self, cluster: Cluster) -> None:
-        """Sort the queues by leader, once for each new view of the cluster.
+        """Sort the queues by leader; once for each new view of the cluster is enough.
 
         A partition that had no batch yet has no queue either: a broker may name millions.
         """
-        if cluster is self._cluster:
-            return
         self.by_node = {}
         self.leaderless = []
-        for tp in sorted(self._queues):
-            queue = self._queues[tp]
+        for tp in sorted(self.by_partition):
+            queue = self.by_partition[tp]
             self._queues_of_leader(queue, cluster).append(queue)
-        self._cluster = cluster
+        self.cluster = cluster
 
     def _queues_of_leader(self, queue: PartitionQueue, cluster: Cluster) -> list[PartitionQueue]:
         """Note the leader of ``queue``; the list that it belongs to, in the order of partitions."""
@@ -99,13 +102,16 @@ class PartitionQueues:
         assert batch is not None
         queue.open = None
         del self.open[batch.generation]
-        self._classify(queue)
+        if queue.batches[0] is batch:
+            self.closed_heads[queue] = None
         return batch
 
     def pop_head(self, queue: PartitionQueue) -> None:
         """The head leaves; it is not the open batch."""
-        queue.batches.popleft()
-        self._classify(queue)
+        batches = queue.batches
+        batches.popleft()
+        if not batches or batches[0] is queue.open:
+            del self.closed_heads[queue]
 
     def insert(self, queue: PartitionQueue, behind: int, batch: ProducerBatch) -> None:
         """``batch`` comes back, behind so many others."""
@@ -122,7 +128,7 @@ class PartitionQueues:
 
     def clear(self) -> None:
         """Empty every queue."""
-        for queue in self._queues.values():
+        for queue in self.by_partition.values():
             queue.batches.clear()
             queue.open = None
         self.open.clear()

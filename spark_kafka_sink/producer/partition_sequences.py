@@ -51,7 +51,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 #: A sequence that is not there (Java's RecordBatch.NO_SEQUENCE).
 NO_SEQUENCE = -1
@@ -77,6 +77,9 @@ class Answer(Enum):
     UNCLEAR = "a retriable error, a disconnect, a time-out"
     REFUSED = "any other error"
 
+    # Enum's own is a function of Python's, and :data:`ACTIONS` is asked for each batch.
+    __hash__ = object.__hash__
+
 
 class Situation(Enum):
     """Where the answered batch stood."""
@@ -86,6 +89,8 @@ class Situation(Enum):
     BEHIND = "it left with others unanswered before it"
     SETTLED = "a later acknowledgement proved it already"
     BROKEN = "an earlier batch of the partition failed for good"
+
+    __hash__ = object.__hash__  # as above
 
 
 class Action(Enum):
@@ -135,6 +140,10 @@ class Verdict(Generic[BatchT]):
     reason: str | None = None
 
 
+#: How nearly every batch ends.
+_COMPLETED: Verdict[Any] = Verdict(Action.COMPLETE)
+
+
 class _Place(Enum):
     SENT = "on its way, unanswered"
     QUEUED = "waits to be sent again"
@@ -165,7 +174,6 @@ class PartitionSequences(Generic[BatchT]):
         "_last_offset",
         "_lost",
         "_max_in_flight",
-        "_taken",
         "acknowledged",
         "broken",
         "next_sequence",
@@ -179,7 +187,6 @@ class PartitionSequences(Generic[BatchT]):
         self.broken = False
         self._max_in_flight = min(max_in_flight, MAX_IN_FLIGHT)
         self._in_flight: list[_InFlight[BatchT]] = []
-        self._taken = NO_SEQUENCE
         self._lost: list[_InFlight[BatchT]] = []
         self._last_offset = -1
         self._last_acknowledged_ms = 0
@@ -207,24 +214,21 @@ class PartitionSequences(Generic[BatchT]):
             return True
         if not self.acknowledged or len(self._in_flight) >= self._max_in_flight:
             return False
-        return all(f.place is _Place.SENT and not f.resent for f in self._in_flight)
+        for flight in self._in_flight:
+            if flight.place is not _Place.SENT or flight.resent:
+                return False
+        return True
 
-    def take(self, record_count: int) -> int:
-        """The sequence of a new batch of ``record_count`` records."""
-        sequence = self._taken = self.next_sequence
-        self.next_sequence = increment_sequence(sequence, record_count)
+    def take(self, batch: BatchT, record_count: int) -> int:
+        """The sequence of a new batch of ``record_count`` records, which leaves now."""
+        sequence = self.next_sequence
+        self.next_sequence = (sequence + record_count) % _SEQUENCES
+        head = not self._in_flight
+        self._in_flight.append(_InFlight(batch, sequence, record_count, _Place.SENT, head))
         return sequence
 
     def add(self, batch: BatchT, base_sequence: int, record_count: int) -> None:
-        """Track a batch: one that took its sequence and leaves now, or a piece of a split.
-
-        A piece takes its place by its sequence, and is queued to be sent.
-        """
-        if base_sequence == self._taken:
-            self._taken = NO_SEQUENCE
-            head = not self._in_flight
-            self._in_flight.append(_InFlight(batch, base_sequence, record_count, _Place.SENT, head))
-            return
+        """Track a piece of a split: it takes its place by its sequence, and waits to be sent."""
         piece = _InFlight(batch, base_sequence, record_count, _Place.QUEUED, left_as_head=True)
         piece.resent = True
         at = 0
@@ -238,19 +242,27 @@ class PartitionSequences(Generic[BatchT]):
 
     def sent(self, batch: BatchT) -> None:
         """``batch`` leaves; only one that was queued again changes, and it leaves as the head."""
-        flight = self._find(batch)
-        if flight is not None and flight.place is _Place.QUEUED:
-            flight.place = _Place.SENT
-            flight.left_as_head = flight.resent = True
+        for flight in self._in_flight:
+            if flight.batch is batch and flight.place is _Place.QUEUED:
+                flight.place = _Place.SENT
+                flight.left_as_head = flight.resent = True
 
     def answer(
         self, batch: BatchT, answer: Answer, base_offset: int = -1, now: int = 0
     ) -> Verdict[BatchT]:
         """Judge an answer and change the state by it. ``base_offset`` is -1 when unknown."""
-        flight = self._find(batch)
-        if flight is None:
+        for flight in self._in_flight:
+            if flight.batch is batch:
+                break
+        else:
             return Verdict(Action.IGNORE)
-        action = ACTIONS[self._situation(flight), answer]
+        if self.broken:
+            situation = Situation.BROKEN
+        elif not self.acknowledged:
+            situation = Situation.FIRST
+        else:
+            situation = Situation.HEAD if flight.left_as_head else Situation.BEHIND
+        action = ACTIONS[situation, answer]
         if action is Action.COMPLETE:
             return self._acknowledge(flight, base_offset, now)
         if action is Action.RESEND:
@@ -293,25 +305,14 @@ class PartitionSequences(Generic[BatchT]):
         if not self._in_flight and self._last_acknowledged_ms < before_ms:
             self.acknowledged = False
 
-    def _find(self, batch: BatchT) -> _InFlight[BatchT] | None:
-        for flight in self._in_flight:
-            if flight.batch is batch:
-                return flight
-        return None
-
-    def _situation(self, flight: _InFlight[BatchT]) -> Situation:
-        if self.broken:
-            return Situation.BROKEN
-        if not self.acknowledged:
-            return Situation.FIRST
-        return Situation.HEAD if flight.left_as_head else Situation.BEHIND
-
     def _acknowledge(
         self, flight: _InFlight[BatchT], base_offset: int, now: int
     ) -> Verdict[BatchT]:
         at = self._in_flight.index(flight)
         earlier = self._in_flight[:at]
-        room = self._last_offset + 1 + sum(f.record_count for f in earlier)
+        room = self._last_offset + 1
+        for before in earlier:
+            room += before.record_count
         if earlier and self._last_offset >= 0 and 0 <= base_offset < room:
             return Verdict(
                 Action.FAIL,
@@ -319,9 +320,12 @@ class PartitionSequences(Generic[BatchT]):
                 f"offsets up to {room - 1}: the partition lost records or was created anew",
             )
         del self._in_flight[: at + 1]
-        self._lost = [f for f in self._lost if not _precedes(f, flight)]
+        if self._lost:
+            self._lost = [f for f in self._lost if not _precedes(f, flight)]
         self.acknowledged = True
         self._last_acknowledged_ms = now
         if base_offset >= 0:
             self._last_offset = base_offset + flight.record_count - 1
+        if not earlier:
+            return _COMPLETED
         return Verdict(Action.COMPLETE, tuple(f.batch for f in earlier))

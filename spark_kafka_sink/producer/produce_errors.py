@@ -6,6 +6,7 @@ with. Never: a decision to fail (``sender.py``), a row's content.
 
 from __future__ import annotations
 
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import (
     ApiError,
     ErrorCode,
@@ -44,7 +45,9 @@ def refusal_error(
         return OutOfOrderSequenceError(f"{where}: {reason}", code=code)
     if isinstance(response.error, ApiError):
         cause = response.error
-        return type(cause)(f"{where}: {cause.message}", hint=cause.hint, code=cause.code)
+        return type(cause)(
+            f"{where}: {cause.message}", hint=cause.hint, code=cause.code, kind=cause.kind
+        )
     told = answer.error_message
     if answer.record_errors:
         # The broker's message for the whole batch says the same of more records, in more words
@@ -75,6 +78,7 @@ def delivery_timeout_error(
         f"has passed since batch creation, {batch.attempts} retries were made; {story}",
         hint=f"{hint}; {_LIMIT}" if hint else _LIMIT,
         code=ErrorCode.REQUEST_TIMED_OUT,
+        kind=Kind.EXPIRED,
     )
 
 
@@ -99,6 +103,7 @@ def unexpected_error(exception: BaseException) -> KafkaError:
     error = KafkaError(
         f"the producer's network thread stopped on an unexpected error: {what}",
         hint="this is a bug of spark_kafka_sink; nothing was sent after it",
+        kind=Kind.ILLEGAL_STATE,
     )
     error.__cause__ = exception
     return error

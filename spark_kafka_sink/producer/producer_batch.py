@@ -51,9 +51,11 @@ class BatchState(Enum):
     IN_FLIGHT = "in flight"
     DONE = "done"
 
+    # Enum's own is a function of Python's, and these are looked up for each batch.
+    __hash__ = object.__hash__
+
 
 _S = BatchState
-_OPEN = BatchState.OPEN
 
 #: Every move that is allowed. OPEN -> CLOSING is a claim: exactly one thread compresses.
 #: CLOSING -> OPEN is a claim given back by a thread that was interrupted. Any batch may fail.
@@ -64,6 +66,11 @@ TRANSITIONS: dict[BatchState, frozenset[BatchState]] = {
     _S.IN_FLIGHT: frozenset({_S.READY, _S.DONE}),
     _S.DONE: frozenset(),
 }
+
+
+#: More pieces than this are joined when a batch is closed: each costs its place in a checksum and
+#: in the socket's call, and many are small.
+_MOST_CHUNKS = 4
 
 
 class BatchListener(Protocol):
@@ -86,6 +93,8 @@ class ProducerBatch:
     BufferPool counts for it. ``attempts`` is how often it was put back after a failed send.
     ``raw_limit`` is how large ``send`` lets it grow, in raw record bytes; 0 before it asked.
     ``futures`` are those of its records that came by ``send``, in order; None: there are none.
+    ``size_in_bytes`` is what goes over the wire; before it is closed, the same uncompressed.
+    ``state`` is the batch's own to change.
     """
 
     __slots__ = (
@@ -95,8 +104,6 @@ class ProducerBatch:
         "_leader_epoch",
         "_leader_epoch_attempts",
         "_listener",
-        "_payload_size",
-        "_state",
         "attempts",
         "base_offset",
         "base_sequence",
@@ -119,6 +126,8 @@ class ProducerBatch:
         "record_errors",
         "result",
         "retry_at_ms",
+        "size_in_bytes",
+        "state",
         "tp",
         "transactional",
     )
@@ -158,44 +167,41 @@ class ProducerBatch:
         self.largest_record = 0
         self.futures: list[RecordFuture] | None = None
         self.result: ProduceRequestResult | None = None
+        self.size_in_bytes = HEADER_SIZE
+        self.state = BatchState.OPEN
         self._listener = listener
-        self._state = BatchState.OPEN
         self._chunks: list[bytes] = []
         self._codec: Codec | None = None
-        self._payload_size = 0
         self._header: bytes | None = None
         self._leader_epoch = -1
         self._leader_epoch_attempts = 0
 
     def __repr__(self) -> str:
         return (
-            f"ProducerBatch({self.tp}, generation {self.generation}, {self._state.value}, "
+            f"ProducerBatch({self.tp}, generation {self.generation}, {self.state.value}, "
             f"{self.record_count} records, sequence {self.base_sequence})"
         )
 
-    @property
-    def state(self) -> BatchState:
-        return self._state
-
     def _move(self, to: BatchState) -> None:
-        if to not in TRANSITIONS[self._state]:
+        if to not in TRANSITIONS[self.state]:
             raise IllegalStateError(
-                f"{self.tp}: a batch can't go from '{self._state.value}' to '{to.value}'"
+                f"{self.tp}: a batch can't go from '{self.state.value}' to '{to.value}'"
             )
-        self._state = to
+        self.state = to
 
-    def _require(self, *states: BatchState) -> None:
-        if self._state not in states:
-            raise IllegalStateError(f"{self.tp}: not possible for a batch '{self._state.value}'")
+    def _refuse(self) -> IllegalStateError:
+        return IllegalStateError(f"{self.tp}: not possible for a batch '{self.state.value}'")
 
     # ---- filling and closing -----------------------------------------------------------------
 
     def append(self, chunk: bytes, record_count: int, max_timestamp: int) -> None:
         """Add finished records; IllegalStateError unless OPEN."""
-        if self._state is not _OPEN:
-            self._require(_OPEN)
+        if self.state is not BatchState.OPEN:
+            raise self._refuse()
+        size = len(chunk)
         self._chunks.append(chunk)
-        self.raw_size += len(chunk)
+        self.raw_size += size
+        self.size_in_bytes += size
         self.record_count += record_count
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
@@ -213,11 +219,13 @@ class ProducerBatch:
 
     def claim(self) -> None:
         """OPEN -> CLOSING: nothing is appended any more; the caller compresses."""
-        self._move(BatchState.CLOSING)
+        if self.state is not BatchState.OPEN:
+            raise self._refuse()
+        self.state = BatchState.CLOSING
 
     def give_up_claim(self) -> None:
         """CLOSING -> OPEN, unless it has ended meanwhile: the closer was interrupted."""
-        if self._state is BatchState.CLOSING:
+        if self.state is BatchState.CLOSING:
             self._move(BatchState.OPEN)
 
     def compress(self, codec: Codec) -> bytes | None:
@@ -233,24 +241,20 @@ class ProducerBatch:
 
     def finish_close(self, compressed: bytes | None, codec: Codec) -> None:
         """CLOSING -> READY: the bytes are frozen."""
-        self._move(BatchState.READY)
+        if self.state is not BatchState.CLOSING:
+            raise self._refuse()
+        self.state = BatchState.READY
         self._codec = codec
         if compressed is not None:
             self._chunks = [compressed]
-        elif self.futures is not None:
-            # A record each: too many pieces for one call of the socket.
+            self.size_in_bytes = HEADER_SIZE + len(compressed)
+        elif len(self._chunks) > _MOST_CHUNKS:
             self._chunks = [b"".join(self._chunks)]
-        self._payload_size = self.raw_size if compressed is None else len(compressed)
 
     def close(self, codec: Codec) -> None:
         """OPEN -> READY in one go, for one thread (the accumulator takes the steps apart)."""
         self.claim()
         self.finish_close(self.compress(codec), codec)
-
-    @property
-    def size_in_bytes(self) -> int:
-        """Bytes on the wire; before it is closed, the same uncompressed."""
-        return HEADER_SIZE + (self.raw_size if self._codec is None else self._payload_size)
 
     # ---- sending -----------------------------------------------------------------------------
 
@@ -277,7 +281,8 @@ class ProducerBatch:
         self, producer_id: int, epoch: int, base_sequence: int, *, transactional: bool
     ) -> None:
         """Write the header (with its checksum) for this producer and sequence; only once."""
-        self._require(BatchState.READY, BatchState.IN_FLIGHT)
+        if self.state is not BatchState.READY and self.state is not BatchState.IN_FLIGHT:
+            raise self._refuse()
         if self._header is not None:
             raise IllegalStateError(f"{self.tp}: the header of a batch is written only once")
         self.producer_id = producer_id
@@ -288,6 +293,7 @@ class ProducerBatch:
         assert codec is not None
         self._header = write_header(
             self._chunks,
+            size=self.size_in_bytes,
             codec=codec,
             record_count=self.record_count,
             base_timestamp=self.base_timestamp,
@@ -298,10 +304,14 @@ class ProducerBatch:
             transactional=transactional,
         )
 
-    def drained(self, now: int) -> None:
-        """READY -> IN_FLIGHT."""
-        self._move(BatchState.IN_FLIGHT)
+    def drained(self, now: int, leader_epoch: int = -1) -> None:
+        """READY -> IN_FLIGHT, to the leader of that epoch (-1: unknown)."""
+        if self.state is not BatchState.READY:
+            raise self._refuse()
+        self.state = BatchState.IN_FLIGHT
         self.drained_ms = now
+        if leader_epoch > self._leader_epoch:
+            self._leader_epoch, self._leader_epoch_attempts = leader_epoch, self.attempts
 
     def buffers(self) -> Sequence[bytes]:
         """``[header, *chunks]`` exactly as sent; the same objects for every retry."""
@@ -333,7 +343,7 @@ class ProducerBatch:
 
     @property
     def is_done(self) -> bool:
-        return self._state is BatchState.DONE
+        return self.state is BatchState.DONE
 
     def complete(self, base_offset: int, log_append_time_ms: int) -> bool:
         """Acknowledged. False when it had failed before (aborted, expired): the answer is late.
@@ -341,12 +351,14 @@ class ProducerBatch:
         ``base_offset`` is -1 when it is not known (acks=0, a duplicate). Raises IllegalStateError
         when it was acknowledged already.
         """
-        if self._ended():
-            return False
+        if self.state is BatchState.DONE:
+            return self._ended_before()
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
-        self._end()
-        self.report_done()
+        self.state, self._chunks = BatchState.DONE, []
+        if self.result is not None:
+            self._tell_futures(self.result)
+        self._listener.batch_done(self)
         return True
 
     def complete_exceptionally(
@@ -363,8 +375,8 @@ class ProducerBatch:
 
     def abort(self, error: KafkaError, record_errors: Sequence[RecordError] = ()) -> bool:
         """As :meth:`complete_exceptionally`, but the caller calls :meth:`report_done`, later."""
-        if self._ended():
-            return False
+        if self.state is BatchState.DONE:
+            return self._ended_before()
         self.error = error
         self.record_errors = record_errors
         self._end()
@@ -376,15 +388,16 @@ class ProducerBatch:
         In this order, because the listener may fail every batch that follows, and the callbacks of
         a partition run in the order of its records.
         """
-        result = self.result
-        if result is not None:
-            futures = self.futures or ()
-            errors = None if self.error is None else self.error_of_record
-            if result.set(self.base_offset, self.log_append_time_ms, errors):
-                for future in futures:
-                    future.tell()
-            result.open()
+        if self.result is not None:
+            self._tell_futures(self.result)
         self._listener.batch_done(self)
+
+    def _tell_futures(self, result: ProduceRequestResult) -> None:
+        errors = None if self.error is None else self.error_of_record
+        if result.set(self.base_offset, self.log_append_time_ms, errors):
+            for future in self.futures or ():
+                future.tell()
+        result.open()
 
     def error_of_record(self, index: int) -> KafkaError:
         """What the record number ``index`` of this failed batch failed of (Sender.failBatch).
@@ -403,6 +416,7 @@ class ProducerBatch:
             f"{self.tp}: Failed to append record because it was part of a batch which had one more "
             "more invalid records",
             hint=error.hint,
+            kind=error.kind,
         )
 
     def _named_error(self, error: KafkaError, named: RecordError) -> KafkaError:
@@ -411,14 +425,13 @@ class ProducerBatch:
             message = f"{self.tp}: {safe_text(named.message)}"
         if len(self.record_errors) > 1 or not isinstance(error, ApiError):
             return InvalidRecordError(message, hint=error.hint, code=ErrorCode.INVALID_RECORD)
-        return type(error)(message, hint=error.hint, code=error.code)
+        return type(error)(message, hint=error.hint, code=error.code, kind=error.kind)
 
-    def _ended(self) -> bool:
-        if self._state is not BatchState.DONE:
-            return False
+    def _ended_before(self) -> bool:
+        """False; IllegalStateError when it was acknowledged."""
         if self.error is None:
             raise IllegalStateError(f"{self.tp}: a batch that was acknowledged can't end again")
-        return True
+        return False
 
     def _end(self) -> None:
         self._move(BatchState.DONE)
@@ -433,7 +446,8 @@ class ProducerBatch:
         ranges [s, s+k) and [s+k, s+n) (design.md rule 5.7); a large batch that is refused again
         and again ends in batches of a single record, which can't be split (IllegalStateError).
         """
-        self._require(BatchState.IN_FLIGHT, BatchState.READY)
+        if self.state is not BatchState.IN_FLIGHT and self.state is not BatchState.READY:
+            raise self._refuse()
         if self.record_count < 2:
             raise IllegalStateError(f"{self.tp}: a batch of a single record can't be split")
         codec = self._codec

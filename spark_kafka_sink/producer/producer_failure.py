@@ -56,13 +56,16 @@ class ProducerFailure:
                 raise self.broken
             return
         if batch is None:
-            error = DeliveryError(f"the producer failed: {first_line(cause)}", hint=cause.hint)
+            error = DeliveryError(
+                f"the producer failed: {first_line(cause)}", hint=cause.hint, kind=cause.kind
+            )
         else:
             age = self._clock.now_ms() - batch.created_ms
             error = DeliveryError(
                 f"{batch.tp}: {batch.record_count} rows were not acknowledged (attempts: "
                 f"{batch.attempts + (batch.drained_ms > 0)}, age: {age} ms): {first_line(cause)}",
                 hint=cause.hint,
+                kind=cause.kind,
             )
         self.break_with(error)
         raise error from cause

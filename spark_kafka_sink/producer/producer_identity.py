@@ -195,7 +195,8 @@ class ProducerIdentity:
         else:
             left = "the producer can only be closed"
         # The cause's own hint first: only that helps a task of the sink, which aborts by itself.
-        raise KafkaError(what, hint=f"{error.hint}; {left}" if error.hint else left) from error
+        hint = f"{error.hint}; {left}" if error.hint else left
+        raise KafkaError(what, hint=hint, kind=error.kind) from error
 
     def require(self, state: State, what: str) -> None:
         """IllegalStateError unless in ``state``."""

@@ -6,13 +6,17 @@ of an option (``config.py``).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.log_once import warn_once
 from spark_kafka_sink.producer.interceptors import OPTION as INTERCEPTORS
 from spark_kafka_sink.producer.interceptors import Interceptors
 from spark_kafka_sink.producer.serialization import Serializer, serializer
+
+_log = logging.getLogger(__name__)
 
 _KEY, _VALUE = "key.serializer", "value.serializer"
 
@@ -27,7 +31,7 @@ class ProducerOptions:
 
     @classmethod
     def of(cls, given: ProducerConfig | Mapping[str, object]) -> ProducerOptions:
-        """Raises ConfigError for anything that is not right."""
+        """Raises ConfigError for anything that is not right. Says the warnings of options."""
         objects: dict[str, object] = {}
         if isinstance(given, ProducerConfig):
             config = given
@@ -40,6 +44,7 @@ class ProducerOptions:
                 )
                 (objects if is_object else texts)[key if is_object else name] = value
             config = ProducerConfig.parse(texts)
+            warn_once(_log, config.warnings)
         named = objects.get(INTERCEPTORS)
         return cls(
             config,

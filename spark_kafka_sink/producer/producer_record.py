@@ -106,15 +106,21 @@ def _is_text(text: str) -> bool:
     return True
 
 
-def _whole_number(value: object, what: str) -> int:
-    """``value`` of a record as an int (numpy's integers are none). DataError for a float."""
-    try:
-        return operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise DataError(
-            f"Invalid {what}: a whole number is wanted, not {type(value).__name__}",
-            hint=f"int({what}) makes one",
-        ) from None
+def _whole_number(value: object, what: str, told: str) -> int:
+    """``value`` of a record as an int (numpy's integers are none). DataError for a float, and for
+    a negative one, of which Java says ``told``.
+    """
+    if type(value) is not int:
+        try:
+            value = operator.index(value)  # type: ignore[arg-type]
+        except TypeError:
+            raise DataError(
+                f"Invalid {what}: a whole number is wanted, not {type(value).__name__}",
+                hint=f"int({what}) makes one",
+            ) from None
+    if value < 0:
+        raise DataError(f"Invalid {what}: {value}. {told} should always be non-negative or null.")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,29 +147,16 @@ class ProducerRecord:
             raise DataError("Topic cannot be null.")
         if not isinstance(self.topic, str):
             raise DataError(f"the topic of a record is {type(self.topic).__name__}, not str")
-        timestamp, partition = self.timestamp, self.partition
-        if timestamp is not None:
-            if type(timestamp) is not int:
-                timestamp = _whole_number(timestamp, "timestamp")
-                object.__setattr__(self, "timestamp", timestamp)
-            if timestamp < 0:
-                raise DataError(
-                    f"Invalid timestamp: {timestamp}. Timestamp should always be non-negative or"
-                    " null."
-                )
+        if self.timestamp is not None:
+            timestamp = _whole_number(self.timestamp, "timestamp", "Timestamp")
             if timestamp > _LARGEST_TIMESTAMP:
                 raise DataError(
                     f"Invalid timestamp: {timestamp} does not fit into 64 bits of milliseconds"
                 )
-        if partition is not None:
-            if type(partition) is not int:
-                partition = _whole_number(partition, "partition")
-                object.__setattr__(self, "partition", partition)
-            if partition < 0:
-                raise DataError(
-                    f"Invalid partition: {partition}. Partition number should always be"
-                    " non-negative or null."
-                )
+            object.__setattr__(self, "timestamp", timestamp)
+        if self.partition is not None:
+            partition = _whole_number(self.partition, "partition", "Partition number")
+            object.__setattr__(self, "partition", partition)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,16 +31,16 @@ from __future__ import annotations
 
 import random as _random
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from spark_kafka_sink.backoff import ExponentialBackoff
-from spark_kafka_sink.clock import Clock, Waiters
+from spark_kafka_sink.clock import NEVER, Clock, Waiters
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaError
 from spark_kafka_sink.producer.batch_closer import BatchCloser
-from spark_kafka_sink.producer.batch_drainer import BatchDrainer, ReadyCheckResult
+from spark_kafka_sink.producer.batch_drainer import BatchDrainer
 from spark_kafka_sink.producer.batch_limits import BatchLimits
 from spark_kafka_sink.producer.batch_returns import BatchReturns
 from spark_kafka_sink.producer.buffer_pool import BufferPool
@@ -49,9 +49,9 @@ from spark_kafka_sink.producer.incomplete_batches import Flush, IncompleteBatche
 from spark_kafka_sink.producer.partition_queues import PartitionQueue, PartitionQueues
 from spark_kafka_sink.producer.producer_batch import BatchListener, ProducerBatch
 from spark_kafka_sink.producer.record_future import ProduceRequestResult, RecordFuture
-from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.compression import Codec
-from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition
+from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition, new_position
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
 from spark_kafka_sink.records.single_record import record_bytes, size_upper_bound
 
@@ -145,6 +145,11 @@ class RecordAccumulator:
             self._closer,
             transaction_manager,
         )
+        # What the sender asks in every round, without a step between.
+        self.ready = self._drainer.ready
+        self.drain = self._drainer.drain
+        self.update_node_latency_stats = self._drainer.update_node_latency_stats
+        self.node_delay_ms = self._drainer.node_delay_ms
         self._returns = BatchReturns(
             config.delivery_timeout_ms,
             ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random=random),
@@ -167,27 +172,28 @@ class RecordAccumulator:
         """Where the open batch of each of ``tps`` stands now; :meth:`append` must follow soon."""
         limits = {topic: self.raw_limit(topic) for topic in {tp.topic for tp in tps}}
         closed = {topic: OpenPosition(0, 0, 0, limit) for topic, limit in limits.items()}
-        positions = []
         with self._lock:
             self._drainer.writer_encodes = self._has_columns = True
             self._drainer.mixed = self._has_records
-            for tp in tps:
-                queue = self._queues.find(tp)
-                batch = None if queue is None else queue.open
-                if batch is None:
-                    positions.append(closed[tp.topic])
-                    continue
-                room = limits[tp.topic] - batch.raw_size
-                position = OpenPosition(
-                    batch.generation, batch.record_count, batch.base_timestamp, room
+            queues = self._queues.by_partition
+            return [
+                closed[tp.topic]
+                if tp not in queues or (batch := queues[tp].open) is None
+                else new_position(
+                    (
+                        batch.generation,
+                        batch.record_count,
+                        batch.base_timestamp,
+                        limits[tp.topic] - batch.raw_size,
+                    )
                 )
-                positions.append(position)
-        return positions
+                for tp in tps
+            ]
 
     def open_room(self, tp: TopicPartition) -> int | None:
         """Raw bytes that the open batch of ``tp`` still takes; None when none is open."""
         with self._lock:
-            queue = self._queues.find(tp)
+            queue = self._queues.by_partition.get(tp)
             if queue is None or queue.open is None:
                 return None
             return self.raw_limit(tp.topic) - queue.open.raw_size
@@ -215,35 +221,36 @@ class RecordAccumulator:
             self._check_open()
             was_idle = not self._queues.open
             ready = False
+            queues = self._queues.by_partition
             for piece, chunk in zip(slices, chunks, strict=True):
-                queue = self._queues.of(piece.tp)
+                tp, data, count, generation, first_offset, base, latest, last, _, largest = piece
+                queue = queues[tp]
                 batch = queue.open
-                if piece.generation == 0:
-                    if refused and piece.tp in refused_tps:
-                        refused.append(piece)
-                        continue
+                if refused and tp in refused_tps:
+                    refused.append(piece)
+                    continue
+                size = data.nbytes
+                if generation == 0:
                     if batch is not None:
                         # The planner saw it and found no room for the next record.
                         ready |= self._closer.claim(queue, claimed)
-                    batch = self._open_batch(queue, piece.base_timestamp, now)
-                    taken += HEADER_SIZE
-                    batch.pool_size += HEADER_SIZE
+                    batch = self._open_batch(queue, base, now)
+                    size += HEADER_SIZE
                 elif (
                     batch is None
-                    or (refused and piece.tp in refused_tps)
-                    or batch.generation != piece.generation
-                    or batch.record_count != piece.first_offset_delta
+                    or batch.generation != generation
+                    or batch.record_count != first_offset
                 ):
                     refused.append(piece)
-                    refused_tps.add(piece.tp)
+                    refused_tps.add(tp)
                     continue
-                batch.append(chunk, piece.record_count, piece.max_timestamp)
-                if piece.largest_record > batch.largest_record:
-                    batch.largest_record = piece.largest_record
-                batch.pool_size += len(chunk)
-                taken += len(chunk)
-                self.appended_records += piece.record_count
-                if piece.last:
+                batch.append(chunk, count, latest)
+                if largest > batch.largest_record:
+                    batch.largest_record = largest
+                batch.pool_size += size
+                taken += size
+                self.appended_records += count
+                if last:
                     ready |= self._closer.claim(queue, claimed)
             self.refused_slices += len(refused)
             self._drainer.writer_encodes = False
@@ -276,7 +283,7 @@ class RecordAccumulator:
         with self._lock:
             self._check_open()
             try:
-                queue = self._queues.of(tp)
+                queue = self._queues.by_partition[tp]
                 if sticky is not None and sticky.changed(all_full=queue.open is None):
                     return PARTITION_CHANGED
                 wanted, wake = self._place(queue, timestamp, tail, future, memory, now, claimed)
@@ -406,24 +413,6 @@ class RecordAccumulator:
 
     # ---- the sender: ready, drain ------------------------------------------------------------
 
-    def ready(self, cluster: Cluster, now: int) -> ReadyCheckResult:
-        """See :meth:`BatchDrainer.ready`."""
-        return self._drainer.ready(cluster, now)
-
-    def drain(
-        self, cluster: Cluster, nodes: Collection[int], max_size: int, now: int
-    ) -> dict[int, list[ProducerBatch]]:
-        """See :meth:`BatchDrainer.drain`."""
-        return self._drainer.drain(cluster, nodes, max_size, now)
-
-    def update_node_latency_stats(self, node_id: int, now: int, *, can_drain: bool) -> None:
-        """See :meth:`BatchDrainer.update_node_latency_stats`."""
-        self._drainer.update_node_latency_stats(node_id, now, can_drain=can_drain)
-
-    def node_delay_ms(self, node_id: int) -> int:
-        """See :meth:`BatchDrainer.node_delay_ms`."""
-        return self._drainer.node_delay_ms(node_id)
-
     def queue_sizes(self, topic: str) -> dict[int, int]:
         """Batches queued for each partition of ``topic`` that has any: the adaptive partitioner's
         weights (KIP-794). Takes no lock: it may be asked for under it.
@@ -436,11 +425,11 @@ class RecordAccumulator:
     def mute_partition(self, tp: TopicPartition) -> None:
         """Hold ``tp`` back (max.in.flight.requests.per.connection is 1 and one is in flight)."""
         with self._lock:
-            self._queues.of(tp).muted = True
+            self._queues.by_partition[tp].muted = True
 
     def unmute_partition(self, tp: TopicPartition) -> None:
         with self._lock:
-            self._queues.of(tp).muted = False
+            self._queues.by_partition[tp].muted = False
 
     # ---- the sender: back into the queue -------------------------------------------------------
 
@@ -461,7 +450,8 @@ class RecordAccumulator:
 
     def next_expiry_time_ms(self) -> int:
         """Nothing queued expires before this time (monotonic ms); NEVER when nothing is queued."""
-        return self._returns.next_expiry_ms
+        queues = self._queues
+        return self._returns.next_expiry_ms if queues.closed_heads or queues.open else NEVER
 
     # ---- the sender: the end of batches --------------------------------------------------------
 
@@ -470,19 +460,22 @@ class RecordAccumulator:
         it is not needed.
         """
         with self._lock:
-            queue = self._queues.of(batch.tp)
+            queue = self._queues.by_partition[batch.tp]
             if batch in queue.batches:
                 self._queues.remove(queue, batch)
 
-    def deallocate(self, batch: ProducerBatch) -> None:
-        """The batch is done with: no longer incomplete, its memory back. Harmless when repeated.
+    def deallocate(self, *batches: ProducerBatch) -> None:
+        """They are done with: no longer incomplete, their memory back. Harmless when repeated.
 
         For a batch that expired in flight this is called when its answer came: until then its
         bytes may still be in the socket's hands.
         """
+        size = 0
         with self._lock:
-            size, batch.pool_size = batch.pool_size, 0
-            self._incomplete.remove(batch)
+            for batch in batches:
+                size += batch.pool_size
+                batch.pool_size = 0
+            self._incomplete.remove(batches)
         if size:
             self.pool.deallocate(size)
 
@@ -505,7 +498,7 @@ class RecordAccumulator:
         """
         with self._lock:
             batches = []
-            for queue in self._queues:
+            for queue in self._queues.by_partition.values():
                 for batch in [b for b in queue.batches if not b.has_sequence and not b.attempts]:
                     self._queues.remove(queue, batch)
                     batches.append(batch)
@@ -532,8 +525,7 @@ class RecordAccumulator:
             # its CLOSING batch is gone (``BatchCloser``). One that a later answer proved while it
             # was on the wire again is acknowledged, and here for its memory only.
             aborted = [batch for batch in batches if not batch.is_done and batch.abort(error)]
-        for batch in batches:
-            self.deallocate(batch)
+        self.deallocate(*batches)
         # After the memory is back, and before the listener, which may take long.
         if self._failure is not None:
             self.pool.close()

@@ -196,17 +196,22 @@ class _Counts:
         self.batches += 1
         self.bytes += size
         self.batch_bytes += batch.raw_size + HEADER_SIZE
-        queued = max(0, batch.drained_ms - batch.created_ms)
+        queued = batch.drained_ms - batch.created_ms
         self.queue_ms += queued
-        self.max_queue_ms = max(self.max_queue_ms, queued)
+        if queued > self.max_queue_ms:
+            self.max_queue_ms = queued
         if batch.base_offset < 0:
             return  # acks=0, a duplicate, or proven by a later answer: the offset is not told
         first = batch.base_offset
         last = first + batch.record_count - 1
-        seen = self.offsets.get(batch.tp)
-        if seen is not None:
-            first, last = min(seen[0], first), max(seen[1], last)
-        self.offsets[batch.tp] = (first, last)
+        tp, offsets = batch.tp, self.offsets
+        if tp in offsets:
+            seen_first, seen_last = offsets[tp]
+            if seen_first < first:
+                first = seen_first
+            if seen_last > last:
+                last = seen_last
+        offsets[tp] = (first, last)
 
     def freeze(
         self,

@@ -46,12 +46,12 @@ from spark_kafka_sink.producer.producer_id_requester import ProducerIdRequester
 from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.transaction_manager import TransactionManager
 from spark_kafka_sink.producer.transactional_requester import TransactionalRequester
-from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
+from spark_kafka_sink.protocol.cluster import Cluster, Node, TopicPartition
 from spark_kafka_sink.protocol.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    new_produce_data,
 )
 
 _log = logging.getLogger(__name__)
@@ -200,16 +200,15 @@ class Sender:
     def run_once(self) -> None:
         """One round: identity and transaction first, then data, then the network."""
         now = self._clock.now_ms()
-        self._metadata.set_parked(parked=self._is_idle())
         timeout = NEVER
-        if self._transaction_manager is not None:
-            self._transaction_manager.lapse(now)
-            if self._transaction_manager.must_abort:
-                timeout = self._abort_undrained_batches(self._transaction_manager)
+        manager = self._transaction_manager
+        if manager is not None and manager.must_abort:
+            timeout = self._abort_undrained_batches(manager)
         if self._requester is not None:
             # The accumulator drains nothing without an id, but connections open meanwhile.
             timeout = min(timeout, self._requester.maybe_request(now))
         timeout = min(timeout, self._send_producer_data(now))
+        self._metadata.set_parked(parked=timeout >= NEVER and self._is_idle())
         if self._fatal_error is None:
             self._client.poll(timeout, now)
 
@@ -275,7 +274,7 @@ class Sender:
 
     def _send_producer_data(self, now: int) -> int:
         """Expire, find ready nodes, drain, send; how long the network may be polled."""
-        self._expire_batches(now)
+        time_to_next_expiry = self._expire_batches(now)
         if self._fatal_error is not None:
             return 0
         cluster = self._metadata.fetch()
@@ -283,18 +282,25 @@ class Sender:
         if result.unknown_leader_topics:
             self._metadata.add_topics(result.unknown_leader_topics, now)
             self._metadata.request_update()
+        timeout = min(result.next_ready_check_delay_ms, time_to_next_expiry)
+        if not result.ready_nodes:
+            return timeout
         sendable, not_ready_timeout = self._sendable(cluster, result.ready_nodes, now)
-        batches = self._accumulator.drain(cluster, sendable, self._config.max_request_size, now)
-        for node_id, drained in batches.items():
-            self._take_off(drained, node_id)
-            self._send_produce_request(node_id, drained, now)
-        if batches:
-            return 0  # more of the same partitions may be ready
-        timeout = min(
-            result.next_ready_check_delay_ms, not_ready_timeout, self._time_to_next_expiry(now)
-        )
-        # Ready, yet nothing came: what made it so (a waiter for memory) has just gone. Look again.
-        return min(timeout, _LOOK_AGAIN_MS) if sendable else timeout
+        if sendable and self._send_to(cluster, sendable, now) < len(sendable):
+            # Ready, yet nothing came: what made it so (a waiter for memory) has just gone.
+            timeout = min(timeout, _LOOK_AGAIN_MS)
+        # A node that got a request may take another one when that has left, which ends the poll.
+        return min(timeout, not_ready_timeout)
+
+    def _send_to(self, cluster: Cluster, nodes: Sequence[int], now: int) -> int:
+        """A request to each of ``nodes`` that there is something for; how many."""
+        if self._transaction_manager is not None:
+            self._transaction_manager.lapse(now)
+        drained = self._accumulator.drain(cluster, nodes, self._config.max_request_size, now)
+        for node_id, batches in drained.items():
+            self._take_off(batches, node_id)
+            self._send_produce_request(node_id, batches, now)
+        return len(drained)
 
     def _sendable(self, cluster: Cluster, ready: Iterable[int], now: int) -> tuple[list[int], int]:
         """Which of the ready nodes can take a request now, and when to look at the others."""
@@ -303,26 +309,24 @@ class Sender:
         for node_id in ready:
             node = cluster.nodes[node_id]
             can_drain = self._client.ready(node, now)
-            self._accumulator.update_node_latency_stats(node_id, now, can_drain=can_drain)
+            if self._config.partitioner_availability_timeout_ms > 0:
+                self._accumulator.update_node_latency_stats(node_id, now, can_drain=can_drain)
             if can_drain:
                 sendable.append(node_id)
             else:
-                self._check_authentication(node_id)
+                self._check_authentication(node)
                 timeout = min(timeout, self._client.poll_delay_ms(node, now))
         return sendable, timeout
 
-    def _check_authentication(self, node_id: int) -> None:
-        node = self._metadata.fetch().nodes.get(node_id)
-        error = None if node is None else self._client.authentication_error(node)
+    def _check_authentication(self, node: Node) -> None:
+        error = self._client.authentication_error(node)
         if error is not None:
             self._fail_producer(error)
 
     def _take_off(self, batches: Sequence[ProducerBatch], node_id: int) -> None:
-        for batch in batches:
-            self._in_flight.take_off(batch, node_id)
-            if self._transaction_manager is not None:
-                self._transaction_manager.batch_sent(batch)
-            if self._guarantee_message_order:
+        self._in_flight.take_off(batches, node_id)
+        if self._guarantee_message_order:
+            for batch in batches:
                 self._accumulator.mute_partition(batch.tp)
 
     def _send_produce_request(
@@ -331,16 +335,16 @@ class Sender:
         """One request for all batches of one node; at most one batch for each partition."""
         config, manager = self._config, self._transaction_manager
         by_partition = {batch.tp: batch for batch in batches}
-        data = tuple(PartitionProduceData(b.tp, b.buffers(), b.size_in_bytes) for b in batches)
+        data = [new_produce_data((b.tp, b.buffers(), b.size_in_bytes)) for b in batches]
+        lowest, highest = (0, _MAX_VERSION) if manager is None else manager.produce_versions
         request = ProduceRequest(
             config.acks,
             config.request_timeout_ms,
-            data,
-            manager.transactional_id if manager is not None else None,
-            max_version=manager.max_produce_version if manager is not None else _MAX_VERSION,
+            tuple(data),
+            None if manager is None else manager.transactional_id,
+            max_version=highest,
             min_version=max(
-                _ZSTD_MIN_VERSION if config.compression_type == "zstd" else _MIN_VERSION,
-                manager.min_produce_version if manager is not None else 0,
+                _ZSTD_MIN_VERSION if config.compression_type == "zstd" else _MIN_VERSION, lowest
             ),
         )
         client_request = self._client.new_client_request(
@@ -356,26 +360,24 @@ class Sender:
 
     # -- delivery.timeout.ms ----------------------------------------------------------------------
 
-    def _expire_batches(self, now: int) -> None:
-        """Fail what is older than delivery.timeout.ms: queued, on the wire, or in doubt."""
-        expired = self._accumulator.expired_batches(now)
-        expired += self._in_flight.expired(now)
-        for batch in expired:
-            self._fail_batch(batch, self._timeout_error(batch, now), unclear=batch.has_sequence)
-
-    def _time_to_next_expiry(self, now: int) -> int:
-        """NEVER when nothing is queued or unanswered, whatever the last look remembers."""
-        expiry = self._in_flight.next_expiry_ms
-        if self._accumulator.has_undrained:
-            expiry = min(expiry, self._accumulator.next_expiry_time_ms())
+    def _expire_batches(self, now: int) -> int:
+        """Fail what is older than delivery.timeout.ms: queued, on the wire, or in doubt. How long
+        nothing else will be: NEVER when nothing is queued or unanswered.
+        """
+        accumulator, in_flight = self._accumulator, self._in_flight
+        expiry = min(in_flight.next_expiry_ms, accumulator.next_expiry_time_ms())
+        if now >= expiry:
+            for batch in (*accumulator.expired_batches(now), *in_flight.expired(now)):
+                self._fail_batch(batch, self._timeout_error(batch, now), unclear=batch.has_sequence)
+            expiry = min(in_flight.next_expiry_ms, accumulator.next_expiry_time_ms())
         return NEVER if expiry >= NEVER else max(0, expiry - now)
 
     def _timeout_error(self, batch: ProducerBatch, now: int) -> KafkaTimeoutError:
         last, node = self._in_flight.last_answer(batch), self._in_flight.node_of(batch)
         hint = None
         if last is not None:
-            node_id, code = last
-            story = f"the last answer, of broker {self._name(node_id)}, was {code.name}"
+            broker, code = last
+            story = f"the last answer, of broker {broker}, was {code.name}"
             hint = code.info.hint
         elif node is not None:
             story = f"broker {self._name(node)} has not answered"
@@ -391,28 +393,27 @@ class Sender:
     ) -> None:
         """Every batch of the request gets its answer, whatever came of the request."""
         node_id = response.request.destination
-        for batch in batches.values():
-            self._in_flight.landed(batch)
+        self._in_flight.landed(batches.values())
+        left = dict(batches)
+        done: list[ProducerBatch] = []
         body = response.body
         if isinstance(body, ProduceResponse):
             latency, now = response.latency_ms, response.received_ms
             self._report.request_answered(node_id, latency, body.throttle_ms, now)
             self._take_leader_hints(body)
-            left = dict(batches)
             for answer in body.partitions:
                 answered = left.pop(answer.tp, None)
                 if answered is not None:
-                    self._complete_batch(answered, answer, response)
+                    self._complete_batch(answered, answer, response, done)
             code, message = ErrorCode.NETWORK_EXCEPTION, "the answer leaves out this partition"
         elif response.error is None and not response.disconnected:
-            left = dict(batches)
             code, message = ErrorCode.NONE, ""  # acks=0: sent is all that is known
         else:
-            left = dict(batches)
             code, message = code_of_lost_request(response)
         for tp, batch in left.items():
             answer = PartitionProduceResponse(tp, code, -1, error_message=message or None)
-            self._complete_batch(batch, answer, response)
+            self._complete_batch(batch, answer, response, done)
+        self._release(*done)
 
     def _take_leader_hints(self, body: ProduceResponse) -> None:
         """KIP-951: the next send goes to the new leader at once, with no metadata answer."""
@@ -422,40 +423,46 @@ class Sender:
                 self._metadata.update_leader(answer.tp, leader, epoch, body.node_endpoints)
 
     def _complete_batch(
-        self, batch: ProducerBatch, answer: PartitionProduceResponse, response: ClientResponse
+        self,
+        batch: ProducerBatch,
+        answer: PartitionProduceResponse,
+        response: ClientResponse,
+        done: list[ProducerBatch],
     ) -> None:
-        """Split, complete, send again or fail, in that order of asking (Sender.completeBatch)."""
-        now = response.received_ms
+        """Split, complete, send again or fail, in that order of asking (Sender.completeBatch).
+
+        What is acknowledged goes into ``done``, to be released with the others of its request.
+        """
+        now, code, manager = response.received_ms, answer.error, self._transaction_manager
         if self._guarantee_message_order:
             self._accumulator.unmute_partition(batch.tp)
         if batch.is_done:
             # Proven by a later acknowledgement, or expired, while this copy was on the wire: only
             # its memory was held back for the socket's sake. An abort may be waiting for the word.
-            if self._transaction_manager is not None:
-                self._transaction_manager.late_answer(batch, answer_of(answer.error))
+            if manager is not None:
+                manager.late_answer(batch, answer_of(code))
             self._release(batch)
             return
-        code = answer.error
         if code is not ErrorCode.NONE:
-            self._in_flight.answered(batch, response.request.destination, code)
+            self._in_flight.answered(batch, self._name(response.request.destination), code)
             if code.refreshes_metadata:
                 self._metadata.request_update()
-        expired = batch.has_reached_delivery_timeout(self._config.delivery_timeout_ms, now)
-        if code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1 and not expired:
-            self._report.batch_split(batch)
-            self._accumulator.split_and_reenqueue(batch, now)
-            self._in_flight.forget(batch)
-            return
-        kind = answer_of(code)
-        verdict = self._judge(batch, kind, answer.base_offset, now)
+            if self._split(batch, code, now):
+                return
+        kind = Answer.ACKNOWLEDGED if code is ErrorCode.NONE else answer_of(code)
+        verdict: Verdict[ProducerBatch] = (
+            Verdict(_WITHOUT_SEQUENCE[kind])
+            if manager is None
+            else manager.handle_answer(batch, kind, answer.base_offset, now)
+        )
         if verdict.action is Action.COMPLETE:
-            self._succeed(batch, answer, verdict)
+            self._succeed(batch, answer, verdict, done)
         elif verdict.action is Action.FAIL:
             # An attempt before this one may still reach a broker, unless this was the first.
             unclear = kind is Answer.UNCLEAR or batch.in_retry
             error = self._error(batch, answer, response, verdict.reason)
             self._fail_batch(batch, error, answer, unclear=unclear)
-        elif expired:
+        elif batch.has_reached_delivery_timeout(self._config.delivery_timeout_ms, now):
             self._fail_batch(batch, self._timeout_error(batch, now), unclear=True)
         elif verdict.action is Action.AWAIT_PROOF:
             self._in_flight.doubt(batch)
@@ -467,29 +474,36 @@ class Sender:
             self._report.batch_retried(batch, self._error(batch, answer, response, None))
             self._accumulator.reenqueue(batch, now)
 
-    def _judge(
-        self, batch: ProducerBatch, kind: Answer, base_offset: int, now: int
-    ) -> Verdict[ProducerBatch]:
-        if self._transaction_manager is None:
-            return Verdict(_WITHOUT_SEQUENCE[kind])
-        return self._transaction_manager.handle_answer(batch, kind, base_offset, now)
+    def _split(self, batch: ProducerBatch, code: ErrorCode, now: int) -> bool:
+        """Whether ``batch`` was too large for its broker, and goes on in two."""
+        if (
+            code is not ErrorCode.MESSAGE_TOO_LARGE
+            or batch.record_count < 2
+            or batch.has_reached_delivery_timeout(self._config.delivery_timeout_ms, now)
+        ):
+            return False
+        self._report.batch_split(batch)
+        self._accumulator.split_and_reenqueue(batch, now)
+        self._in_flight.forget((batch,))
+        return True
 
     def _succeed(
         self,
         batch: ProducerBatch,
         answer: PartitionProduceResponse,
         verdict: Verdict[ProducerBatch],
+        done: list[ProducerBatch],
     ) -> None:
         for earlier in verdict.proven:
             self._report.batch_duplicate(earlier)
             self._accumulator.discard(earlier)
             earlier.complete(-1, -1)
             if earlier not in self._in_flight:
-                self._release(earlier)
+                done.append(earlier)
         if answer.error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self._report.batch_duplicate(batch)
         batch.complete(answer.base_offset, answer.log_append_time_ms)
-        self._release(batch)
+        done.append(batch)
 
     def _fail_batch(
         self,
@@ -519,10 +533,10 @@ class Sender:
             if fatal is not None:
                 self._fail_producer(fatal)
 
-    def _release(self, batch: ProducerBatch) -> None:
-        """The batch is done and off the wire."""
-        self._in_flight.forget(batch)
-        self._accumulator.deallocate(batch)
+    def _release(self, *batches: ProducerBatch) -> None:
+        """They are done and off the wire."""
+        self._in_flight.forget(batches)
+        self._accumulator.deallocate(*batches)
 
     def _error(
         self,

@@ -34,7 +34,13 @@ from spark_kafka_sink.errors import (
     TransactionAbortableError,
 )
 from spark_kafka_sink.producer.coordinator_requests import CoordinatorRequests
-from spark_kafka_sink.producer.partition_sequences import MAX_IN_FLIGHT, Answer, Verdict
+from spark_kafka_sink.producer.partition_sequences import (
+    MAX_IN_FLIGHT,
+    NO_SEQUENCE,
+    Action,
+    Answer,
+    Verdict,
+)
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.producer_identity import ProducerIdentity
 from spark_kafka_sink.producer.transaction_states import (
@@ -89,6 +95,7 @@ class TransactionManager:
         *,
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
+        two_phase_commit: bool = False,
         max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
         self._transactional_id = transactional_id
@@ -96,7 +103,12 @@ class TransactionManager:
         self._identity = ProducerIdentity(transactional_id)
         self._sequences = TxnPartitionMap(max_in_flight)
         #: For ``transactional_requester.py``.
-        self.requests = CoordinatorRequests(self._identity, self._sequences, transaction_timeout_ms)
+        self.requests = CoordinatorRequests(
+            self._identity,
+            self._sequences,
+            transaction_timeout_ms,
+            two_phase_commit=two_phase_commit,
+        )
         self._wakeup: Callable[[], None] = lambda: None
         self._has_incomplete: Callable[[], bool] = lambda: False
         self._pending_call: TransactionalResult | None = None
@@ -141,7 +153,7 @@ class TransactionManager:
 
     @property
     def has_producer_id(self) -> bool:
-        return self._identity.producer.is_valid
+        return self._identity.producer.producer_id >= 0
 
     @property
     def transaction_version(self) -> int:
@@ -154,16 +166,15 @@ class TransactionManager:
         return frozenset(self._identity.transaction.partitions)
 
     @property
-    def min_produce_version(self) -> int:
-        """0: no bound. With version 2 the leader must add the partition to the transaction."""
-        return _PRODUCE_VERSION_OF_V2 if self._writes_version(2) else 0
-
-    @property
-    def max_produce_version(self) -> int:
-        return _PRODUCE_VERSION_OF_V2 - 1 if self._writes_version(1) else _PRODUCE_VERSION_OF_V2
-
-    def _writes_version(self, version: int) -> bool:
-        return self.is_transactional and self._identity.transaction.version == version
+    def produce_versions(self) -> tuple[int, int]:
+        """The lowest (0: no bound) and highest version of Produce. With version 2 of transactions
+        the leader must add the partition to the transaction, with version 1 it must not.
+        """
+        if self._transactional_id is None:
+            return 0, _PRODUCE_VERSION_OF_V2
+        if self._identity.transaction.version == 1:
+            return 0, _PRODUCE_VERSION_OF_V2 - 1
+        return _PRODUCE_VERSION_OF_V2, _PRODUCE_VERSION_OF_V2
 
     @property
     def last_error(self) -> KafkaError | None:
@@ -423,31 +434,44 @@ class TransactionManager:
         shouldStopDrainBatchesForPartition. False is lifted by an answer or by a call, never by time
         alone, so nobody has to poll for it.
         """
-        state = self._identity.state
+        identity = self._identity
         if self._transactional_id is None:
-            if state is not State.READY:
+            if identity.state is not State.READY:
                 return False
         else:
-            transaction = self._identity.transaction
-            if state not in _SENDING or transaction.end_sent or tp not in transaction.partitions:
+            transaction = identity.transaction
+            if (
+                identity.state not in _SENDING
+                or transaction.end_sent
+                or tp not in transaction.partitions
+                or not identity.producer.is_valid
+            ):
                 return False
-        return self._sequences.can_send_new(tp)
+        return self._sequences.of[tp].can_send_new()
 
     def first_in_flight_sequence(self, tp: TopicPartition) -> int:
         """The sequence of the one batch of ``tp`` that may be sent again, or NO_SEQUENCE."""
-        return self._sequences.first_sequence(tp)
+        return self._sequences.of[tp].first_sequence
 
-    def take_sequence(self, tp: TopicPartition, record_count: int) -> int:
-        """The base sequence of a batch that leaves for the first time."""
-        self._identity.transaction.started = True
-        return self._sequences.take(tp, record_count)
+    def batch_sent(self, batch: ProducerBatch) -> None:
+        """``batch`` leaves: again, or for the first time and with the sequence that it takes."""
+        if batch.base_sequence != NO_SEQUENCE:
+            self._sequences.of[batch.tp].sent(batch)
+            return
+        identity = self._identity
+        identity.transaction.started = True
+        producer_id, epoch = identity.producer
+        sequence = self._sequences.take(batch)
+        batch.set_producer_state(
+            producer_id, epoch, sequence, transactional=self._transactional_id is not None
+        )
 
     def next_sequence(self, tp: TopicPartition) -> int:
-        """What :meth:`take_sequence` would give."""
-        return self._sequences.next_sequence(tp)
+        """What the next batch of ``tp`` takes."""
+        return self._sequences.of[tp].next_sequence
 
     def add_in_flight_batch(self, batch: ProducerBatch) -> None:
-        """A batch leaves for the first time, or a piece of a split is queued; it has a sequence."""
+        """A piece of a split is queued; it has its sequence."""
         self._sequences.add(batch)
 
     def remove_in_flight_batch(self, batch: ProducerBatch) -> None:
@@ -456,15 +480,14 @@ class TransactionManager:
 
     # -- answers: reported by the sender ----------------------------------------------------------
 
-    def batch_sent(self, batch: ProducerBatch) -> None:
-        """``batch``, first time or again, is on its way."""
-        self._sequences.sent(batch)
-
     def handle_answer(
         self, batch: ProducerBatch, answer: Answer, base_offset: int, now: int
     ) -> Verdict[ProducerBatch]:
         """What to do with ``batch`` now; rule 5.3 lives in ``partition_sequences.py``."""
-        return self._sequences.answer(batch, answer, base_offset, now)
+        verdict = self._sequences.of[batch.tp].answer(batch, answer, base_offset, now)
+        if verdict.action is Action.COMPLETE:
+            self._sequences.in_flight -= 1 + len(verdict.proven)
+        return verdict
 
     def handle_failed_batch(
         self, batch: ProducerBatch, error: KafkaError, *, unclear: bool
@@ -524,6 +547,7 @@ def _as_abortable(error: KafkaError) -> KafkaError:
         f"Transaction Request was aborted after exhausting retries. {error.message}",
         hint=error.hint,
         code=ErrorCode.TRANSACTION_ABORTABLE,
+        kind=error.kind,
     )
     abortable.__cause__ = error
     return abortable

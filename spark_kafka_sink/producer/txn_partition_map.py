@@ -10,10 +10,7 @@ from __future__ import annotations
 from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.producer.partition_sequences import (
     NO_SEQUENCE,
-    Action,
-    Answer,
     PartitionSequences,
-    Verdict,
 )
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -23,14 +20,27 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 LAPSE_MS = 60_000
 
 
-class TxnPartitionMap:
-    """``in_flight`` counts batches that have a sequence and no final answer."""
+class _ByPartition(dict[TopicPartition, PartitionSequences[ProducerBatch]]):
+    """A dict, because it is asked several times for each batch."""
 
-    __slots__ = ("_max_in_flight", "_next_lapse_ms", "_partitions", "in_flight")
+    __slots__ = ("_max_in_flight",)
 
     def __init__(self, max_in_flight: int) -> None:
         self._max_in_flight = max_in_flight
-        self._partitions: dict[TopicPartition, PartitionSequences[ProducerBatch]] = {}
+
+    def __missing__(self, tp: TopicPartition) -> PartitionSequences[ProducerBatch]:
+        sequences = self[tp] = PartitionSequences(self._max_in_flight)
+        return sequences
+
+
+class TxnPartitionMap:
+    """``in_flight`` counts batches that have a sequence and no final answer."""
+
+    __slots__ = ("_next_lapse_ms", "in_flight", "of")
+
+    def __init__(self, max_in_flight: int) -> None:
+        #: The sequences of each partition, made when they are asked for.
+        self.of = _ByPartition(max_in_flight)
         self._next_lapse_ms = 0
         self.in_flight = 0
 
@@ -40,68 +50,45 @@ class TxnPartitionMap:
             raise IllegalStateError(
                 f"the producer's epoch changed while {self.in_flight} batches were in flight"
             )
-        self._partitions.clear()
+        self.of.clear()
 
-    def can_send_new(self, tp: TopicPartition) -> bool:
-        """May a batch of ``tp`` that has no sequence yet leave now?"""
-        sequences = self._partitions.get(tp)
-        return sequences is None or sequences.can_send_new()
-
-    def first_sequence(self, tp: TopicPartition) -> int:
-        """The sequence of the one batch of ``tp`` that may be sent again, or NO_SEQUENCE."""
-        sequences = self._partitions.get(tp)
-        return NO_SEQUENCE if sequences is None else sequences.first_sequence
-
-    def take(self, tp: TopicPartition, record_count: int) -> int:
-        return self._of(tp).take(record_count)
-
-    def next_sequence(self, tp: TopicPartition) -> int:
-        return self._of(tp).next_sequence
+    def take(self, batch: ProducerBatch) -> int:
+        """The sequence of ``batch``, which leaves for the first time; it is in flight now."""
+        self.in_flight += 1
+        return self.of[batch.tp].take(batch, batch.record_count)
 
     def add(self, batch: ProducerBatch) -> None:
+        """A piece of a split."""
         if batch.base_sequence == NO_SEQUENCE:
             raise IllegalStateError(f"{batch.tp}: a batch without a sequence can't be in flight")
-        self._of(batch.tp).add(batch, batch.base_sequence, batch.record_count)
+        self.of[batch.tp].add(batch, batch.base_sequence, batch.record_count)
         self.in_flight += 1
 
     def remove(self, batch: ProducerBatch) -> None:
-        self._of(batch.tp).remove(batch)
+        self.of[batch.tp].remove(batch)
         self.in_flight -= 1
 
-    def sent(self, batch: ProducerBatch) -> None:
-        self._of(batch.tp).sent(batch)
-
-    def answer(
-        self, batch: ProducerBatch, answer: Answer, base_offset: int, now: int
-    ) -> Verdict[ProducerBatch]:
-        sequences = self._of(batch.tp)
-        before = len(sequences)
-        verdict = sequences.answer(batch, answer, base_offset, now)
-        if verdict.action is Action.COMPLETE:
-            self.in_flight -= before - len(sequences)
-        return verdict
-
     def fail(self, batch: ProducerBatch, *, unclear: bool) -> tuple[ProducerBatch, ...]:
-        sequences = self._of(batch.tp)
+        sequences = self.of[batch.tp]
         before = len(sequences)
         others = sequences.fail(batch, unclear=unclear)
         self.in_flight -= before - len(sequences)
         return others
 
     def settle(self, batch: ProducerBatch) -> None:
-        self._of(batch.tp).settle(batch)
+        self.of[batch.tp].settle(batch)
 
     @property
     def has_lost(self) -> bool:
         """Of some failed batch it is not known whether it is, or will be, in the log."""
-        return any(sequences.has_lost for sequences in self._partitions.values())
+        return any(sequences.has_lost for sequences in self.of.values())
 
     def has_in_flight(self, tp: TopicPartition) -> bool:
-        return bool(self._partitions.get(tp))
+        return bool(self.of.get(tp))
 
     def is_acknowledged(self, tp: TopicPartition) -> bool:
         """True once a broker acknowledged something of this identity on ``tp``."""
-        sequences = self._partitions.get(tp)
+        sequences = self.of.get(tp)
         return sequences is not None and sequences.acknowledged
 
     def lapse(self, now: int) -> None:
@@ -109,11 +96,5 @@ class TxnPartitionMap:
         if now < self._next_lapse_ms:
             return
         self._next_lapse_ms = now + LAPSE_MS // 4
-        for sequences in self._partitions.values():
+        for sequences in self.of.values():
             sequences.lapse(now - LAPSE_MS)
-
-    def _of(self, tp: TopicPartition) -> PartitionSequences[ProducerBatch]:
-        sequences = self._partitions.get(tp)
-        if sequences is None:
-            sequences = self._partitions[tp] = PartitionSequences(self._max_in_flight)
-        return sequences

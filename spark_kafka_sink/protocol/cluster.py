@@ -16,8 +16,9 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol, overload, runtime_checkable
 
 
@@ -29,6 +30,18 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def topic_partitions(
+    topics: Iterable[str], partitions: Iterable[int]
+) -> tuple[TopicPartition, ...]:
+    """One of each topic with its partition, without a call of Python's for each."""
+    return tuple(map(_new_topic_partition, zip(topics, partitions, strict=False)))
+
+
+_new_topic_partition: Callable[[tuple[str, int]], TopicPartition] = partial(
+    tuple.__new__, TopicPartition
+)
 
 
 @dataclass(frozen=True, slots=True)

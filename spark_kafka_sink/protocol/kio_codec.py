@@ -67,13 +67,11 @@ def _without_hypothesis() -> Iterator[None]:
 
 def topic_name(name: str) -> str:
     """``name`` if a frame can carry it. Whether it is legal is the broker's to say."""
-    size = len(name.encode(errors="surrogatepass"))
-    what = f"is {size} bytes long" if size > 0x7FFF else None
-    if not name.isascii() and what is None:
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            what = "is no text: it holds a surrogate"
+    try:
+        size = len(name.encode())
+        what = f"is {size} bytes long" if size > 0x7FFF else None
+    except UnicodeEncodeError:
+        what = "is no text: it holds a surrogate"
     if what is not None:
         raise InvalidTopicError(
             f"a topic's name {what}",

@@ -13,7 +13,8 @@ import datetime as dt
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from enum import IntEnum
+from typing import Any
 
 from spark_kafka_sink.errors import ErrorCode, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -51,6 +52,7 @@ __all__ = [
     "AddPartitionsToTxnResponse",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
+    "CoordinatorType",
     "CreateTopicsRequest",
     "CreateTopicsResponse",
     "EndTxnRequest",
@@ -111,11 +113,13 @@ class ApiVersionsRequest:
 @dataclass(frozen=True, slots=True)
 class MetadataRequest:
     """``topics`` empty asks for the brokers only. All topics can't be asked for: what a broker
-    may answer, and so how much memory an answer takes, is known from the question.
+    may answer, and so how much memory an answer takes, is known from the question. What we may do
+    to each topic is told by brokers since 2.3 (v8, KIP-430).
     """
 
     topics: tuple[str, ...]
     allow_auto_topic_creation: bool = True
+    include_topic_authorized_operations: bool = False
 
     api_key = ApiKey.METADATA
     versions = VersionRange(4, 13)
@@ -131,7 +135,9 @@ class MetadataRequest:
             if 8 <= version <= 10:
                 fields["include_cluster_authorized_operations"] = False
             if version >= 8:
-                fields["include_topic_authorized_operations"] = False
+                fields["include_topic_authorized_operations"] = (
+                    self.include_topic_authorized_operations
+                )
             topics = tuple(kio.MetadataRequestTopic(name=name, **topic_fields) for name in names)
             return kio.MetadataRequest(
                 topics=topics, allow_auto_topic_creation=self.allow_auto_topic_creation, **fields
@@ -147,15 +153,31 @@ class MetadataRequest:
 
 @dataclass(frozen=True, slots=True)
 class InitProducerIdRequest:
-    """Asks for a producer id. An id and epoch of one's own bumps that epoch (v3, KIP-360)."""
+    """Asks for a producer id. An id and epoch of one's own bumps that epoch (v3, KIP-360).
+
+    ``enable_2pc``: the id's transactions are never aborted for their age, whatever the time-out
+    (KIP-939). ``keep_prepared_txn``: what is open stays open, and the answer names it. Either takes
+    version 6, which no broker offers by itself: up to Kafka 4.3 it is called unstable, and the
+    answer to ``keep_prepared_txn`` is UNSUPPORTED_VERSION.
+    """
 
     transactional_id: str | None
     transaction_timeout_ms: int
     producer_id: int = -1
     producer_epoch: int = -1
+    enable_2pc: bool = False
+    keep_prepared_txn: bool = False
 
     api_key = ApiKey.INIT_PRODUCER_ID
-    versions = VersionRange(0, 5)
+
+    @property
+    def versions(self) -> VersionRange:
+        # Version 6 may change for as long as it is unstable: who needs none of it does without.
+        return VersionRange(6, 6) if self._needs_6 else VersionRange(0, 5)
+
+    @property
+    def _needs_6(self) -> bool:
+        return self.enable_2pc or self.keep_prepared_txn
 
     def encode(self, version: int) -> Buffers:
         check_version(self.api_key, version, self.versions)
@@ -167,6 +189,8 @@ class InitProducerIdRequest:
                 f"INIT_PRODUCER_ID v{version} can't carry a producer id; brokers since 2.5 can",
                 code=ErrorCode.UNSUPPORTED_VERSION,
             )
+        if version >= 6:
+            fields |= {"enable2_pc": self.enable_2pc, "keep_prepared_txn": self.keep_prepared_txn}
         timeout = dt.timedelta(milliseconds=self.transaction_timeout_ms)
         return write_body(
             self.api_key,
@@ -188,40 +212,48 @@ class InitProducerIdRequest:
         return read_body(self.api_key, version, body, parse)
 
 
+class CoordinatorType(IntEnum):
+    """What a key that has a coordinator is (FindCoordinatorRequest's key type, KIP-98)."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorRequest:
-    """Which broker coordinates the transactions of each of ``transactional_ids``.
+    """Which broker coordinates each of ``keys``: transactional ids, or consumer groups.
 
-    Several ids in one request need brokers since 3.0 (v4, KIP-699).
+    Several keys in one request need brokers since 3.0 (v4, KIP-699).
     """
 
-    transactional_ids: tuple[str, ...]
+    keys: tuple[str, ...]
+    type: CoordinatorType = CoordinatorType.TRANSACTION
 
     api_key = ApiKey.FIND_COORDINATOR
 
     @property
     def versions(self) -> VersionRange:
-        # Version 0 knows consumer groups only.
-        return VersionRange(1 if len(self.transactional_ids) == 1 else 4, 6)
+        # Version 0 has no key type.
+        return VersionRange(1 if len(self.keys) == 1 else 4, 6)
 
     def encode(self, version: int) -> Buffers:
         check_version(self.api_key, version, self.versions)
 
         def entity(kio: Any) -> object:  # noqa: ANN401 - a module of kio, one for each version
             fields: dict[str, object] = (
-                {"key": self.transactional_ids[0]}
-                if version < 4
-                else {"coordinator_keys": self.transactional_ids}
+                {"key": self.keys[0]} if version < 4 else {"coordinator_keys": self.keys}
             )
-            return kio.FindCoordinatorRequest(key_type=_TRANSACTION_KEY, **fields)
+            return kio.FindCoordinatorRequest(key_type=self.type.value, **fields)
 
         return write_body(self.api_key, version, entity)
 
     def decode(self, version: int, body: memoryview) -> FindCoordinatorResponse:
-        """The answer, which names every id of this request once and no other."""
+        """The answer, which names every key of this request once and no other."""
         check_version(self.api_key, version, self.versions)
-        ids = self.transactional_ids
-        return read_body(self.api_key, version, body, lambda r, v: read_find_coordinator(r, v, ids))
+        keys = self.keys
+        return read_body(
+            self.api_key, version, body, lambda r, v: read_find_coordinator(r, v, keys)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +414,3 @@ def _check_epoch(
         raise MalformedError(
             f"it gives epoch {response.producer_epoch} to who has epoch {epoch} already"
         )
-
-
-#: FindCoordinator's key type of transactional ids (KIP-98).
-_TRANSACTION_KEY: Final = 1

@@ -33,6 +33,8 @@ MOST_BROKERS: Final = 5_000
 
 _PARTITION = struct.Struct(">hii")  # error code, partition, leader
 _PARTITION_V7 = struct.Struct(">hiii")  # leader epoch
+#: What stands in place of authorized operations that were not asked for.
+_NOT_TOLD: Final = -(2**31)
 _NO_ID = bytes(16)
 _NOTHING = array("i")
 _RELIABLE_EPOCHS = 9  # Java: MetadataResponse.hasReliableLeaderEpochs
@@ -41,6 +43,9 @@ _RELIABLE_EPOCHS = 9  # Java: MetadataResponse.hasReliableLeaderEpochs
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
     """``topic_id`` is 16 bytes, or None when the broker has none or does not tell (< v10).
+
+    ``authorized_operations`` has a bit for each operation of Kafka's ``AclOperation`` that we may
+    do; None when it was not asked for, or the broker does not tell (< v8).
 
     No partition came twice. A number that the broker left out has no leader; they are so few that
     the partitions take no more memory than the answer's own size allows.
@@ -51,6 +56,7 @@ class TopicMetadata:
     topic_id: bytes | None
     internal: bool
     partitions: PartitionInfos
+    authorized_operations: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +149,15 @@ class _MetadataDecoder:
         topic_id = reader.raw(16) if version >= 10 else _NO_ID
         internal = reader.boolean()
         partitions = self._partitions(name)
-        if version >= 8:
-            reader.int32()  # what we may do to the topic: not asked
+        operations = reader.int32() if version >= 8 else _NOT_TOLD
         reader.skip_tagged_fields()
         return TopicMetadata(
-            error, name, None if topic_id == _NO_ID else topic_id, internal, partitions
+            error,
+            name,
+            None if topic_id == _NO_ID else topic_id,
+            internal,
+            partitions,
+            None if operations == _NOT_TOLD else operations,
         )
 
     def _partitions(self, topic: str) -> PartitionInfos:

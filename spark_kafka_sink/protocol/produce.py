@@ -10,9 +10,10 @@ buffers for ``socket.sendmsg``, in which every second one is small and ours.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from spark_kafka_sink.errors import ErrorCode, IllegalStateError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
@@ -46,13 +47,18 @@ _PLAIN_END_FLEXIBLE = b"\x01\x00\x00"
 _PLAIN_END_CLASSIC = b"\x00\x00\x00\x00\xff\xff"
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionProduceData:
+class PartitionProduceData(NamedTuple):
     """One record batch for one partition: ``buffers`` lie as they are sent, ``size`` bytes."""
 
     tp: TopicPartition
     buffers: Buffers
     size: int
+
+
+#: Make one of its fields in order; a named tuple's own constructor is a function of Python's.
+new_produce_data: Callable[[tuple[TopicPartition, Buffers, int]], PartitionProduceData] = partial(
+    tuple.__new__, PartitionProduceData
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,7 @@ class RecordError:
     message: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for each batch, at four times the price
 class PartitionProduceResponse:
     """``leader`` is KIP-951's hint (node id, epoch), or None."""
 
@@ -130,7 +136,7 @@ class ProduceRequest:
         flexible = version >= _FIRST_FLEXIBLE
         buffers = (_encode_flexible if flexible else _encode_classic)(self, topics)
         batches = sum([item.size for item in self.data])
-        lying = sum([len(part) for item in self.data for part in item.buffers])
+        lying = sum([sum(map(len, item.buffers)) for item in self.data])
         if batches != lying:
             raise IllegalStateError(f"batches of {batches} bytes hold {lying} bytes")
         return buffers
@@ -269,14 +275,18 @@ class _ResponseDecoder:
     def _partition(
         self, reader: WireReader, topic: dict[int, TopicPartition]
     ) -> PartitionProduceResponse:
-        index, code, base_offset, log_append_time_ms, *rest = reader.unpack(self._layout)
+        layout = self._layout
+        index, code, base_offset, log_append_time_ms, *rest = layout.unpack_from(
+            reader.data, reader.position
+        )
+        reader.position += layout.size
         tp = topic.pop(index, None)
         if tp is None:
             raise MalformedError("it answers for a partition twice, or for one not asked for")
         log_start_offset = rest[0] if rest else -1
         if base_offset < -1 or log_append_time_ms < -1 or log_start_offset < -1:
             raise MalformedError("an offset or a timestamp is negative")
-        error = error_code(code)
+        error = ErrorCode.NONE if code == 0 else error_code(code)
         end = reader.position + len(self._plain_end)
         if reader.data[reader.position : end] == self._plain_end:
             reader.position = end

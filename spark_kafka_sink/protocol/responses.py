@@ -53,12 +53,18 @@ class ApiVersionsResponse:
 
 @dataclass(frozen=True, slots=True)
 class InitProducerIdResponse:
-    """``producer_id`` and ``producer_epoch`` hold only when ``error`` is NONE; -1 otherwise."""
+    """``producer_id`` and ``producer_epoch`` hold only when ``error`` is NONE; -1 otherwise.
+
+    ``ongoing_txn_producer_id`` and ``ongoing_txn_producer_epoch``: the transaction that was kept
+    open (version 6); -1 when none is.
+    """
 
     error: ErrorCode
     producer_id: int
     producer_epoch: int
     throttle_ms: int = 0
+    ongoing_txn_producer_id: int = -1
+    ongoing_txn_producer_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,7 @@ class Coordinator:
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorResponse:
-    """``coordinators`` by transactional id."""
+    """``coordinators`` by the key that was asked for."""
 
     coordinators: Mapping[str, Coordinator]
     throttle_ms: int = 0
@@ -157,16 +163,19 @@ def _finalized_features(reader: WireReader) -> dict[str, int]:
     return features
 
 
-def read_init_producer_id(reader: WireReader, version: int) -> InitProducerIdResponse:  # noqa: ARG001 - as the others
-    """InitProducerId v0 to v5: one layout, with tagged fields from v2 on."""
+def read_init_producer_id(reader: WireReader, version: int) -> InitProducerIdResponse:
+    """InitProducerId v0 to v6: tagged fields from v2 on, what was kept open in v6 (KIP-939)."""
     throttle_ms, code, producer_id, epoch = reader.unpack(_PRODUCER)
+    kept = reader.unpack(_IDENTITY) if version >= 6 else (-1, -1)
     reader.skip_tagged_fields()
     error = error_code(code)
     if error is not ErrorCode.NONE:
-        producer_id, epoch = -1, -1
+        producer_id, epoch, kept = -1, -1, (-1, -1)
     elif producer_id < 0 or epoch < 0:
         raise MalformedError("it gives a negative producer id or epoch")
-    return InitProducerIdResponse(error, producer_id, epoch, max(0, throttle_ms))
+    elif (kept[0] < 0) != (kept[1] < 0):
+        raise MalformedError("it names half of a transaction that is open")
+    return InitProducerIdResponse(error, producer_id, epoch, max(0, throttle_ms), *kept)
 
 
 def read_find_coordinator(
@@ -213,6 +222,16 @@ def read_add_partitions_to_txn(
     asked: Iterable[TopicPartition],
 ) -> AddPartitionsToTxnResponse:
     """AddPartitionsToTxn v0 to v3: one layout, flexible in v3."""
+    throttle_ms, errors = read_partition_errors(reader, asked)
+    return AddPartitionsToTxnResponse(errors, throttle_ms)
+
+
+def read_partition_errors(
+    reader: WireReader, asked: Iterable[TopicPartition]
+) -> tuple[int, Mapping[TopicPartition, ErrorCode]]:
+    """A throttle time (ms), and the code of each partition that was ``asked`` for and of no other:
+    the whole of more than one API's answer.
+    """
     throttle_ms = max(0, reader.int32())
     errors: dict[TopicPartition, ErrorCode] = {}
     unanswered = {tp: tp for tp in asked}
@@ -229,7 +248,7 @@ def read_add_partitions_to_txn(
     reader.skip_tagged_fields()
     if unanswered:
         raise MalformedError("a partition is missing")
-    return AddPartitionsToTxnResponse(errors, throttle_ms)
+    return throttle_ms, errors
 
 
 def read_end_txn(reader: WireReader, version: int) -> EndTxnResponse:

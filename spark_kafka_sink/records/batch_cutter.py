@@ -30,15 +30,16 @@ _FULL = 16
 class Cuts:
     """Slices of a chunk, in the order of its rows. One entry for each slice, but for the deltas.
 
-    ``groups`` is the group's number, ``starts`` the first row and ``counts`` how many. ``opens``
-    tells a new batch. ``last``: the batch is full after this slice. The deltas are one for each
-    row (in the order of writing), or one number for all.
+    ``groups`` is the group's number, ``starts`` the first row and ``counts`` how many.
+    ``generations`` tells the open batch that is continued, 0 a new one. ``last``: the batch is full
+    after this slice. The deltas are one for each row (in the order of writing), or one number for
+    all.
     """
 
     groups: Int64s
     starts: Int64s
     counts: Int64s
-    opens: Bools
+    generations: Int64s
     last: Bools
     first_offsets: Int64s
     bases: Int64s
@@ -62,11 +63,9 @@ def cut(
     byte shorter), so it never passes its limit, unless its first record does. Rows, and
     ``timestamps`` (None: all ``now_ms``), are in the order of writing.
     """
-    generation = np.array([p.generation for p in positions], np.int64)
-    is_open = generation != 0
-    record_counts = np.where(is_open, np.array([p.record_count for p in positions], np.int64), 0)
-    bases = np.array([p.base_timestamp for p in positions], np.int64)
-    rooms = np.array([p.room for p in positions], np.int64)
+    generations, record_counts, bases, rooms = np.array(positions, np.int64).T
+    is_open = generations != 0
+    record_counts = np.where(is_open, record_counts, 0)
     limits = np.empty(len(positions), np.int64)
     limits[:] = raw_limits
 
@@ -75,10 +74,10 @@ def cut(
     rows = int((bounds[1:] - bounds[:-1]).max())
     ends = np.zeros(len(content) + 1, np.int64)
     bound = size_bounds(content, rows, limit, spread, before=int(record_counts.max()))
-    np.cumsum(bound, out=ends[1:])
+    bound.cumsum(out=ends[1:])
 
     starts, slice_groups, opens = _walk(ends, bounds, is_open, rooms, limits)
-    order = np.argsort(starts, kind="stable")
+    order = starts.argsort(kind="stable")
     starts, slice_groups, opens = starts[order], slice_groups[order], opens[order]
     counts = np.empty_like(starts)
     np.subtract(starts[1:], starts[:-1], out=counts[:-1])
@@ -90,21 +89,21 @@ def cut(
     last[:-1] |= slice_groups[1:] == slice_groups[:-1]
 
     first_offsets = np.where(opens, 0, record_counts[slice_groups])
-    offset_deltas = np.arange(len(content)) - np.repeat(starts - first_offsets, counts)
+    offset_deltas = np.arange(len(content)) - (starts - first_offsets).repeat(counts)
     if timestamps is None:
         slice_bases = np.where(opens, now_ms, bases[slice_groups])
         latest = np.full(len(starts), now_ms, np.int64)
         late = now_ms - slice_bases
-        timestamp_deltas: Int64s | int = np.repeat(late, counts) if late.any() else 0
+        timestamp_deltas: Int64s | int = late.repeat(counts) if late.any() else 0
     else:
         slice_bases = np.where(opens, timestamps[starts], bases[slice_groups])
         latest = np.maximum.reduceat(timestamps, starts)
-        timestamp_deltas = timestamps - np.repeat(slice_bases, counts)
+        timestamp_deltas = timestamps - slice_bases.repeat(counts)
     return Cuts(
         groups=slice_groups,
         starts=starts,
         counts=counts,
-        opens=opens,
+        generations=np.where(opens, 0, generations[slice_groups]),
         last=last,
         first_offsets=first_offsets,
         bases=slice_bases,
@@ -137,7 +136,7 @@ def _walk(
     room = np.where(is_open, rooms, limits)
     found: list[tuple[Int64s, Int64s, Bools]] = []
     while len(live):
-        reach = np.searchsorted(ends, ends[at] + room, side="right") - 1
+        reach = ends.searchsorted(ends[at] + room, side="right") - 1
         # The first record of a new batch always fits; an open batch may take none.
         until = np.minimum(np.maximum(reach, at + opens), stop)
         some = until > at

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -28,6 +28,11 @@ _XERIAL_BLOCK = 32 * 1024
 _INT32 = struct.Struct(">i")
 #: No batch of ours holds more: max.request.size bounds a record, the accumulator a batch.
 MAX_DECOMPRESSED = 2**31 - 1
+#: About how many bytes :meth:`Codec.stream` gives at once; one block of snappy is one piece.
+_PIECE = 1024 * 1024
+_MOST_OF_A_SNAPPY_BLOCK = 64 * _PIECE
+#: No block holds more than this for each of its bytes: a copy of 64 bytes takes three.
+_SNAPPY_RATIO = 22
 #: zlib's window bits with a gzip header.
 _GZIP = 16 + zlib.MAX_WBITS
 #: The level of compression.lz4.level that means Java's fast compressor.
@@ -126,6 +131,18 @@ class Codec:
             raise _corrupt(f"a {self.name} stream of {len(data)} bytes holds over {max_size} bytes")
         return out
 
+    def stream(self, data: Buffer) -> Iterator[Buffer]:
+        """What ``data`` unpacks to, in pieces, so that a bomb needs no more memory than one piece
+        (64 MiB at most, of snappy) and the window of its codec (128 MiB at most, of zstd).
+
+        Streams behind a first one are read where Java's client reads them, too: gzip and zstd.
+        Raises CorruptRecordError where the stream is damaged or ends early.
+        """
+        try:
+            yield from _STREAM[self.type](data)
+        except (zlib.error, RuntimeError, EOFError, OSError, pa.ArrowException, ValueError) as e:
+            raise _corrupt(f"a {self.name} stream of {len(data)} bytes can't be read") from e
+
 
 def _lz4_level(level: int | None) -> int:
     if level is None or level == _LZ4_FAST_IN_JAVA:
@@ -158,23 +175,50 @@ def _gunzip(data: Buffer, max_size: int) -> bytes:
     return out
 
 
+def _gunzip_stream(data: Buffer) -> Iterator[Buffer]:
+    rest = bytes(data)
+    while True:
+        stream = zlib.decompressobj(_GZIP)
+        while not stream.eof:
+            piece = stream.decompress(rest, _PIECE)
+            rest = stream.unconsumed_tail
+            if piece:
+                yield piece
+            elif not stream.eof:
+                raise EOFError
+        rest = stream.unused_data
+        if rest[:2] != b"\x1f\x8b":
+            return
+
+
 def _unxerial(data: Buffer, max_size: int) -> bytes:
     """Snappy in xerial's framing or as one raw block: Java's and librdkafka's readers take both."""
-    view = memoryview(data)
-    if bytes(view[:8]) != _XERIAL_HEADER[:8]:
-        return _unsnappy(view, max_size)
     out = bytearray()
+    for block in _snappy_blocks(memoryview(data)):
+        if len(out) > max_size:
+            break
+        out += _unsnappy(block, max_size - len(out))
+    return bytes(out)
+
+
+def _unsnappy_stream(data: Buffer) -> Iterator[Buffer]:
+    return (_unsnappy(b, _MOST_OF_A_SNAPPY_BLOCK) for b in _snappy_blocks(memoryview(data)))
+
+
+def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
+    if bytes(view[:8]) != _XERIAL_HEADER[:8]:
+        yield view
+        return
     at = len(_XERIAL_HEADER)
-    while at < len(view) and len(out) <= max_size:
+    while at < len(view):
         if at + 4 > len(view):
             raise EOFError
         size = _INT32.unpack_from(view, at)[0]
         at += 4
         if not 0 < size <= len(view) - at:
             raise EOFError
-        out += _unsnappy(view[at : at + size], max_size - len(out))
+        yield view[at : at + size]
         at += size
-    return bytes(out)
 
 
 def _unsnappy(block: memoryview, max_size: int) -> bytes:
@@ -187,8 +231,9 @@ def _unsnappy(block: memoryview, max_size: int) -> bytes:
         shift += 7
         if block[at - 1] < 0x80:
             break
-    if size > max_size:
-        raise _corrupt(f"a snappy block claims {size} bytes, over {max_size}")
+    most = min(max_size, _SNAPPY_RATIO * len(block))
+    if size > most:
+        raise _corrupt(f"a snappy block claims {size} bytes, over {most}")
     out: bytes = pa.Codec("snappy").decompress(block, decompressed_size=size, asbytes=True)
     return out
 
@@ -199,6 +244,19 @@ def _unlz4(data: Buffer, max_size: int) -> bytes:
     if not stream.eof and len(out) <= max_size:
         raise EOFError
     return out
+
+
+def _unlz4_stream(data: Buffer) -> Iterator[Buffer]:
+    stream = lz4.frame.LZ4FrameDecompressor()
+    piece = stream.decompress(data, max_length=_PIECE)
+    while True:
+        if piece:
+            yield piece
+        if stream.eof:
+            return
+        if not piece and stream.needs_input:
+            raise EOFError
+        piece = stream.decompress(b"", max_length=_PIECE)
 
 
 def _unzstd(data: Buffer, max_size: int) -> bytes:
@@ -215,6 +273,14 @@ def _unzstd(data: Buffer, max_size: int) -> bytes:
     with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), "zstd") as stream:
         out = stream.read(max_size + 1)
     return out
+
+
+def _unzstd_stream(data: Buffer) -> Iterator[Buffer]:
+    if len(data) == 0:
+        raise EOFError
+    with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), "zstd") as stream:
+        while piece := stream.read(_PIECE):
+            yield piece
 
 
 def _zstd_content_size(frame: memoryview) -> int | None:
@@ -239,6 +305,13 @@ _DECOMPRESS = {
     CompressionType.SNAPPY: _unxerial,
     CompressionType.LZ4: _unlz4,
     CompressionType.ZSTD: _unzstd,
+}
+_STREAM: dict[CompressionType, Callable[[Buffer], Iterator[Buffer]]] = {
+    CompressionType.NONE: lambda data: iter((data,)),
+    CompressionType.GZIP: _gunzip_stream,
+    CompressionType.SNAPPY: _unsnappy_stream,
+    CompressionType.LZ4: _unlz4_stream,
+    CompressionType.ZSTD: _unzstd_stream,
 }
 
 _BATCH_HEADER = 61

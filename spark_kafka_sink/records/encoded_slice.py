@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class OpenPosition:
+class OpenPosition(NamedTuple):
     """Where the open batch of a partition stands, so that encoding can go on from there.
 
     ``generation`` names that open batch (a new number for every batch ever opened); 0 means that
@@ -23,8 +24,7 @@ class OpenPosition:
     room: int
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedSlice:
+class EncodedSlice(NamedTuple):
     """Finished record bytes of one partition, for one batch.
 
     ``data`` views a chunk's encode buffer; whoever keeps it must copy it (design.md rule 5.5).
@@ -46,3 +46,13 @@ class EncodedSlice:
     last: bool
     first_row: int = 0
     largest_record: int = 0
+
+
+#: Make one of its fields in order. A named tuple's own constructor is a function of Python's, and a
+#: chunk may have a slice for each of a thousand partitions.
+new_position: Callable[[tuple[int, int, int, int]], OpenPosition] = partial(
+    tuple.__new__, OpenPosition
+)
+new_slice: Callable[
+    [tuple[TopicPartition, memoryview, int, int, int, int, int, bool, int, int]], EncodedSlice
+] = partial(tuple.__new__, EncodedSlice)

@@ -97,7 +97,7 @@ class KeyWords:
     def unfinished(self) -> tuple[int, list[int]]:
         """The words that :meth:`steps` gives of a key, and the keys that have more."""
         step = next((i for i, count in enumerate(self._alive) if count < _FEW), len(self._alive))
-        return step, np.flatnonzero(self.counts > step).tolist()
+        return step, (self.counts > step).nonzero()[0].tolist()
 
     def rest(self, key: int, step: int) -> UInt32s:
         """The words of one key from ``step`` on, without its tail."""

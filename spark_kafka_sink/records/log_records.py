@@ -1,7 +1,8 @@
 """What a Fetch brought, as records: batches of a log, its markers, and what of it is committed.
 
-Owns: :func:`log_batches`, which walks fetched bytes, and :func:`committed_records`, which leaves
-out what was aborted (Java's ``CompletedFetch``). Never: asking for the bytes
+Owns: :func:`log_batches`, which walks fetched bytes, :func:`committed_records`, which leaves
+out what was aborted (Java's ``CompletedFetch``), and :func:`read_batches`, which believes nothing:
+it looks for some keys in a topic that others may write to. Never: asking for the bytes
 (``protocol/fetch_messages.py``), nor what a record says. It stands beside a record's way: the
 driver reads its decision log with it, some records at a time, so records are walked one by one.
 """
@@ -10,28 +11,43 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Final
 
 from spark_kafka_sink.errors import (
     CorruptRecordError,
     ErrorCode,
     IllegalStateError,
     InvalidRecordError,
+    RemoteProtocolError,
 )
 from spark_kafka_sink.protocol.fetch_messages import FetchedPartition, IsolationLevel
 from spark_kafka_sink.protocol.request import Buffer
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.record_batch import (
     HEADER_SIZE,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
     BatchHeader,
     parse_header,
     parse_records,
 )
+from spark_kafka_sink.records.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, read_varint
 
 #: About how many unpacked bytes one call turns into records, and the most of one batch.
 MAX_UNPACKED = 16 * 1024 * 1024
+#: Where :func:`read_batches` gives a batch up as nobody's: what it looks for is never in batches of
+#: that many unpacked bytes, or of that many records, of which most would only be stepped over.
+MOST_WALKED: Final = 1024 * 1024 * 1024
+MOST_RECORDS: Final = 1_000_000
+#: No key that is looked for is longer.
+_LONGEST_KEY: Final = 64 * 1024
+#: What a kept record weighs beside its bytes: a million of empty ones is not nothing.
+_RECORD_WEIGHT: Final = 256
+#: A marker has 6 bytes of value, and may get more fields.
+_LARGEST_MARKER: Final = 64 * 1024
 
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
 _CONTROL_KEY = struct.Struct(">hh")  # version, type
@@ -84,7 +100,11 @@ class LogBatch:
         Raises CorruptRecordError for a batch that unpacks to more than ``limit`` bytes or can't be
         unpacked, InvalidRecordError for a record that is not whole.
         """
-        return _records_of(self, self.unpack(limit))
+        return self.records_of(self.unpack(limit))
+
+    def records_of(self, unpacked: Buffer) -> tuple[LogRecord, ...]:
+        """As :meth:`records`, of bytes that :meth:`unpack` gave."""
+        return _records_of(self, unpacked)
 
     @property
     def marker(self) -> ControlType | None:
@@ -192,5 +212,284 @@ def committed_records(
     return records, next_offset
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Why a batch, from the record at ``offset`` on, can't be read; ``reason`` is one line of ours
+    and holds nothing that a writer chose.
+    """
+
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBatch:
+    """What one batch holds for whoever looks for some keys; ``records`` are theirs.
+
+    ``producer_id`` is -1 without idempotence. A ``control`` batch ends the producer's transaction
+    as ``marker`` says; None there is a control record of another kind.
+
+    ``unreadable`` is None when everything that was looked for has been read. Else a record of
+    those keys is there, or may be, that could not be; ``records`` are the ones in front of it.
+    Without ``header_known`` it tells of the batch's header: then nothing else of the batch is
+    known, and its offsets are the first one only.
+    """
+
+    base_offset: int
+    last_offset: int
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    transactional: bool = False
+    control: bool = False
+    marker: ControlType | None = None
+    records: tuple[LogRecord, ...] = ()
+    unreadable: Unreadable | None = None
+    header_known: bool = True
+
+    @property
+    def next_offset(self) -> int:
+        return self.last_offset + 1
+
+
+def read_batches(
+    fetched: FetchedPartition,
+    wanted: Callable[[bytes], bool],
+    mention: bytes = b"",
+    max_kept: int = MAX_UNPACKED,
+) -> Iterator[ReadBatch]:
+    """The batches of ``fetched`` that end at its fetch offset or behind, with the records whose
+    key is ``wanted``. Who wrote them is not asked, nor what became of their transactions.
+
+    Keys are looked at before values, and only values of wanted keys are kept: about ``max_kept``
+    bytes of one batch, and one batch at a time. Every wanted key must hold the bytes ``mention``:
+    a batch in which they don't occur is not even parsed. So a batch that is too large, or whose
+    records are none, is a matter of the keys it names: for all others it has no records, and for
+    these it is ``unreadable``, as is what can't be unpacked or has a wrong checksum. Walking stops
+    at :data:`MOST_WALKED` bytes and :data:`MOST_RECORDS` records, about a second of work; a caller
+    with little time looks at its clock between batches.
+
+    Never raises for bytes. After a batch whose length can't be right nothing follows.
+    IllegalStateError when the fetch failed.
+    """
+    if fetched.error is not ErrorCode.NONE:
+        raise IllegalStateError(f"a fetch that failed with {fetched.error.name} has no records")
+    view = fetched.records.cast("B").toreadonly()
+    at, expected = 0, 0
+    while len(view) - at >= _OFFSET_AND_LENGTH.size:
+        base, length = _OFFSET_AND_LENGTH.unpack_from(view, at)
+        size = _OFFSET_AND_LENGTH.size + length
+        if size < HEADER_SIZE:
+            yield _not_a_batch(base, f"a batch says that it has {size} bytes")
+            return
+        if size > len(view) - at:
+            break
+        try:
+            header = parse_header(view[at : at + size])
+        except CorruptRecordError as error:
+            yield _not_a_batch(base, error.message)
+        else:
+            batch = LogBatch(header, view[at + HEADER_SIZE : at + size])
+            if base < expected or header.last_offset_delta < 0:
+                yield _not_a_batch(base, "a batch's offsets overlap those before it")
+                return
+            expected = batch.next_offset
+            if expected > fetched.fetch_offset:
+                yield _read(batch, wanted, mention, fetched.fetch_offset, max_kept)
+        at += size
+    if at == 0 and len(view):
+        # Brokers give the first batch whole, whatever its size: fetching again would bring this.
+        reason = f"there is no whole batch in {len(view)} fetched bytes"
+        yield _not_a_batch(fetched.fetch_offset, reason)
+
+
+def _not_a_batch(offset: int, reason: str) -> ReadBatch:
+    offset = max(offset, 0)
+    return ReadBatch(offset, offset, unreadable=Unreadable(offset, reason), header_known=False)
+
+
+def _read(
+    batch: LogBatch,
+    wanted: Callable[[bytes], bool],
+    mention: bytes,
+    from_offset: int,
+    max_kept: int,
+) -> ReadBatch:
+    header = batch.header
+    found = ReadBatch(
+        header.base_offset,
+        batch.last_offset,
+        header.producer_id,
+        header.producer_epoch,
+        header.transactional,
+        header.control,
+    )
+    walk = _Walk(batch)
+    try:
+        if header.control:
+            return replace(found, marker=walk.marker())
+        if header.record_count == 0 or not walk.mentions(mention):
+            return found
+        walk.keep(wanted, from_offset, max_kept)
+    except (CorruptRecordError, InvalidRecordError, RemoteProtocolError) as error:
+        unreadable = Unreadable(walk.offset, error.message)
+        return replace(found, records=tuple(walk.kept), unreadable=unreadable)
+    return replace(found, records=tuple(walk.kept))
+
+
+class _Walk:
+    """Through one batch's records, unpacking piece by piece what is looked at."""
+
+    __slots__ = ("_at", "_batch", "_before", "_piece", "_pieces", "kept", "offset")
+
+    def __init__(self, batch: LogBatch) -> None:
+        self._batch = batch
+        #: The record that is being read, for who asks what could not be.
+        self.offset = batch.header.base_offset
+        self.kept: list[LogRecord] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pieces = Codec(self._batch.header.codec).stream(self._batch.section)
+        self._piece: Buffer = b""
+        self._at = 0
+        #: Bytes of the pieces before this one.
+        self._before = 0
+
+    def mentions(self, mention: bytes) -> bool:
+        """Do these bytes occur anywhere, within what is walked?"""
+        if not mention:
+            return True
+        walked, seam = 0, b""
+        for piece in Codec(self._batch.header.codec).stream(self._batch.section):
+            text = bytes(piece)
+            if mention in text or mention in seam + text[: len(mention)]:
+                return True
+            walked += len(text)
+            if walked > MOST_WALKED:
+                return False
+            seam = (seam + text[-len(mention) :])[-len(mention) :]
+        return False
+
+    def keep(self, wanted: Callable[[bytes], bool], from_offset: int, max_kept: int) -> None:
+        """The wanted records, into ``kept``."""
+        header, last_offset = self._batch.header, self._batch.last_offset
+        weight, expected = 0, header.base_offset
+        for index in range(header.record_count):
+            if index == MOST_RECORDS or self._position > MOST_WALKED:
+                return
+            self.offset = expected
+            end = self._record_end()
+            self._step(1)  # attributes, of which there are none
+            time_delta = self._varint(MAX_VARLONG_BYTES)
+            offset = header.base_offset + self._varint()
+            if not expected <= offset <= last_offset:
+                raise _invalid(f"record {index} of a batch has an offset out of its order")
+            self.offset, expected = offset, offset + 1
+            size = self._varint()
+            if 0 <= size <= min(_LONGEST_KEY, end - self._position):
+                key = self._take(size)
+                if wanted(key) and offset >= from_offset:
+                    weight += _RECORD_WEIGHT + size
+                    value = self._value(end, max_kept - weight)
+                    weight += len(value or b"")
+                    when = header.max_timestamp
+                    if not header.log_append_time:
+                        when = header.base_timestamp + time_delta
+                    self.kept.append(LogRecord(offset, when, key, value))
+            self._step(end - self._position)
+        if self._position <= MOST_WALKED and self._more():
+            raise _invalid(f"bytes follow the {header.record_count} records of a batch")
+
+    def marker(self) -> ControlType | None:
+        """What the first control record says; None when there is none, or of another kind."""
+        if self._batch.header.record_count == 0:
+            return None
+        end = self._record_end()
+        if end > _LARGEST_MARKER:
+            raise _invalid("a control record is too large to be one")
+        self._step(1)
+        self._varint(MAX_VARLONG_BYTES)
+        self._varint()
+        size = self._varint()
+        if not _CONTROL_KEY.size <= size <= end - self._position:
+            raise _invalid("a control record's key is too short for its type")
+        _version, kind = _CONTROL_KEY.unpack(self._take(_CONTROL_KEY.size))
+        return ControlType(kind) if kind in set(ControlType) else None
+
+    def _record_end(self) -> int:
+        size = self._varint()
+        if size < 1:
+            raise _invalid(f"a record says that it has {size} bytes")
+        return self._position + size
+
+    def _value(self, end: int, limit: int) -> bytes | None:
+        size = self._varint()
+        if size == -1:
+            return None
+        if not 0 <= size <= end - self._position:
+            raise _invalid(f"a value of {size} bytes runs past the end of its record")
+        if size > limit:
+            raise _invalid(f"a record of {size} bytes is more than is read of one batch")
+        return self._take(size)
+
+    # -- bytes --------------------------------------------------------------------------------
+
+    @property
+    def _position(self) -> int:
+        return self._before + self._at
+
+    def _more(self) -> bool:
+        """Is there another byte?"""
+        while self._at == len(self._piece):
+            following = next(self._pieces, None)
+            if following is None:
+                return False
+            self._before += self._at
+            self._piece, self._at = following, 0
+        return True
+
+    def _varint(self, max_bytes: int = MAX_VARINT_BYTES) -> int:
+        if len(self._piece) - self._at >= max_bytes:
+            value, self._at = read_varint(self._piece, self._at, max_bytes)
+            return value
+        data = b""
+        while not data or (data[-1] > 0x7F and len(data) < max_bytes):
+            data += self._take(1)
+        return read_varint(data, 0, max_bytes)[0]
+
+    def _take(self, size: int) -> bytes:
+        """The next ``size`` bytes."""
+        if len(self._piece) - self._at >= size:
+            self._at += size
+            return bytes(self._piece[self._at - size : self._at])
+        parts = []
+        while size:
+            parts.append(bytes(self._piece[self._at : self._at + self._reach(size)]))
+            self._at += len(parts[-1])
+            size -= len(parts[-1])
+        return b"".join(parts)
+
+    def _step(self, size: int) -> None:
+        """Over the next ``size`` bytes, unpacking what lies between here and there."""
+        if size < 0:
+            raise _invalid("a record's fields run past its end")
+        while size:
+            reach = self._reach(size)
+            self._at += reach
+            size -= reach
+            if self._position > MOST_WALKED:
+                return
+
+    def _reach(self, size: int) -> int:
+        """How many of the next ``size`` bytes are in one piece; at least one."""
+        if not self._more():
+            raise _invalid("a record runs past the end of its batch")
+        return min(size, len(self._piece) - self._at)
+
+
 def _corrupt(message: str) -> CorruptRecordError:
     return CorruptRecordError(message, code=ErrorCode.CORRUPT_MESSAGE)
+
+
+def _invalid(message: str) -> InvalidRecordError:
+    return InvalidRecordError(message, code=ErrorCode.INVALID_RECORD)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink import import_paths
-from spark_kafka_sink.errors import ConfigError, DataError
+from spark_kafka_sink.errors import ConfigError, DataError, safe_text
 from spark_kafka_sink.records.partition_columns import TopicView, explicit, rows_by_topic
 from spark_kafka_sink.records.record_columns import RecordColumns
 
@@ -47,7 +47,7 @@ def check(path: str) -> None:
         raise ConfigError(
             f"{OPTION}: {path} has no method partition",
             hint="it gets topic, keys, values, partition_count and available, and returns a number"
-            " for each row; see docs/options.md",
+            " for each row",
         )
 
 
@@ -88,12 +88,17 @@ class OwnPartitioner:
         )
         try:
             said = self._own.partition(topic, keys, values, view.count, view.available)
-        except Exception as error:
-            # Its text may hold a key.
-            raise DataError(
-                f"{OPTION} {self._path} raised {type(error).__name__} for topic {topic}",
-                hint="the cause has its own traceback",
-            ) from error
+        except Exception as error:  # noqa: BLE001 - a user's code may raise anything
+            raised = import_paths.place_of(error)
+        else:
+            return self._checked(said, topic, count, view.count)
+        # Not within the handler: the context would bring its text, which may hold a key.
+        raise DataError(
+            f"{OPTION} {self._path} raised {raised} for topic {safe_text(topic)}",
+            hint="its text is not shown, because it may hold a row",
+        )
+
+    def _checked(self, said: object, topic: str, count: int, partitions: int) -> Int32s:
         chosen = np.asarray(said)
         if chosen.shape != (count,) or chosen.dtype.kind not in "iu":
             raise DataError(
@@ -101,11 +106,11 @@ class OwnPartitioner:
                 f" {count} rows of topic {topic}",
                 hint="it must return one whole number for each row",
             )
-        if count and not 0 <= int(chosen.min()) <= int(chosen.max()) < view.count:
-            wrong = int(chosen.max()) if int(chosen.max()) >= view.count else int(chosen.min())
+        if count and not 0 <= int(chosen.min()) <= int(chosen.max()) < partitions:
+            wrong = int(chosen.max()) if int(chosen.max()) >= partitions else int(chosen.min())
             raise DataError(
                 f"{OPTION} {self._path} answered partition {wrong} for topic {topic}, which has"
-                f" {view.count}",
+                f" {partitions}",
                 hint="it must return numbers from 0 to partition_count - 1",
             )
         return chosen.astype(np.int32)

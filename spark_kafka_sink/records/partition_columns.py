@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import DataError
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.record_columns import RecordColumns
@@ -54,6 +55,7 @@ def explicit(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s |
             f"{views[topic].count} is not present in metadata (row {columns.first_row + row} of "
             "the Arrow batch).",
             hint="the partition column must be below the topic's partition count, or null",
+            kind=Kind.PARTITION_NOT_THERE,
         )
     return given
 

@@ -70,6 +70,7 @@ def write_header(
     record_count: int,
     base_timestamp: int,
     max_timestamp: int,
+    size: int | None = None,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
@@ -78,8 +79,8 @@ def write_header(
 ) -> bytes:
     """The 61 bytes before ``records``, the (compressed) records section as it lies.
 
-    The CRC covers both. Raises IllegalStateError for producer fields that contradict each other,
-    as Java does.
+    The CRC covers both. ``size`` is that of both, for who knows it. Raises IllegalStateError for
+    producer fields that contradict each other, as Java does.
     """
     if transactional and producer_id == NO_PRODUCER_ID:
         raise IllegalStateError("a transactional batch needs a valid producer id")
@@ -98,8 +99,9 @@ def write_header(
         base_sequence,
         record_count,
     )
-    size = HEADER_SIZE + sum(len(b) for b in records)
-    checksum = crc32c(records, crc32c((covered,)))
+    if size is None:
+        size = HEADER_SIZE + sum(map(len, records))
+    checksum = crc32c((covered, *records))
     return _PREFIX.pack(0, size - _LOG_OVERHEAD, partition_leader_epoch, MAGIC, checksum) + covered
 
 

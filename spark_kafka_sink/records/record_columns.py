@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import DataError, safe_text
 from spark_kafka_sink.options import TopicName
 from spark_kafka_sink.records.column_plan import ColumnPlan as ColumnPlan  # noqa: PLC0414 - for callers
@@ -87,12 +88,17 @@ class RecordColumns:
                 total += lengths_of(column)
         return total
 
+    def payload_bytes(self) -> int:
+        """Bytes of all keys and values."""
+        columns = (column for column in (self.key, self.value) if column is not None)
+        return sum(int(lengths_of(column).sum()) for column in columns)
+
     def chunks(self, max_input_bytes: int = MAX_CHUNK_BYTES) -> Iterator[RecordColumns]:
         """Consecutive slices of at most ``max_input_bytes`` of input; a larger row comes alone."""
-        ends = np.cumsum(self.input_bytes())
+        ends = self.input_bytes().cumsum()
         start = taken = 0
         while start < self.rows:
-            fits = int(np.searchsorted(ends, taken + max_input_bytes, side="right"))
+            fits = int(ends.searchsorted(taken + max_input_bytes, side="right"))
             end = min(max(fits, start + 1), start + MAX_CHUNK_ROWS)
             yield self.slice(start, end - start)
             start, taken = end, int(ends[end - 1])
@@ -160,7 +166,7 @@ def _topic(column: pa.Array | None, option: str | None) -> str | pa.DictionaryAr
         return ""  # no rows, or a plan without any topic, which the driver refuses
     if column.null_count:
         row = _first(column.is_null().to_numpy(zero_copy_only=False))
-        raise DataError(f"{_NULL_TOPIC} (row {row} of the Arrow batch)")
+        raise DataError(f"{_NULL_TOPIC} (row {row} of the Arrow batch)", kind=Kind.NULL_TOPIC)
     encoded = column.cast(pa.string()).dictionary_encode()
     names = [_topic_name(encoded, index) for index in range(len(encoded.dictionary))]
     return encoded if len(names) > 1 else names[0]

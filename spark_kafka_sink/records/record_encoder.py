@@ -20,15 +20,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise, repeat
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.errors import ErrorCode, RecordTooLargeError
-from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.cluster import TopicPartition, topic_partitions
 from spark_kafka_sink.records.batch_cutter import Cuts, cut
-from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition
+from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition, new_slice
 from spark_kafka_sink.records.ragged import lengths_of, new_gather, valid_of
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.varint import Packed, pack, pack_constant, varint_size
@@ -78,24 +79,26 @@ def group_rows(columns: RecordColumns, partitions: npt.NDArray[np.int32]) -> Gro
         return Groups((tp,), np.array([0, columns.rows]), None)
     order = _stable_order(codes, low, high)
     ordered = codes.take(order)
-    firsts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    firsts = (ordered[1:] != ordered[:-1]).nonzero()[0] + 1
     bounds = np.concatenate((np.zeros(1, np.int64), firsts, np.array([columns.rows])))
     found = ordered.take(bounds[:-1]).tolist()
     if len(names) == 1:
-        tps = tuple([TopicPartition(names[0], code) for code in found])
+        tps = topic_partitions(repeat(names[0]), found)
     else:
-        tps = tuple([TopicPartition(names[code // width], code % width) for code in found])
+        tps = topic_partitions(
+            [names[code // width] for code in found], [code % width for code in found]
+        )
     return Groups(tps, bounds, order)
 
 
 def _stable_order(codes: npt.NDArray[np.integer], low: int, high: int) -> Int64s:
     """The stable order of ``codes``. numpy sorts 16-bit numbers by radix, wider ones slowly."""
     if high - low < 65536:
-        return np.argsort((codes - low).astype(np.uint16), kind="stable")
+        return (codes - low).astype(np.uint16).argsort(kind="stable")
     spread = codes.astype(np.int64) - low
-    order = np.argsort(spread.astype(np.uint16), kind="stable")  # by the low 16 bits first
+    order = spread.astype(np.uint16).argsort(kind="stable")  # by the low 16 bits first
     while (spread := spread >> 16).any():
-        order = order.take(np.argsort(spread.take(order).astype(np.uint16), kind="stable"))
+        order = order.take(spread.take(order).astype(np.uint16).argsort(kind="stable"))
     return order
 
 
@@ -171,36 +174,26 @@ def encode_groups(
         timestamps = timestamps.take(order)
     cuts = cut(ordered, groups.bounds, positions, raw_limits, timestamps, now_ms)
     data, ends = _encode(columns, lengths, order, ordered, cuts)
-    starts = cuts.starts.tolist()
     view = memoryview(data).cast("B")  # Arrow says signed bytes
-    # The bytes of slice i: records lie one byte late when there are no headers (see _encode).
-    first_byte = [0, *ends.take(cuts.starts[1:] - 1).tolist(), int(ends[-1])]
+    # Records lie one byte late when there are no headers (see _encode).
     late = 1 if columns.headers is None else 0
-    tps, generations = groups.tps, [p.generation for p in positions]
+    bounds = [late, *(ends.take(cuts.starts[1:] - 1) + late).tolist(), int(ends[-1]) + late]
+    tps = groups.tps
     return [
-        EncodedSlice(
-            tp=tps[group],
-            data=view[first_byte[i] + late : first_byte[i + 1] + late],
-            record_count=count,
-            generation=0 if opens else generations[group],
-            first_offset_delta=first_offset,
-            base_timestamp=base,
-            max_timestamp=latest,
-            last=last,
-            first_row=starts[i],
-            largest_record=largest,
-        )
-        for i, (group, count, opens, first_offset, base, latest, last) in enumerate(
+        *map(
+            new_slice,
             zip(
-                cuts.groups.tolist(),
+                [tps[group] for group in cuts.groups.tolist()],
+                [view[first:end] for first, end in pairwise(bounds)],
                 cuts.counts.tolist(),
-                cuts.opens.tolist(),
+                cuts.generations.tolist(),
                 cuts.first_offsets.tolist(),
                 cuts.bases.tolist(),
                 cuts.max_timestamps.tolist(),
                 cuts.last.tolist(),
-                strict=True,
-            )
+                cuts.starts.tolist(),
+                repeat(largest),
+            ),
         )
     ]
 
@@ -224,7 +217,7 @@ def encode_slice_again(
         rows, order = columns, groups.order[first : first + count]
     again = Groups((refused.tp,), np.array([0, count]), order)
     slices = _encode_rows(rows, again, position, raw_limit, now_ms)
-    return [replace(s, first_row=s.first_row + first) for s in slices]
+    return [s._replace(first_row=s.first_row + first) for s in slices]
 
 
 def _encode_rows(
@@ -290,7 +283,7 @@ def _encode(
     offset_parts, offset_sizes = _deltas(cuts.offset_deltas)
     body = content + (1 + time_sizes + offset_sizes)
     size_parts = pack(body)
-    ends = np.cumsum(body + _sizes_of(size_parts), dtype=np.int64)
+    ends = (body + _sizes_of(size_parts)).cumsum(dtype=np.int64)
 
     head = [*size_parts, _ATTRIBUTES, *time_parts, *offset_parts]
     if columns.headers is None:
@@ -322,12 +315,12 @@ def _encode(
     return gather.join(int(ends[-1]) + closing), ends
 
 
-def _deltas(deltas: Int64s | int) -> tuple[list[Packed], Int64s | int]:
+def _deltas(deltas: Int64s | int) -> tuple[Sequence[Packed], Int64s | int]:
     parts = pack_constant(deltas) if isinstance(deltas, int) else pack(deltas)
     return parts, _sizes_of(parts)
 
 
-def _sizes_of(parts: list[Packed]) -> Int64s | int:
+def _sizes_of(parts: Sequence[Packed]) -> Int64s | int:
     total: Int64s | int = 0
     for part in parts:
         total = total + (part.size if isinstance(part.size, int) else part.size.view(np.int64))
@@ -336,7 +329,7 @@ def _sizes_of(parts: list[Packed]) -> Int64s | int:
 
 def _length_parts(
     column: pa.Array | None, lengths: Int64s | None, order: Int64s | None
-) -> list[Packed]:
+) -> Sequence[Packed]:
     """The varint of each row's key or value length, -1 for null."""
     if column is None or lengths is None:
         return pack_constant(-1)

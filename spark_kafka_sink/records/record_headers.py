@@ -7,6 +7,8 @@ Never: the record around it (``record_encoder``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -100,7 +102,7 @@ def _ranges(column: pa.Array) -> tuple[Int64s, Int64s]:
     return starts, counts
 
 
-def _one(parts: list[Packed]) -> Packed:
+def _one(parts: Sequence[Packed]) -> Packed:
     return parts[0]  # lengths are int32, so a varint has at most 5 bytes: one part
 
 

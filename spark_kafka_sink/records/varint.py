@@ -7,7 +7,9 @@ end first into a 64-bit word, and how many they are; a shift and an or then join
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +47,7 @@ def varint(value: int) -> bytes:
     return unsigned_varint(zigzag(value))
 
 
+@lru_cache(1024)  # of the few lengths and deltas that chunk after chunk has
 def varint_size(value: int) -> int:
     """How many bytes :func:`varint` gives."""
     return max(1, (zigzag(value).bit_length() + 6) // 7)
@@ -152,14 +155,15 @@ def unsigned_sizes(values: npt.NDArray[np.integer], largest: int) -> Int64s:
     return size
 
 
-def pack_constant(value: int) -> list[Packed]:
+@lru_cache(1024)
+def pack_constant(value: int) -> tuple[Packed, ...]:
     """The signed varint of one value, the same for all rows, as one or two parts."""
     data = varint(value)
     parts = [data] if len(data) <= 8 else [data[:8], data[8:]]
-    return [Packed(int.from_bytes(p, "little"), len(p), len(p)) for p in parts]
+    return tuple([Packed(int.from_bytes(p, "little"), len(p), len(p)) for p in parts])
 
 
-def pack(values: npt.NDArray[np.integer]) -> list[Packed]:
+def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
     """The signed (zigzag) varint of each value; two parts when one may have more than 8 bytes."""
     if len(values) == 0:
         return [Packed(0, 1, 1)]

@@ -7,7 +7,7 @@ Owns: the order of these steps. Never: a decision (``committer.py``), who owns a
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from spark_kafka_sink.clock import Clock, Latch
 from spark_kafka_sink.errors import KafkaError
@@ -16,8 +16,9 @@ from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.coordinators import Coordinators
 from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
 from spark_kafka_sink.transactions.ending import abort_all
-from spark_kafka_sink.transactions.ownership import Owner, insist
+from spark_kafka_sink.transactions.ownership import Numbering, Owner, insist
 from spark_kafka_sink.transactions.sweep import Sweeper
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 
 _log = logging.getLogger(__name__)
 
@@ -54,52 +55,59 @@ class Aborter:
         *,
         tasks_may_live: bool,
     ) -> tuple[str, ...]:
-        """Undo what was not decided; gives the ids of the orphans that were swept.
+        """Undo what was not decided, and end all that this run has open; gives the ids of the
+        orphans that were swept.
 
-        It may follow a commit that succeeded: a decision is never undone. A driver that was
-        superseded sweeps nothing, and ends only ``transactions``: they have its own run in their
-        names, so that nobody else decides about them or ends them. ``tasks_may_live``: a task
-        without a message may still write for a moment (Spark kills it later), so what it leaves is
-        swept once more.
+        It may follow a commit that succeeded: a decision is never undone. A run that was superseded
+        sweeps too: its transactions have it in their names, and nobody else decides about them.
+        ``tasks_may_live``: a task without a message may still write for a moment (Spark kills it
+        later), so what it leaves is swept once more.
         """
-
-        def open_() -> LogSession:
-            return self._decisions.open(owner.key, self._before())
-
-        def give_up(session: LogSession) -> LogSession:
-            return self._give_up(owner, number, session)
-
-        session = insist(owner, open_, give_up)
-        decision = None if session.state is None else session.state.decision
-        keep = () if decision is None else decision.ids
-        left = [t for t in transactions if t.transactional_id not in keep]
-        if not owner.was_aborted(session.state):
-            if owner.is_superseded(session.state):
-                _log.warning(
-                    "kprod abort sweeps nothing: another driver has taken over '%s' from run %s",
-                    owner.key,
-                    owner.run_id,
-                )
-                abort_all(self._coordinators, left, self._before())
-            else:
-                _log.warning(
-                    "kprod: batch %d of '%s' is decided, so it is not aborted; the next start of "
-                    "the query ends it",
-                    number,
-                    owner.key,
-                )
+        session = insist(
+            lambda: self._decisions.open(owner.key, self._before()),
+            lambda session: self._give_up(owner, number, session),
+        )
+        keep = _decided(session.state)
+        if any(t.transactional_id in keep for t in transactions):
+            _log.warning(
+                "kprod: batch %d of '%s' is decided, so it is not aborted; the next start of "
+                "the query ends it",
+                number,
+                owner.key,
+            )
             return ()
-        ended = abort_all(self._coordinators, left, self._before())
-        swept = self._sweep(owner, keep)
-        if tasks_may_live:
-            self._clock.wait(Latch(), self._clock.now_ms() + KILLED_AFTER_MS)
-            swept += self._sweep(owner, keep)
-        if ended and owner.is_only_run:
+        ended = abort_all(self._coordinators, transactions, self._before())
+        swept = self._sweep(owner.key, {owner.run_id}, keep, tasks_may_live=tasks_may_live)
+        if ended and owner.numbering is Numbering.ONCE:
             try:
                 session.write(None, self._before())
             except KafkaError as error:
                 _log.info("kprod abort of '%s' left its record: %s", owner.key, error.message)
         return swept
+
+    def abort_unknown(self, key: str, mine: Callable[[TransactionalId], bool]) -> tuple[str, ...]:
+        """As :meth:`abort`, for a batch of which no task has told whose run it is: all runs with an
+        open transaction that is ``mine`` are given up, and what they have open is ended.
+        """
+        runs = self._sweeper.open_runs(key, self._before(), mine)
+        if not runs:
+            # Who had an identity only, and was killed, may still open a transaction with it.
+            self._clock.wait(Latch(), self._clock.now_ms() + KILLED_AFTER_MS)
+            runs = self._sweeper.open_runs(key, self._before(), mine)
+            if not runs:
+                return ()
+
+        def give_up(session: LogSession) -> LogSession:
+            before = session.state or CommitState()
+            state = before
+            for run in sorted(runs - set(state.superseded)):
+                state = state.given_up(run)
+            if state != before:
+                session.write(state, self._before())
+            return session
+
+        session = insist(lambda: self._decisions.open(key, self._before()), give_up)
+        return self._sweep(key, runs, _decided(session.state), tasks_may_live=True)
 
     def _give_up(self, owner: Owner, number: int, session: LogSession) -> LogSession:
         """Unless the batch is decided, or the key is not ours: from here on no commit of this run
@@ -113,17 +121,34 @@ class Aborter:
             abort ends them
             the commit writes DECIDED: a batch whose transactions are gone
         """
-        state = session.state
-        decision = None if state is None else state.decision
-        decided = decision is not None and decision.number == number
-        # Without a state nobody owns the key, so it was taken from nobody: not as a state that is
+        # Without a state nobody owns the key, so it is taken from nobody: not as a state that is
         # new, whose generation is not the one that this run was planned with.
-        if not (decided or owner.was_aborted(state) or owner.is_superseded(state)):
-            session.write((state or CommitState()).given_up(owner.run_id), self._before())
+        state = session.state or CommitState()
+        decision = state.decision
+        decided = (
+            decision is not None and decision.number == number and state.run_id == owner.run_id
+        )
+        if owner.may_decide(session.state) and not decided:
+            session.write(state.given_up(owner.run_id), self._before())
         return session
 
-    def _sweep(self, owner: Owner, keep: Sequence[str]) -> tuple[str, ...]:
-        return self._sweeper.sweep(owner.prefix, {owner.run_id}, self._before(), keep=keep)
+    def _sweep(
+        self, key: str, runs: Collection[str], keep: Collection[str], *, tasks_may_live: bool
+    ) -> tuple[str, ...]:
+        def sweep() -> tuple[str, ...]:
+            return self._sweeper.sweep(key, runs, self._before(), keep=keep, patient=True).ended
+
+        swept = sweep()
+        if tasks_may_live:
+            self._clock.wait(Latch(), self._clock.now_ms() + KILLED_AFTER_MS)
+            swept += sweep()
+        return swept
 
     def _before(self) -> int:
         return self._clock.now_ms() + self._block_ms
+
+
+def _decided(state: CommitState | None) -> frozenset[str]:
+    """Transactions that must not be aborted."""
+    decision = None if state is None else state.decision
+    return frozenset() if decision is None else frozenset(decision.ids)

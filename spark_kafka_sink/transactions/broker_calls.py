@@ -34,7 +34,7 @@ from spark_kafka_sink.network.client_factory import new_network_client
 from spark_kafka_sink.network.client_request import ClientResponse
 from spark_kafka_sink.network.kafka_client import KafkaClient
 from spark_kafka_sink.protocol.cluster import Cluster, Node
-from spark_kafka_sink.protocol.messages import FindCoordinatorRequest
+from spark_kafka_sink.protocol.messages import CoordinatorType, FindCoordinatorRequest
 from spark_kafka_sink.protocol.request import ApiKey, Request
 from spark_kafka_sink.protocol.responses import FindCoordinatorResponse
 from spark_kafka_sink.transactions.calls import (
@@ -61,6 +61,10 @@ _POLL_MS: Final = 100
 _MOST_IDS: Final = 1000
 #: FindCoordinator takes several ids from here on (KIP-699, brokers since 3.0).
 _MANY_IDS: Final = 4
+_NAMES: Final = {
+    CoordinatorType.GROUP: "group",
+    CoordinatorType.TRANSACTION: "transactional id",
+}
 #: Coordinators that are remembered; a client may serve a stream for weeks.
 _MOST_COORDINATORS: Final = 100_000
 
@@ -85,7 +89,7 @@ class BrokerCalls(AdminClient):
         self._metadata.allow_auto_topic_creation = False
         self.config = config
         self._new_client = new_client
-        self._coordinators: dict[str, Node] = {}
+        self._coordinators: dict[Coordinator, Node] = {}
         self._short_backoff = ExponentialBackoff(
             min(FIRST_BACKOFF_MS, config.retry_backoff_ms), config.retry_backoff_max_ms
         )
@@ -164,27 +168,31 @@ class BrokerCalls(AdminClient):
         calls: list[Call[object]] = [Call(None, Coordinator(i)) for i in transactional_ids]
         if not self.run(calls, deadline_ms):
             raise self.timeout("FindCoordinator", calls)
-        return {i: self._coordinators[i] for i in transactional_ids}
+        return {i: self._coordinators[Coordinator(i)] for i in transactional_ids}
 
     @property
     def cluster(self) -> Cluster:
         """As known now; without an answer so far the bootstrap servers."""
         return self._metadata.fetch()
 
-    def brokers(self, deadline_ms: int, *, fresh: bool) -> tuple[Node, ...]:
-        """All brokers; ``fresh``: as a broker says from now on, not as one of them said before.
+    def brokers(self, deadline_ms: int, *, max_age_ms: int = NEVER) -> tuple[Node, ...]:
+        """All brokers, as one of them said at most ``max_age_ms`` ago.
 
         Metadata is not asked for twice within retry.backoff.ms, so fresh ones may take so long.
         """
-        if fresh or min(self._metadata.fetch().nodes) < 0:  # bootstrap servers
-            left = max(0, deadline_ms - self._clock.now_ms())
-            self.describe_topics((), timeout_ms=left, allow_auto_topic_creation=False)
+        now = self._clock.now_ms()
+        nodes = self._metadata.fetch().nodes
+        asked = min(nodes) >= 0  # else they are the bootstrap servers
+        if not asked or now - self._metadata.last_success_ms > max_age_ms:
+            self.describe_topics(
+                (), timeout_ms=max(0, deadline_ms - now), allow_auto_topic_creation=False
+            )
         return tuple(self._metadata.fetch().nodes.values())
 
     def forget_coordinators(self, transactional_ids: Iterable[str]) -> None:
         """Ask anew where they are."""
         for transactional_id in transactional_ids:
-            self._coordinators.pop(transactional_id, None)
+            self._coordinators.pop(Coordinator(transactional_id), None)
 
     def timeout(self, what: str, calls: Iterable[Call[ResponseT]]) -> KafkaTimeoutError:
         """For calls that are not done at their deadline."""
@@ -215,7 +223,7 @@ class _Run:
         client: KafkaClient,
         metadata: AdminMetadata,
         clock: Clock,
-        coordinators: dict[str, Node],
+        coordinators: dict[Coordinator, Node],
         backoff: ExponentialBackoff,
         request_timeout_ms: int,
         deadline_ms: int,
@@ -231,8 +239,8 @@ class _Run:
         self._queues: dict[int, deque[Call[object]]] = {}
         self._nodes: dict[int, Node] = {}
         self._anywhere: deque[Call[object]] = deque()
-        self._homeless: dict[str, list[Call[object]]] = {}
-        self._to_look_up: dict[str, None] = {}
+        self._homeless: dict[Coordinator, list[Call[object]]] = {}
+        self._to_look_up: dict[Coordinator, None] = {}
         self._later: list[tuple[int, int, Call[object]]] = []
         self._order = count()
         self._failure: KafkaError | None = None
@@ -262,12 +270,12 @@ class _Run:
     def _route(self, call: Call[object], now: int) -> None:
         to = call.to
         if isinstance(to, Coordinator):
-            node = self._coordinators.get(to.transactional_id)
+            node = self._coordinators.get(to)
             if node is None:
-                waiting = self._homeless.get(to.transactional_id)
+                waiting = self._homeless.get(to)
                 if waiting is None:
-                    self._homeless[to.transactional_id] = [call]
-                    self._to_look_up[to.transactional_id] = None
+                    self._homeless[to] = [call]
+                    self._to_look_up[to] = None
                 else:
                     waiting.append(call)
                 return
@@ -291,7 +299,7 @@ class _Run:
     def _elsewhere(self, call: Call[object], now: int, why: str) -> None:
         """Its broker is gone, or not the right one."""
         if isinstance(call.to, Coordinator):
-            self._coordinators.pop(call.to.transactional_id, None)
+            self._coordinators.pop(call.to, None)
         elif isinstance(call.to, Leader):
             self._metadata.request_update()
         self._again(call, now, why)
@@ -432,17 +440,20 @@ class _Run:
         known = client.api_versions(node.id)
         offered = None if known is None else known.api_versions.get(ApiKey.FIND_COORDINATOR)
         many = offered is not None and offered.max >= _MANY_IDS
-        ids = tuple(islice(self._to_look_up, _MOST_IDS if many else 1))
-        for transactional_id in ids:
-            del self._to_look_up[transactional_id]
+        kind = next(iter(self._to_look_up)).type
+        same = (one for one in self._to_look_up if one.type is kind)
+        wanted = tuple(islice(same, _MOST_IDS if many else 1))
+        for one in wanted:
+            del self._to_look_up[one]
 
         def answered(response: ClientResponse) -> None:
-            self._found(ids, response)
+            self._found(wanted, response)
 
-        self._ask(FindCoordinatorRequest(ids), node, now, answered)
+        request = FindCoordinatorRequest(tuple(one.key for one in wanted), kind)
+        self._ask(request, node, now, answered)
         return NEVER
 
-    def _found(self, ids: tuple[str, ...], response: ClientResponse) -> None:
+    def _found(self, wanted: tuple[Coordinator, ...], response: ClientResponse) -> None:
         if self._ended or self._failure is not None:
             return
         now = response.received_ms
@@ -452,23 +463,22 @@ class _Run:
         found = response.body
         if not isinstance(found, FindCoordinatorResponse):
             self._metadata.request_update()
-            for transactional_id in ids:
-                for call in self._homeless.pop(transactional_id):
+            for one in wanted:
+                for call in self._homeless.pop(one):
                     self._again(call, now, SILENCE)
             return
-        for transactional_id in ids:
-            coordinator = found.coordinators[transactional_id]
+        for one in wanted:
+            coordinator = found.coordinators[one.key]
             code, node = coordinator.error, coordinator.node
             if node is not None:
-                self._coordinators[transactional_id] = node
+                self._coordinators[one] = node
             elif following(code) is Next.CLEAR:
+                what = _NAMES[one.type]
                 self._failure = refusal(
-                    code,
-                    f"FindCoordinator of transactional id '{transactional_id}'",
-                    "DESCRIBE on the transactional id",
+                    code, f"FindCoordinator of {what} '{one.key}'", f"DESCRIBE on the {what}"
                 )
                 return
-            for call in self._homeless.pop(transactional_id):
+            for call in self._homeless.pop(one):
                 if node is not None:
                     self._route(call, now)
                 else:

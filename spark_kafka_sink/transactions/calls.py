@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from spark_kafka_sink.errors import AuthorizationError, ErrorClass, ErrorCode, KafkaError
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
+from spark_kafka_sink.protocol.messages import CoordinatorType
 from spark_kafka_sink.protocol.request import Request
 
 ResponseT = TypeVar("ResponseT")
@@ -43,9 +44,10 @@ def following(code: ErrorCode) -> Next:
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """The coordinator of this transactional id."""
+    """The coordinator of this transactional id, or consumer group."""
 
-    transactional_id: str
+    key: str
+    type: CoordinatorType = CoordinatorType.TRANSACTION
 
 
 @dataclass(frozen=True, slots=True)

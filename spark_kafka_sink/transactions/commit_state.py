@@ -1,31 +1,44 @@
 """What the decision log says of one key: who owns it, what is done, what is decided.
 
-Owns: :class:`CommitState`, its steps (a table of methods, each giving the next state), and its form
-as bytes. Never: a broker, a clock, the decision itself (``committer.py``).
+Owns: :class:`CommitState`, its steps (a table of methods, each giving the next state), who may take
+them (:class:`Standing`), and its form as bytes. Never: a broker, a clock, the decision itself
+(``committer.py``).
 
 The log keeps one state for each key, the newest. A batch's way through it::
 
     (nothing, or DONE N-1) -decide-> DECIDED N -finish-> DONE N
+                                     DECIDED N -undo---> DONE N-1
                                      DECIDED N -lose---> PARTIAL N -resolve-> DONE N or DONE N-1
+
+Several writes that are decided together (``spark_kafka_sink.transaction``) are noted one by one
+before: PREPARED N, which is DONE N-1 with parts.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from spark_kafka_sink.errors import CommitError, IllegalStateError
+from spark_kafka_sink.errors import CommitError, IllegalStateError, safe_text
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.transactions.transactional_ids import parse, prefix_of_key
 
-#: Of the bytes. A reader refuses what is newer.
-FORMAT: Final = 1
-#: Run ids that are remembered as superseded, the newest ones.
+#: Of the bytes. A reader refuses what is newer. 2 has parts, which version 0.1 doesn't know; every
+#: other field that was added since may be dropped by a reader that doesn't know it.
+FORMAT: Final = 2
+#: Run ids that are remembered as superseded, and batches that are remembered as done, the newest.
 KEPT_RUNS: Final = 32
+KEPT_DONE: Final = 32
+#: Ids that are remembered as never to be used again, the newest.
+KEPT_BURNT: Final = 1000
 #: ``last_done`` of a key under which nothing was done yet.
 NOTHING_DONE: Final = -1
+#: Of a text in a record: run and query ids are far shorter.
+_LONGEST_TEXT: Final = 200
+_LONGEST_ID: Final = 400
 
 
 class Phase(Enum):
@@ -36,24 +49,76 @@ class Phase(Enum):
     PARTIAL = "partial"
 
 
+class Standing(Enum):
+    """What the commit log says of a run."""
+
+    OWNER = "owner"
+    SUPERSEDED = "superseded"
+    #: It has not committed anything yet, or it did and was forgotten.
+    UNKNOWN = "not in the log"
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """What a write was, as far as it can be compared with another: two writes of the same rows have
+    the same payload, however they are cut into tasks. ``bytes`` are those of keys and values;
+    ``topic`` is empty when each row names its own.
+    """
+
+    rows: int = 0
+    bytes: int = 0
+    topic: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows of {self.bytes} bytes to {self.topic or 'topics of the rows'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Batch ``number`` is committed; ``payloads`` are those of its writes, in their order. None are
+    known of a batch that version 0.1 wrote.
+    """
+
+    number: int
+    payloads: tuple[Payload, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of several writes of a batch: all its tasks have prepared their transactions."""
+
+    index: int
+    transactions: tuple[PreparedTransaction, ...]
+    payload: Payload
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """Batch ``number`` is to be committed, with all of these transactions."""
 
     number: int
     transactions: tuple[PreparedTransaction, ...]
+    payloads: tuple[Payload, ...] = ()
 
     @property
     def ids(self) -> tuple[str, ...]:
         return tuple(t.transactional_id for t in self.transactions)
+
+    def plus(self, transaction: PreparedTransaction) -> Decision:
+        return replace(self, transactions=(*self.transactions, transaction))
 
 
 @dataclass(frozen=True, slots=True)
 class CommitState:
     """``run_id`` owns the key in this ``generation``; ``superseded`` are run ids that did before.
 
-    ``last_done`` is the batch (micro-batch id, or txnVersion) that was done last. ``decision`` is
-    the one under way, or None; ``lost`` its transactional ids that the broker aborted.
+    ``incarnation`` tells this log from one of the same key that was deleted or reset, where
+    generations count from 1 again: it is the first owner's run id. ``done`` are the batches (micro-
+    batch ids, or txnVersions) that were done last, oldest first; ``last_done`` is the newest of
+    all, NOTHING_DONE before the first. ``decision`` is the one under way, or None; ``lost`` its
+    transactional ids that the broker aborted. ``parts`` are the writes of batch ``parts_of`` that
+    wait for their decision. ``burnt`` are ids of the owner that its workers must not use again
+    (``sweep.py``). ``other`` are fields of a newer version, kept as they are: name and JSON.
     """
 
     generation: int = 0
@@ -62,7 +127,13 @@ class CommitState:
     last_done: int = NOTHING_DONE
     superseded: tuple[str, ...] = ()
     decision: Decision | None = None
-    lost: tuple[str, ...] = field(default=())
+    lost: tuple[str, ...] = ()
+    incarnation: str = ""
+    done: tuple[Done, ...] = ()
+    parts_of: int = NOTHING_DONE
+    parts: tuple[Part, ...] = ()
+    burnt: tuple[str, ...] = ()
+    other: tuple[tuple[str, str], ...] = ()
 
     @property
     def phase(self) -> Phase:
@@ -70,65 +141,115 @@ class CommitState:
             return Phase.DONE
         return Phase.PARTIAL if self.lost else Phase.DECIDED
 
+    def standing(self, run_id: str) -> Standing:
+        """Whether that run may decide: the owner may, a superseded one never again."""
+        if self.run_id == run_id:
+            return Standing.OWNER
+        return Standing.SUPERSEDED if run_id in self.superseded else Standing.UNKNOWN
+
+    def done_as(self, number: int) -> Done | None:
+        """What is remembered of batch ``number``."""
+        return next((one for one in self.done if one.number == number), None)
+
+    # -- who owns it ------------------------------------------------------------------------------
+
     def taken_over(self, run_id: str, query_id: str) -> CommitState:
-        """``run_id`` owns it now; the same state when it does already."""
+        """``run_id`` owns it now; the same state when it does already. A query id that is not known
+        is no other one.
+        """
+        query_id = query_id or self.query_id
         if self.generation and self.run_id == run_id:
             return self if self.query_id == query_id else replace(self, query_id=query_id)
         return replace(
             self,
             generation=self.generation + 1,
+            incarnation=self.incarnation or run_id,
             run_id=run_id,
             query_id=query_id,
             superseded=self._with_superseded(self.run_id),
+            parts_of=NOTHING_DONE,
+            parts=(),
+            burnt=(),
         )
 
     def without(self, run_ids: Iterable[str]) -> CommitState:
-        """These runs never owned it, and must not any more."""
-        return replace(self, superseded=self._with_superseded(*run_ids))
+        """These runs must not decide anything any more. Who owned the key before counts as the
+        newest of them: its tasks were at work a moment ago.
+        """
+        former = self.superseded[-1:]
+        return replace(self, superseded=self._with_superseded(*run_ids, *former))
 
     def given_up(self, run_id: str) -> CommitState:
         """``run_id`` was aborted, and must not decide anything any more. Whoever comes next takes
         over as ever, with the generation that it was planned with.
         """
         owner = "" if self.run_id == run_id else self.run_id
-        return replace(self, run_id=owner, superseded=self._with_superseded(run_id))
+        kept = owner == self.run_id
+        return replace(
+            self,
+            run_id=owner,
+            superseded=self._with_superseded(run_id),
+            parts_of=self.parts_of if kept else NOTHING_DONE,
+            parts=self.parts if kept else (),
+        )
 
     def _with_superseded(self, *run_ids: str) -> tuple[str, ...]:
-        kept = [run for run in self.superseded if run not in run_ids]
-        return (*kept, *(run for run in run_ids if run))[-KEPT_RUNS:]
+        added = dict.fromkeys(run for run in run_ids if run)
+        kept = [run for run in self.superseded if run not in added]
+        return (*kept, *added)[-KEPT_RUNS:]
+
+    # -- a batch's way ----------------------------------------------------------------------------
+
+    def with_part(self, number: int, part: Part) -> CommitState:
+        """One more write of batch ``number`` is prepared; one that is written again replaces what
+        it wrote before.
+        """
+        self._require(Phase.DONE)
+        others = self.parts if self.parts_of == number else ()
+        kept = (p for p in others if p.index != part.index)
+        parts = sorted((*kept, part), key=lambda p: p.index)
+        return replace(self, parts_of=number, parts=tuple(parts))
 
     def decided(self, decision: Decision) -> CommitState:
         self._require(Phase.DONE)
-        return replace(self, decision=decision)
+        return replace(self, decision=decision, parts_of=NOTHING_DONE, parts=())
 
     def finished(self) -> CommitState:
         """Every transaction of the decision is committed."""
         self._require(Phase.DECIDED)
         assert self.decision is not None
-        return replace(self, last_done=self.decision.number, decision=None)
+        done = Done(self.decision.number, self.decision.payloads)
+        return replace(self._with_done(done), decision=None)
 
-    def skipped_to(self, number: int) -> CommitState:
+    def skipped_to(self, number: int, payloads: tuple[Payload, ...]) -> CommitState:
         """Batch ``number`` had no row, so there was nothing to decide."""
         self._require(Phase.DONE)
-        return replace(self, last_done=number)
+        return replace(self._with_done(Done(number, payloads)), parts_of=NOTHING_DONE, parts=())
+
+    def _with_done(self, done: Done) -> CommitState:
+        kept = tuple(one for one in self.done if one.number != done.number)
+        return replace(self, last_done=done.number, done=(*kept, done)[-KEPT_DONE:])
 
     def partly_lost(self, ids: Iterable[str]) -> CommitState:
-        """The broker aborted these transactions of the decision (their time was over)."""
+        """The broker aborted these transactions of the decision (they timed out)."""
         self._require(Phase.DECIDED)
         return replace(self, lost=tuple(ids))
+
+    def undone(self) -> CommitState:
+        """Nothing of the decision is visible, nor ever will be: the batch is written again."""
+        return replace(self, decision=None, lost=())
 
     def resolved(self, *, done: bool) -> CommitState:
         """By an operator: batch N counts as done, or is to be written again as a whole."""
         if self.decision is None:
             raise IllegalStateError("there is no batch to resolve: the last one is done")
-        last = self.last_done
-        if done:
-            last = self.decision.number
-        elif self.query_id:
-            # A stream whose first batch here is not its batch 0 (it ran with another guarantee
-            # before) would wait for batch 0 else.
-            last = self.decision.number - 1
-        return replace(self, last_done=last, decision=None, lost=())
+        if not done:
+            return self.undone()
+        return replace(self._with_done(Done(self.decision.number)), decision=None, lost=())
+
+    def with_burnt(self, ids: Iterable[str]) -> CommitState:
+        """These ids of the owner must not be used again."""
+        return replace(self, burnt=tuple(dict.fromkeys((*self.burnt, *ids)))[-KEPT_BURNT:])
 
     def _require(self, phase: Phase) -> None:
         if self.phase is not phase:
@@ -138,64 +259,163 @@ class CommitState:
 
     def encode(self) -> bytes:
         """JSON in UTF-8: readable with any consumer. A transactional id is a stem and a number."""
-        fields: dict[str, object] = {
-            "format": FORMAT,
+        fields: dict[str, object] = {name: json.loads(text) for name, text in self.other}
+        fields |= {
+            "format": FORMAT if self.parts else 1,
             "generation": self.generation,
+            "incarnation": self.incarnation,
             "runId": self.run_id,
             "queryId": self.query_id,
             "lastDone": self.last_done,
+            "done": [[one.number, *_payload_fields(one.payloads)] for one in self.done],
             "superseded": list(self.superseded),
         }
         if self.decision is not None:
-            stems: dict[str, list[list[int]]] = {}
-            for t in self.decision.transactions:
-                stem, number = split_number(t.transactional_id)
-                stems.setdefault(stem, []).append(
-                    [number, t.producer_id, t.producer_epoch, t.transaction_version]
-                )
             fields["batch"] = self.decision.number
-            fields["transactions"] = stems
+            fields["payloads"] = _payload_fields(self.decision.payloads)
+            fields["transactions"] = _by_stem(self.decision.transactions)
         if self.lost:
             fields["lost"] = list(self.lost)
+        if self.parts:
+            fields["partsOf"] = self.parts_of
+            fields["parts"] = [
+                {
+                    "index": part.index,
+                    "payload": _payload_fields((part.payload,))[0],
+                    "transactions": _by_stem(part.transactions),
+                }
+                for part in self.parts
+            ]
+        if self.burnt:
+            fields["burnt"] = list(self.burnt)
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
-    def decode(cls, value: bytes) -> CommitState:
-        """Raises CommitError for bytes of a newer version, or that are not a state at all."""
+    def decode(cls, key: str, value: bytes) -> CommitState:
+        """Raises CommitError for bytes of a newer version, that are not a state at all, or that
+        name a transaction of another key: whoever may write the topic must not end a stranger's
+        transactions with our rights.
+        """
         try:
             fields: dict[str, Any] = json.loads(value)
-            if fields["format"] > FORMAT:
+            version = _whole(fields["format"])
+            if version > FORMAT:
                 raise CommitError(
-                    f"the commit log was written by a newer spark-kafka-sink (format "
-                    f"{int(fields['format'])}; {FORMAT} is known here)",
+                    f"the commit log was written by a newer spark-kafka-sink (format {version}; "
+                    f"{FORMAT} is known here)",
                     hint="a stream that ran with a newer version must go on with it",
                 )
             decision = None
             if "batch" in fields:
                 decision = Decision(
-                    int(fields["batch"]),
-                    tuple(
-                        PreparedTransaction(f"{stem}{int(k)}", int(pid), int(epoch), int(version))
-                        for stem, entries in fields["transactions"].items()
-                        for k, pid, epoch, version in entries
-                    ),
+                    _whole(fields["batch"]),
+                    _transactions(key, fields["transactions"]),
+                    _payloads(fields.get("payloads", ())),
                 )
             return cls(
-                generation=int(fields["generation"]),
-                run_id=str(fields["runId"]),
-                query_id=str(fields["queryId"]),
-                last_done=int(fields["lastDone"]),
-                superseded=tuple(str(run) for run in fields["superseded"]),
+                generation=_whole(fields["generation"]),
+                incarnation=_text(fields.get("incarnation", "")),
+                run_id=_text(fields["runId"]),
+                query_id=_text(fields["queryId"]),
+                last_done=_whole(fields["lastDone"]),
+                done=tuple(
+                    Done(_whole(number), _payloads(rest))
+                    for number, *rest in fields.get("done", ())
+                ),
+                superseded=tuple(_text(run) for run in fields["superseded"]),
                 decision=decision,
-                lost=tuple(str(text) for text in fields.get("lost", ())),
+                lost=tuple(_text(one, _LONGEST_ID) for one in fields.get("lost", ())),
+                parts_of=_whole(fields.get("partsOf", NOTHING_DONE)),
+                parts=tuple(
+                    Part(
+                        _whole(part["index"]),
+                        _transactions(key, part["transactions"]),
+                        _payloads((part["payload"],))[0],
+                    )
+                    for part in fields.get("parts", ())
+                ),
+                burnt=tuple(_text(one, _LONGEST_ID) for one in fields.get("burnt", ())),
+                other=tuple(
+                    (name, json.dumps(fields[name])) for name in sorted(fields.keys() - _KNOWN)
+                ),
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            if isinstance(error, CommitError):
-                raise
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise CommitError(
-                "a record of the commit log is not one of ours",
-                hint="the topic of commitLogTopic must not be written by anybody else",
+                f"the commit log's record of '{key}' is not one of ours",
+                hint="the topic of commitLogTopic must not be written by anybody else; 'kprod txn "
+                f"reset {key} --force' forgets the key",
             ) from None
+
+
+_KNOWN: Final = frozenset(
+    {
+        "format", "generation", "incarnation", "runId", "queryId", "lastDone", "done",
+        "superseded", "batch", "payloads", "transactions", "lost", "partsOf", "parts", "burnt",
+    }
+)  # fmt: skip
+
+
+def _payload_fields(payloads: Iterable[Payload]) -> list[tuple[object, ...]]:
+    return [astuple(one) for one in payloads]
+
+
+def _payloads(fields: Iterable[Any]) -> tuple[Payload, ...]:
+    return tuple(Payload(_whole(rows), _whole(size), _text(to, 249)) for rows, size, to in fields)
+
+
+def _by_stem(transactions: Iterable[PreparedTransaction]) -> dict[str, list[list[int]]]:
+    stems: dict[str, list[list[int]]] = {}
+    for t in transactions:
+        stem, number = split_number(t.transactional_id)
+        stems.setdefault(stem, []).append(
+            [number, t.producer_id, t.producer_epoch, t.transaction_version]
+        )
+    return stems
+
+
+def _transactions(key: str, stems: Mapping[str, Any]) -> tuple[PreparedTransaction, ...]:
+    found = tuple(
+        PreparedTransaction(_id(stem, k), _whole(pid), _whole(epoch), _whole(version))
+        for stem, entries in stems.items()
+        for k, pid, epoch, version in entries
+    )
+    for t in found:
+        # (Version 0.1 named a job's ids by its prefix and its uuid, whatever its key was.)
+        parsed = parse(t.transactional_id)
+        old = parsed is not None and not parsed.worker
+        if parsed is None or not (
+            parsed.key == key or (old and parsed.prefix == prefix_of_key(key))
+        ):
+            raise CommitError(
+                f"the commit log's record of '{key}' names the transaction "
+                f"'{safe_text(t.transactional_id, 120)}', which is not one of its own; it is left "
+                "alone",
+                hint="somebody else has written to the topic of commitLogTopic; 'kprod txn reset "
+                f"{key} --force' forgets the key",
+            )
+    return found
+
+
+def _text(value: object, longest: int = _LONGEST_TEXT) -> str:
+    """A text that may be shown: short, and on one line."""
+    if not isinstance(value, str) or len(value) > longest or not (value.isprintable()):
+        raise ValueError
+    return value
+
+
+def _whole(value: object) -> int:
+    """A whole number of 64 bits as JSON has it; ValueError for all else, 1.0 and true too."""
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise ValueError
+    return value
+
+
+def _id(stem: object, number: object) -> str:
+    """What :func:`split_number` takes apart; ValueError for all else."""
+    text, count = _text(stem, _LONGEST_ID), _whole(number)
+    if not text.endswith("~") or count < 0:
+        raise ValueError
+    return f"{text}{count}"
 
 
 def split_number(transactional_id: str) -> tuple[str, int]:

@@ -6,13 +6,15 @@ them (``ownership.py``), an abort that Spark asks for (``aborter.py``), a reques
 
 **The commit point** is the log's own transaction: once its EndTxn(commit) is answered, batch N is
 DECIDED, and whoever comes next commits its transactions. Before, nobody ends any of them but to
-abort; after, nobody aborts any.
+abort; after, nobody aborts any, but a decision of which brokers have aborted a part before anything
+was committed: then all of it is aborted, and the batch is written again.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -21,33 +23,41 @@ from spark_kafka_sink.errors import (
     CommitError,
     CommitOutcomeUnknownError,
     KafkaError,
-    KafkaTimeoutError,
     PartialCommitError,
+    SupersededError,
 )
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
-from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Phase
-from spark_kafka_sink.transactions.coordinators import Coordinators
-from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
-from spark_kafka_sink.transactions.ending import abort_all, commit_all
+from spark_kafka_sink.transactions.commit_state import (
+    NOTHING_DONE,
+    CommitState,
+    Decision,
+    Part,
+    Payload,
+    Phase,
+)
+from spark_kafka_sink.transactions.coordinators import Coordinators, GroupOffsets
+from spark_kafka_sink.transactions.decision_log import (
+    DecisionLog,
+    LogOutcomeUnknownError,
+    LogSession,
+)
+from spark_kafka_sink.transactions.ending import abort_all, commit_all, undo
+from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS, lease_ms, margin_ms
 from spark_kafka_sink.transactions.outcomes import is_prepared
-from spark_kafka_sink.transactions.ownership import Owner, insist
+from spark_kafka_sink.transactions.ownership import Numbering, Owner, insist
 from spark_kafka_sink.transactions.sweep import Sweeper
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
 
 _log = logging.getLogger(__name__)
 
 #: Ids that an error names; it tells how many there are.
 _NAMED = 5
-#: How long planning waits for a write to the log that is under way. A write takes milliseconds.
-_READ_MS = 3_000
-#: Of a transaction's time, that much must be left for the commit: 10 %, and 30 s of a longer one.
-_MARGIN_MS = 30_000
-
-
-def margin_ms(timeout_ms: int) -> int:
-    """How much of transaction.timeout.ms the driver's commit may need (judgement: a tenth, and at
-    least 30 s, but never more than half of it).
-    """
-    return max(timeout_ms // 10, min(_MARGIN_MS, timeout_ms // 2))
+#: The worker in the id of the driver's own transaction, which holds offsets.
+_OFFSETS = "offsets"
+_NOTHING_UNDONE = (
+    "nothing was undone: start the query again and it finds out; 'kprod txn describe' shows what "
+    "the brokers know"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +65,19 @@ class Batch:
     """Micro-batch ``number``, or version of a job; its prepared transactions, one per task that
     wrote a row.
 
-    ``forget``: nobody will ask for this key again (a job without txnAppId).
+    ``payload`` is what all tasks wrote, or would have written when they found the batch done (None:
+    nobody looked). ``part`` is the index of one of several writes that are decided together, and
+    ``parts`` how many they were: with ``part`` it is only noted, with ``parts`` all that was noted
+    is decided.
     """
 
     number: int
     transactions: tuple[PreparedTransaction, ...] = field(repr=False)
-    forget: bool = False
+    payload: Payload | None = None
+    part: int | None = None
+    parts: int | None = None
+    #: Committed with the rows, in a transaction of the driver's own.
+    offsets: GroupOffsets | None = None
 
 
 class Commit(Enum):
@@ -69,6 +86,7 @@ class Commit(Enum):
     COMMITTED = "committed"
     ALREADY_DONE = "done before"
     EMPTY = "no rows"
+    PREPARED = "prepared, to be decided with other writes"
 
 
 class Committer:
@@ -105,32 +123,31 @@ class Committer:
         Raises PartialCommitError for a batch that lost rows and that nobody resolved yet, and
         CommitOutcomeUnknownError when its transactions can't be ended now.
         """
-        try:
-            state = self._decisions.read(key, self._clock.now_ms() + _READ_MS)
-        except KafkaTimeoutError:
-            # A driver that died in the middle of a write left it open, and readers wait for it
-            # until its time is over. Whoever opens the log ends it. (If that driver lives, it is
-            # stuck for longer than a write ever takes; its write fails now, and it stops.)
-            session = self._decisions.open(key, self._before())
-            return self._rolled_forward(key, session)
-        if state is None:
+        state, settled = self._decisions.read(key, self._before())
+        if settled and state is None:
             return CommitState()
-        _check_resolved(key, state)
-        if state.phase is Phase.DONE:
+        if settled and state is not None and state.phase is not Phase.DECIDED:
+            _check_resolved(key, state)
             return state
-        return self._rolled_forward(key, self._decisions.open(key, self._before()))
+        # A driver that died in the middle of a write left it open; whoever opens the log ends it.
+        # (One that lives opens the log again.)
+        return insist(
+            lambda: self._decisions.open(key, self._before()),
+            lambda session: self._rolled_forward(key, session),
+        )
 
     def _rolled_forward(self, key: str, session: LogSession) -> CommitState:
         state = session.state or CommitState()
         _check_resolved(key, state)
-        if state.phase is not Phase.DECIDED:
+        decision = state.decision
+        if decision is None:
             return state
-        assert state.decision is not None
-        _log.info("kprod %s: batch %d was decided; ending it now", key, state.decision.number)
-        state = self._finish(key, session, state)
-        # Not `_note_done`: who goes on without the note takes these ids for the next batch, and
-        # the log, which still says DECIDED, names transactions that nobody can find again.
-        session.write(state, self._before())
+        with _decided(key, decision):
+            _log.info("kprod %s: batch %d was decided; ending it now", key, decision.number)
+            state = self._finish(key, session, state)
+            # Not `_note_done`: who goes on without the note takes these ids for the next batch, and
+            # the log, which still says DECIDED, names transactions that nobody can find again.
+            session.write(state, self._before())
         return state
 
     # -- commit -------------------------------------------------------------------------------
@@ -142,41 +159,86 @@ class Committer:
         what was prepared is aborted or will be), CommitOutcomeUnknownError (nothing is undone; the
         next planning finds out) and PartialCommitError.
         """
-        if batch.forget and not batch.transactions:
+        if owner.numbering is Numbering.ONCE and not batch.transactions and batch.parts is None:
             return Commit.EMPTY
 
-        def attempt(session: LogSession) -> Commit:
-            return self._commit(owner, batch, session)
-
-        return insist(owner, lambda: self._decisions.open(owner.key, self._before()), attempt)
+        return insist(
+            lambda: self._decisions.open(owner.key, self._before()),
+            lambda session: self._commit(owner, batch, session),
+            lambda session: owner.check(session.state),
+        )
 
     def _commit(self, owner: Owner, batch: Batch, session: LogSession) -> Commit:
-        owner.check(session.state)
+        found = session.state
+        owner.check(found)
+        if found is None and owner.numbering.is_of_micro_batches and batch.number > 0:
+            _log.warning(
+                "kprod '%s': the commit log knows nothing of it, and this is batch %d. Either it "
+                "is the first one that is written exactly-once under this name, or the topic of "
+                "commitLogTopic was deleted: then a batch that Spark runs again may come twice",
+                owner.key,
+                batch.number,
+            )
         before = self._rolled_forward(owner.key, session)
-        state = before.taken_over(owner.run_id, owner.query_id or owner.counted_by)
-        if self._done_before(owner, batch, session.state, state):
-            self._abort_all(batch)
-            # Not `state`, which is not written: whom it calls superseded may still decide.
-            self._sweep(owner, before)
-            return Commit.ALREADY_DONE
-        if owner.is_stream and state.generation != before.generation:
+        is_ours = found is not None and found.decision is not None and found.run_id == owner.run_id
+        if is_ours and before.last_done == batch.number:
+            # We wrote it a moment ago, and nobody knew whether it had arrived.
+            self._sweep(owner, session, before)
+            return Commit.COMMITTED
+        state = before.taken_over(owner.run_id, owner.query_id)
+        taken_over = state.generation != before.generation
+        if taken_over:
             state = state.without(self._runs_before(owner))
-        if not batch.transactions:
-            session.write(state.skipped_to(batch.number), self._before())
-            self._sweep(owner, state)
+        if self._done_before(owner, batch, before):
+            self._abort_all(batch)
+            if taken_over and owner.numbering is Numbering.MICRO_BATCHES:
+                # Nobody may know which query this is. Two that live under one name, and whose
+                # batches look alike, would drop each other's for ever; so one stops the other.
+                session.write(state, self._before())
+                before = state
+            # Else not `state`, which is not written: whom it calls superseded may still decide.
+            # (A job decides one version only, so the owner of one that is done decides nothing.)
+            done = before.run_id if owner.numbering is Numbering.VERSIONS else ""
+            self._sweep(owner, session, before, also=done)
+            return Commit.ALREADY_DONE
+        if batch.part is not None:
+            part = Part(batch.part, batch.transactions, batch.payload or Payload())
+            session.write(state.with_part(batch.number, part), self._before())
+            return Commit.PREPARED
+        decision = _decision(owner, batch, state)
+        if batch.offsets is not None:
+            offsets_id = TransactionalId(owner.key, owner.run_id, _OFFSETS, 0)
+            decision = decision.plus(
+                self._coordinators.prepare_offsets(str(offsets_id), batch.offsets, self._before())
+            )
+        if not decision.transactions:
+            if owner.numbering is not Numbering.VERSIONS:
+                before = state.skipped_to(batch.number, decision.payloads)
+                session.write(before, self._before())
+            # (A version without rows doesn't count as written: its rows may not be there yet.)
+            self._sweep(owner, session, before)
             return Commit.EMPTY
-        self._check_prepared(owner, batch)
-        state = state.decided(Decision(batch.number, batch.transactions))
-        self._decide(owner, batch, session, state)
-        state = self._finish(owner.key, session, state)
-        self._note_done(owner.key, session, None if batch.forget else state)
-        self._sweep(owner, state)
+        checked_ms = self._clock.now_ms()
+        state = self._decide(owner, session, state.decided(decision))
+        with _decided(owner.key, decision):
+            state = self._finish(owner.key, session, state, checked_ms=checked_ms)
+            if state.last_done != decision.number:
+                session.write(state, self._before())
+        if state.last_done != decision.number:
+            raise CommitError(
+                f"batch {decision.number} of '{owner.key}' was decided, and brokers had aborted "
+                "its transactions before they were ended; nothing of it is visible",
+                hint="this driver stood still for longer than kafka.transaction.timeout.ms "
+                f"({self._transaction_timeout_ms} ms) leaves; write the batch again",
+            )
+        self._note_done(owner.key, session, None if owner.numbering is Numbering.ONCE else state)
+        self._sweep(owner, session, state)
         return Commit.COMMITTED
 
     def _runs_before(self, owner: Owner) -> list[str]:
-        """Other runs with transactions under our prefix, as we take over. The log need not know
+        """Other runs with transactions under our key, as we take over. The log need not know
         them: a driver that dies before its first commit is in none of its records, and what its
-        tasks left open would stall consumers until its time is over.
+        tasks left open would stall consumers until it times out.
 
         None of them can commit any more, so that they count as superseded, and are swept::
 
@@ -186,7 +248,7 @@ class Committer:
 
         Who plans from now on plans at 2, and begins its transactions after we have looked.
         """
-        return sorted(self._sweeper.runs(owner.prefix, self._before()) - {owner.run_id})
+        return sorted(self._sweeper.open_runs(owner.key, self._before()) - {owner.run_id})
 
     def _note_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
         """Every transaction is committed. That must not fail for want of a note of it: whoever ran
@@ -202,46 +264,40 @@ class Committer:
                 error.message,
             )
 
-    def _done_before(
-        self, owner: Owner, batch: Batch, before: CommitState | None, state: CommitState
-    ) -> bool:
-        """True when a batch of that number is committed, and this one is to be dropped."""
-        if before is None or not before.generation:
-            return False  # nobody ever committed anything under this key
-        if not owner.is_stream:
-            _check_counted_by(owner, before, batch.number)
-            return batch.number <= state.last_done
-        if before.query_id and before.query_id != owner.query_id:
-            raise _other_query(owner, batch.number, before.query_id, state.last_done)
-        if batch.number == state.last_done:
-            return True
-        if batch.number != state.last_done + 1:
-            raise _other_query(owner, batch.number, before.query_id, state.last_done)
-        return False
+    def _done_before(self, owner: Owner, batch: Batch, state: CommitState) -> bool:
+        """True when a batch of that number is committed, and this one is to be dropped. Raises
+        CommitError when it can't be that batch.
+        """
+        check_number(owner.key, owner.numbering, owner.query_id, batch.number, state)
+        if batch.number > state.last_done:
+            return False
+        check_payload(owner.key, batch, state)
+        return True
 
-    def _check_prepared(self, owner: Owner, batch: Batch) -> None:
+    def _check_prepared(self, owner: Owner, decision: Decision, deadline: int) -> None:
         """Each is open, ours, and open for a while longer; else all are aborted and we raise."""
-        deadline = self._before()
         timeout_ms = self._transaction_timeout_ms
         oldest_ms = timeout_ms - margin_ms(timeout_ms)
-        ids = [t.transactional_id for t in batch.transactions]
+        ids = decision.ids
         found = self._coordinators.describe(ids, deadline)
-        gone = [t for t in batch.transactions if not is_prepared(t, found[t.transactional_id])]
+        gone = [t for t in decision.transactions if not is_prepared(t, found[t.transactional_id])]
         late: list[str] = []
         if not gone:
-            old = self._coordinators.older_than(owner.prefix, oldest_ms, deadline)
+            # (A transaction of two-phase commit never times out.)
+            timed = [i for i in ids if found[i].timeout_ms < NEVER_TIMES_OUT_MS]
+            old = self._coordinators.older_than(timed, oldest_ms, deadline)
             if old is None:
                 # Brokers before 3.8: by our clock, which is not theirs.
                 begun = self._clock.wall_ms() - oldest_ms
-                old = frozenset(i for i in ids if 0 <= found[i].start_ms < begun)
+                old = frozenset(i for i in timed if 0 <= found[i].start_ms < begun)
             late = [i for i in ids if i in old]
         if not gone and not late:
             return
-        self._abort_all(batch)
+        abort_all(self._coordinators, decision.transactions, self._before())
         if gone:
             first = found[gone[0].transactional_id]
             raise CommitError(
-                f"batch {batch.number} of '{owner.key}' can't be committed: {len(gone)} of "
+                f"batch {decision.number} of '{owner.key}' can't be committed: {len(gone)} of "
                 f"{len(ids)} transactions are not open any more (first: "
                 f"{gone[0].transactional_id}, now {first.state.value}); nothing of it is visible",
                 hint=f"a transaction may stay open for kafka.transaction.timeout.ms ({timeout_ms} "
@@ -249,52 +305,89 @@ class Committer:
                 "batches, or raise it (the broker's transaction.max.timeout.ms permitting)",
             )
         raise CommitError(
-            f"batch {batch.number} of '{owner.key}' took too long: {len(late)} of {len(ids)} "
+            f"batch {decision.number} of '{owner.key}' took too long: {len(late)} of {len(ids)} "
             f"transactions are open for more than {oldest_ms} ms (first: {late[0]}), too near to "
             f"kafka.transaction.timeout.ms ({timeout_ms} ms); nothing of it is visible",
             hint="write in smaller batches, or raise kafka.transaction.timeout.ms (the broker's "
             "transaction.max.timeout.ms permitting)",
         )
 
-    def _decide(self, owner: Owner, batch: Batch, session: LogSession, state: CommitState) -> None:
+    def _decide(self, owner: Owner, session: LogSession, state: CommitState) -> CommitState:
+        """The commit point. What is decided is checked within the lease of the log's transaction:
+        a decision never outlives what it stands on.
+        """
+        decision = state.decision
+        assert decision is not None
+        deadline = self._clock.now_ms() + min(
+            self._block_ms, margin_ms(self._transaction_timeout_ms) // 2
+        )
         try:
-            session.write(state, self._before())
-        except CommitOutcomeUnknownError as error:
-            raise _unknown(
-                f"whether batch {batch.number} of '{owner.key}' was decided is not known: "
+            session.write(
+                state, deadline, check=lambda: self._check_prepared(owner, decision, deadline)
+            )
+        except LogOutcomeUnknownError as error:
+            raise LogOutcomeUnknownError(
+                f"whether batch {decision.number} of '{owner.key}' was decided is not known: "
                 f"{error.message}",
-                tuple(t.transactional_id for t in batch.transactions),
+                hint=_NOTHING_UNDONE,
+                transactional_ids=decision.ids,
             ) from error
+        return state
 
-    def _finish(self, key: str, session: LogSession, state: CommitState) -> CommitState:
-        """End what is decided; the state in which that is done."""
+    def _finish(
+        self, key: str, session: LogSession, state: CommitState, *, checked_ms: int | None = None
+    ) -> CommitState:
+        """End what is decided; the state in which that is done. Or the one in which it is undone:
+        when brokers have aborted some of it, and nobody has committed any, since it was checked
+        (``checked_ms``; None: by somebody else).
+
+        The process may have been stopped between its decision and here, too, for as long as it was
+        dead in a roll forward. To commit what is left would tear the batch then.
+        """
         decision = state.decision
         assert decision is not None
         deadline = self._after()
+        lease = lease_ms(self._transaction_timeout_ms)
+        is_late = checked_ms is None or self._clock.now_ms() - checked_ms > lease
+        if is_late and undo(self._coordinators, decision.transactions, deadline):
+            return _undone(key, state)
         ended = commit_all(self._coordinators, decision.transactions, self._clock, deadline)
+        if set(ended.lost) == set(decision.ids):
+            return _undone(key, state)
         if ended.lost:
             session.write(state.partly_lost(ended.lost), deadline + self._block_ms)
             raise _partial(key, decision.number, len(decision.transactions), ended.lost)
         doubtful = ended.unknown + ended.unclear
         if doubtful:
-            raise _unknown(
+            raise CommitOutcomeUnknownError(
                 f"batch {decision.number} of '{key}' is decided, but the outcome of "
                 f"{len(doubtful)} of its {len(decision.transactions)} transactions is not known "
                 f"({_names(doubtful)})",
-                doubtful,
+                hint=_NOTHING_UNDONE
+                if ended.unclear
+                else "their coordinators have forgotten them (transactional.id.expiration.ms), and "
+                f"no start will find out; 'kprod txn resolve {key} --batch {decision.number} "
+                "--force' goes on, after a look at the topic",
+                transactional_ids=doubtful,
             )
         return state.finished()
 
     def _abort_all(self, batch: Batch) -> None:
         abort_all(self._coordinators, batch.transactions, self._before())
 
-    def _sweep(self, owner: Owner, state: CommitState) -> None:
-        """After a batch is done, by what the log says (``state``). What is not swept now is ended
-        by time, so it fails nothing.
+    def _sweep(
+        self, owner: Owner, session: LogSession, state: CommitState, *, also: str = ""
+    ) -> None:
+        """After a batch is done, by what the log says (``state``). What is not swept now is swept
+        later, or times out, so it fails nothing.
         """
-        runs = {owner.run_id, *(state.superseded if owner.is_stream else ())}
         try:
-            swept = self._sweeper.sweep(owner.prefix, runs, self._before())
+            swept = self._sweeper.sweep(
+                owner.key, {owner.run_id, also, *state.superseded}, self._before()
+            )
+            burnt = [i for i in swept.burnt if (p := parse(i)) and p.run == owner.run_id]
+            if burnt and owner.numbering.is_of_micro_batches:
+                session.write(state.with_burnt(burnt), self._before())
         except KafkaError as error:
             _log.warning(
                 "kprod '%s': orphaned transactions could not be looked for: %s",
@@ -302,8 +395,8 @@ class Committer:
                 error.message,
             )
             return
-        if swept:
-            _log.info("kprod '%s': ended %d orphaned transactions", owner.key, len(swept))
+        if swept.ended:
+            _log.info("kprod '%s': ended %d orphaned transactions", owner.key, len(swept.ended))
 
     # -- deadlines ----------------------------------------------------------------------------
 
@@ -312,6 +405,109 @@ class Committer:
 
     def _after(self) -> int:
         return self._clock.now_ms() + self._end_ms
+
+
+def check_number(
+    key: str, numbering: Numbering, query_id: str, number: int, state: CommitState
+) -> None:
+    """Raises CommitError unless batch ``number`` of query ``query_id`` (empty: not known) may come
+    now: again, or next. A batch that is dropped by mistake is lost without a trace.
+    """
+    if state.last_done == NOTHING_DONE or numbering is Numbering.ONCE:
+        return  # nothing was ever committed under this key
+    if numbering is Numbering.VERSIONS:
+        oldest = min((one.number for one in state.done), default=state.last_done)
+        if oldest < number < state.last_done and state.done_as(number) is None:
+            raise CommitError(
+                f"version {number} of '{key}' was never written, and version {state.last_done} is "
+                "done already",
+                hint="versions of one txnAppId must be written in ascending order: give backfills "
+                "a txnAppId of their own",
+            )
+        return
+    other = query_id and state.query_id and query_id != state.query_id
+    left_out = numbering is Numbering.STREAM and number > state.last_done + 1
+    if other or left_out or number < state.last_done:
+        raise CommitError(
+            f"'{key}' is at batch {state.last_done} of query {state.query_id or 'unknown'}, and "
+            f"query {query_id or 'unknown'} wants to write batch {number}",
+            hint="the query runs twice, its checkpoint was deleted, copied or put back, it ran "
+            "without exactly-once for a while, or two queries share a transactionalIdPrefix or a "
+            "name of foreach_batch: give each one of its own; if that is meant, 'kprod txn reset "
+            f"{key}' forgets the old one",
+        )
+
+
+def check_payload(key: str, batch: Batch, state: CommitState) -> None:
+    """Raises CommitError when ``batch``, which is to be dropped, has other rows than the one that
+    was written under its number.
+    """
+    done = state.done_as(batch.number)
+    if done is None or not done.payloads or batch.payload is None:
+        return
+    if batch.parts is not None:
+        if batch.parts == len(done.payloads):
+            return
+        raise CommitError(
+            f"batch {batch.number} of '{key}' is done with {len(done.payloads)} writes, and "
+            f"{batch.parts} are to be decided now",
+            hint="write the same parts of a batch each time, in the same order",
+        )
+    index = batch.part or 0
+    written = done.payloads[index] if index < len(done.payloads) else Payload()
+    if batch.payload != written:
+        raise CommitError(
+            f"batch {batch.number} of '{key}' is done with {written}, and is to be written again "
+            f"with {batch.payload}: other rows, which would be dropped",
+            hint="a checkpoint was copied or put back, a version was used for other data, or the "
+            "query gives other rows each time it runs; in that case, or if they may be dropped, "
+            "set verifyReplays=false",
+        )
+
+
+def _decision(owner: Owner, batch: Batch, state: CommitState) -> Decision:
+    """What is to be decided: the batch, or all its parts that were noted."""
+    if batch.parts is None:
+        return Decision(batch.number, batch.transactions, (batch.payload or Payload(),))
+    noted = state.parts if state.parts_of == batch.number else ()
+    if [part.index for part in noted] != list(range(batch.parts)):
+        raise CommitError(
+            f"batch {batch.number} of '{owner.key}' has {batch.parts} writes, and the commit log "
+            f"knows of {len(noted)} that ended well; nothing of it is visible",
+            hint="a write failed, or the transaction was ended while one was still running",
+        )
+    transactions = tuple(t for part in noted for t in part.transactions) + batch.transactions
+    return Decision(batch.number, transactions, tuple(part.payload for part in noted))
+
+
+def _undone(key: str, state: CommitState) -> CommitState:
+    assert state.decision is not None
+    _log.warning(
+        "kprod '%s': batch %d was decided, and brokers had aborted a part of it before anything "
+        "was committed (its driver was away for longer than kafka.transaction.timeout.ms); nothing "
+        "of it is visible, and it is to be written again",
+        key,
+        state.decision.number,
+    )
+    return state.undone()
+
+
+@contextmanager
+def _decided(key: str, decision: Decision) -> Iterator[None]:
+    """What goes wrong in here goes wrong behind the commit point: whoever hears of it must not
+    write the rows again.
+    """
+    try:
+        yield
+    except (CommitOutcomeUnknownError, PartialCommitError, SupersededError):
+        raise
+    except KafkaError as error:
+        raise CommitOutcomeUnknownError(
+            f"batch {decision.number} of '{key}' is decided, but its {len(decision.ids)} "
+            f"transactions ({_names(decision.ids)}) could not all be ended: {error.message}",
+            hint=f"{error.hint}; {_NOTHING_UNDONE}" if error.hint else _NOTHING_UNDONE,
+            transactional_ids=decision.ids,
+        ) from error
 
 
 def _names(ids: Sequence[str]) -> str:
@@ -333,36 +529,4 @@ def _partial(key: str, number: int, of: int, lost: tuple[str, ...]) -> PartialCo
         "replay' writes the whole batch again (the others' rows come twice); it happens when a "
         "driver stays away for longer than kafka.transaction.timeout.ms after its decision",
         transactional_ids=lost,
-    )
-
-
-def _unknown(message: str, ids: tuple[str, ...]) -> CommitOutcomeUnknownError:
-    return CommitOutcomeUnknownError(
-        message,
-        hint="nothing was undone: start the query again and it finds out; 'kprod txn describe' "
-        "shows what the brokers know",
-        transactional_ids=ids,
-    )
-
-
-def _check_counted_by(owner: Owner, state: CommitState, number: int) -> None:
-    """A micro-batch of another query than those before would be taken for one of theirs, and
-    dropped. (Which query it is, nobody may know: then this knows nothing.)
-    """
-    if owner.counted_by and state.query_id and owner.counted_by != state.query_id:
-        raise CommitError(
-            f"'{owner.key}' is at version {state.last_done} of query {state.query_id}, and query "
-            f"{owner.counted_by} wants to write micro-batch {number} under it",
-            hint="two queries share a name, or a checkpoint was deleted: give foreach_batch (or "
-            "txnAppId) a name that was never used",
-        )
-
-
-def _other_query(owner: Owner, number: int, query_id: str, last_done: int) -> CommitError:
-    return CommitError(
-        f"'{owner.key}' is at batch {last_done} of query {query_id or 'unknown'}, and query "
-        f"{owner.query_id} wants to commit batch {number}",
-        hint="the query runs twice, its checkpoint was deleted or put back, it ran without "
-        "exactly-once for a while, or two queries share a transactionalIdPrefix; if that is meant, "
-        f"'kprod txn reset {owner.key}' forgets the old one",
     )

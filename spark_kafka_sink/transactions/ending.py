@@ -1,7 +1,7 @@
 """Ending the transactions of a batch: what is decided, each until its outcome is known.
 
-Owns: the rounds of EndTxn and DescribeTransactions. Never: the decision (``committer.py``), what an
-answer means (``outcomes.py``).
+Owns: the rounds of EndTxn and DescribeTransactions, and when a decision can be undone. Never: the
+decision (``committer.py``), what an answer means (``outcomes.py``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from spark_kafka_sink.clock import Clock, Latch
 from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.coordinators import Coordinators
-from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
+from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 
 #: Between two rounds for transactions that are neither committed nor aborted yet.
 _ROUND_MS = 20
@@ -71,3 +71,26 @@ def abort_all(
         return True
     answers = coordinators.end(transactions, committed=False, deadline_ms=deadline_ms)
     return None not in answers.values()
+
+
+def undo(
+    coordinators: Coordinators, transactions: Sequence[PreparedTransaction], deadline_ms: int
+) -> bool:
+    """Abort all of a decision of which brokers have aborted some and nobody has committed any: a
+    driver stayed away for too long between its decision and its first EndTxn. True: nothing of it
+    is visible, or ever will be, so the batch can be written again.
+
+    It may be left at any line: the log still says DECIDED, and the next driver comes here again.
+    """
+    ids = [t.transactional_id for t in transactions]
+    found = coordinators.describe(ids, deadline_ms)
+    outcomes = {t: outcome_of(t, found[t.transactional_id]) for t in transactions}
+    if Outcome.LOST not in outcomes.values():
+        return False
+    open_ = [t for t in transactions if is_prepared(t, found[t.transactional_id])]
+    if any(o is not Outcome.LOST for t, o in outcomes.items() if t not in open_):
+        return False  # committed, about to be, or nobody knows
+    if not abort_all(coordinators, open_, deadline_ms):
+        return False
+    found = coordinators.describe(ids, deadline_ms)
+    return all(outcome_of(t, found[t.transactional_id]) is Outcome.LOST for t in transactions)

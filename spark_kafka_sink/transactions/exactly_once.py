@@ -11,8 +11,9 @@ log says is read anew each time.
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, Self
@@ -29,7 +30,13 @@ from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.sweep import Sweeper
 from spark_kafka_sink.transactions.transaction_client import TransactionClient
-from spark_kafka_sink.transactions.transactional_ids import check_id, prefix_of_key
+from spark_kafka_sink.transactions.transactional_ids import (
+    TransactionalId,
+    check_id,
+    prefix_of_key,
+)
+
+_log = logging.getLogger(__name__)
 
 #: So long a process believes that what it may do under a key, it still may.
 _CHECKED_MS: Final = 60_000
@@ -55,6 +62,7 @@ class ExactlyOnce:
         self._clock = SystemClock() if clock is None else clock
         self._config = config
         self._checked: dict[str, int] = {}
+        self._told: set[str] = set()
         self._client = TransactionClient(config, clock=self._clock, new_client=new_client)
         log = KafkaDecisionLog(self._client, log_topic)
         sweeper = Sweeper(self._client)
@@ -95,6 +103,34 @@ class ExactlyOnce:
         self._check(key)
         return self._committer.roll_forward(key)
 
+    def two_phase_commit(self, key: str) -> bool:
+        """Whether brokers give us transactions that never time out (KIP-939): asked, and logged."""
+        deadline = self._clock.now_ms() + self._config.max_block_ms
+        asked = check_id(prefix_of_key(key))
+        try:
+            self._client.init_producer_id(
+                asked, self._config.transaction_timeout_ms, deadline, two_phase_commit=True
+            )
+        except (AuthorizationError, UnsupportedVersionError) as error:
+            why = (
+                "brokers have transaction.two.phase.commit.enable=false, or the principal has not "
+                "the right TWO_PHASE_COMMIT"
+                if isinstance(error, AuthorizationError)
+                else "brokers don't offer InitProducerId version 6"
+            )
+            self._tell_once(f"kprod '{key}': twoPhaseCommit=auto is off: {why}")
+            return False
+        self._tell_once(
+            f"kprod '{key}': twoPhaseCommit=auto is on: transactions never time out, and what a "
+            "dead driver leaves open is ended by the next start, or by 'kprod txn sweep'"
+        )
+        return True
+
+    def _tell_once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            _log.info(text)
+
     def commit(self, owner: Owner, batch: Batch) -> Commit:
         """As :meth:`Committer.commit`."""
         return self._committer.commit(owner, batch)
@@ -109,6 +145,10 @@ class ExactlyOnce:
     ) -> tuple[str, ...]:
         """As :meth:`Aborter.abort`."""
         return self._aborter.abort(owner, number, transactions, tasks_may_live=tasks_may_live)
+
+    def abort_unknown(self, key: str, mine: Callable[[TransactionalId], bool]) -> tuple[str, ...]:
+        """As :meth:`Aborter.abort_unknown`."""
+        return self._aborter.abort_unknown(key, mine)
 
     def _check(self, key: str) -> None:
         prefix = prefix_of_key(key)

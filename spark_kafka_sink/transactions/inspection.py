@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Final, Protocol
 
 from spark_kafka_sink.clock import Clock
@@ -22,7 +21,7 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
     TransactionState,
 )
-from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.coordinators import Coordinators
 from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
@@ -50,15 +49,6 @@ class ListedLog(DecisionLog, Protocol):
         not created).
         """
         ...
-
-
-class Standing(Enum):
-    """What the commit log says of a run (a stream's run id, or a batch job's uuid)."""
-
-    OWNER = "owner"
-    SUPERSEDED = "superseded"
-    #: It has not committed anything yet, or it did and was forgotten.
-    UNKNOWN = "not in the log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +93,13 @@ class KeyReport:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Of one prefix. ``keys`` is None when the log's topic is missing."""
+    """Of one prefix. ``keys`` is None when the log's topic is missing; ``silent`` are brokers that
+    gave no answer: what is open there is not known.
+    """
 
     open: tuple[OpenTransaction, ...]
     keys: Mapping[str, CommitState] | None
+    silent: tuple[str, ...] = ()
 
     def known_keys(self) -> Mapping[str, CommitState]:
         """RefusedError when the topic is missing: in another one anything may be decided."""
@@ -133,10 +126,10 @@ class Inspector:
         # A broker leaves out silently what we may not see; of an id that is asked for it says so.
         self._coordinators.describe([check_id(prefix)], self._deadline())
         # The log after the list: what was decided when it was listed is shown so.
-        listed = self._coordinators.open_transactions(prefix, self._deadline())
+        listed, silent = self._coordinators.open_transactions(prefix, self._deadline())
         ids = [one.transactional_id for one in listed]
         keys = self._log.states(prefix, self._deadline())
-        return Overview(self.described(ids, keys or {}), keys)
+        return Overview(self.described(ids, keys or {}), keys, silent)
 
     def described(
         self, ids: Sequence[str], states: Mapping[str, CommitState], *, all_: bool = False
@@ -155,7 +148,7 @@ class Inspector:
             if data_id is None or not (all_ or description.state in _OPEN):
                 continue
             age = max(0, now - description.start_ms) if description.start_ms >= 0 else None
-            standing = standing_of(data_id.run, states.values())
+            standing = standing_of(data_id, states)
             result.append(OpenTransaction(data_id, description, standing, decided.get(one), age))
         return tuple(sorted(result, key=lambda t: (-(t.age_ms or 0), str(t.id))))
 
@@ -248,10 +241,10 @@ def decided_ids(states: Mapping[str, CommitState]) -> dict[str, DecidedBy]:
     }
 
 
-def standing_of(run: str, states: Collection[CommitState]) -> Standing:
-    """Of the run, among the keys of its prefix."""
-    if any(state.run_id == run for state in states):
-        return Standing.OWNER
-    if any(run in state.superseded for state in states):
-        return Standing.SUPERSEDED
-    return Standing.UNKNOWN
+def standing_of(one: TransactionalId, states: Mapping[str, CommitState]) -> Standing:
+    """Of its run, by what is kept under its key (which a job's id of version 0.1 doesn't tell)."""
+    if not one.worker and one.key not in states:
+        standings = {state.standing(one.run) for state in states.values()}
+        return next((s for s in Standing if s in standings), Standing.UNKNOWN)
+    state = states.get(one.key)
+    return Standing.UNKNOWN if state is None else state.standing(one.run)

@@ -9,15 +9,27 @@ Same cluster: same failures, same credentials, and InitProducerId is a fence tha
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
-from spark_kafka_sink.errors import AuthorizationError, ConfigError, KafkaTimeoutError
+from spark_kafka_sink.errors import (
+    ApiError,
+    AuthorizationError,
+    ConfigError,
+    ErrorCode,
+    KafkaTimeoutError,
+    SupersededError,
+)
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages import NewTopic
 from spark_kafka_sink.records.murmur2 import murmur2_of
 from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.decision_log import LogRead
+from spark_kafka_sink.transactions.lease import lease_ms
 from spark_kafka_sink.transactions.log_parts import PART_BYTES, cut, key_of
-from spark_kafka_sink.transactions.log_reader import LogPlaces, LogPosition, LogReader, Place
+from spark_kafka_sink.transactions.log_reader import LogPlaces, LogReader, Place
 from spark_kafka_sink.transactions.log_writer import LogWriter
 from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR, log_id
@@ -32,17 +44,20 @@ _CONFIGS: Final = {
     "segment.ms": str(60 * 60 * 1000),
     "min.cleanable.dirty.ratio": "0.1",
 }
-#: A write takes milliseconds. What a dead writer leaves open holds up the readers of other keys in
-#: its partition for so long, and ten seconds more.
-_TIMEOUT_MS: Final = 30_000
+
+
+#: How long who reads waits for the markers of a write that was ended a moment ago.
+_MARKERS_MS: Final = 500
+
+
+_log = logging.getLogger(__name__)
 
 
 class KafkaDecisionLog:
     """Implements ``DecisionLog`` on ``topic``, over ``client``'s connections.
 
-    ``places`` may be shared by all logs of a process; without it each log has its own. What every
-    call may raise besides: ConfigError for a topic that is not compacted, AuthorizationError that
-    names the topic and what is needed.
+    What every call may raise besides: ConfigError for a topic that is not compacted,
+    AuthorizationError that names the topic and what is needed.
     """
 
     def __init__(
@@ -50,44 +65,61 @@ class KafkaDecisionLog:
         client: TransactionClient,
         topic: str,
         *,
-        places: LogPlaces | None = None,
         part_bytes: int = PART_BYTES,
     ) -> None:
         self._client = client
         self._topic = topic
-        self._places = LogPlaces() if places is None else places
+        self._places = LogPlaces()
         self._part_bytes = part_bytes
         self._rights = (
             f"DESCRIBE, READ and WRITE on the topic '{topic}' (commitLogTopic), and CREATE while "
             "it is missing"
         )
         self._reader = LogReader(client, self._rights)
-        self._version: int | None = None
 
-    def read(self, key: str, deadline_ms: int) -> CommitState | None:
-        """See ``DecisionLog``; raises KafkaTimeoutError when a writer keeps it waiting."""
+    def read(self, key: str, deadline_ms: int) -> LogRead:
+        """See ``DecisionLog``."""
         tp, topic_id = self._partition(key, deadline_ms)
-        return _decoded(key, self._read(key, tp, topic_id, deadline_ms))
+        until = min(deadline_ms, self._client.clock.now_ms() + _MARKERS_MS)
+        place = self._settled(key, tp, topic_id, until)
+        return LogRead(_decoded(key, place), place.settled)
 
     def open(self, key: str, deadline_ms: int) -> KafkaLogSession:
         """See ``DecisionLog``. A transaction that a dead writer of ``key`` left open is aborted."""
         client = self._client
         tp, topic_id = self._partition(key, deadline_ms)
-        timeout_ms = min(_TIMEOUT_MS, client.config.transaction_timeout_ms)
+        timeout_ms = lease_ms(client.config.transaction_timeout_ms)
         producer = client.init_producer_id(log_id(key), timeout_ms, deadline_ms)
-        if self._version is None:
-            self._version = client.transaction_version(deadline_ms)
-        place = self._read(key, tp, topic_id, deadline_ms)
+        # (A leader that doesn't know that it was deposed may never get the markers.)
+        place = self._settled(key, tp, topic_id, deadline_ms)
+        if not place.settled:
+            raise KafkaTimeoutError(
+                f"{tp} of the commit log still has a transaction of '{key}' open, which was ended",
+                hint="its leader was cut off from the other brokers, or its replicas don't follow",
+                code=ErrorCode.REQUEST_TIMED_OUT,
+            )
         writer = LogWriter(
             client,
             tp,
             log_id(key),
             producer,
-            self._version,
+            client.transaction_version(deadline_ms),
             timeout_ms=timeout_ms,
             rights=self._rights,
         )
-        return KafkaLogSession(key, place, writer, self._part_bytes)
+
+        def is_newest(first_offset: int) -> bool:
+            """Nobody has written ``key`` between the end that was read and ``first_offset``."""
+            name, end = key.encode(), place.next_offset
+            if first_offset >= end and not (
+                first_offset > end
+                and self._reader.has_records(tp, name, end, first_offset, deadline_ms)
+            ):
+                return True
+            self._places.forget(topic_id, name)
+            return False
+
+        return KafkaLogSession(key, place, writer, is_newest, self._part_bytes)
 
     def states(self, prefix: str, deadline_ms: int) -> dict[str, CommitState] | None:
         """All keys of exactly this prefix with what is kept under them, fencing nobody; None when
@@ -112,20 +144,20 @@ class KafkaDecisionLog:
                     found[key] = state
         return found
 
-    def position(self, key: str) -> LogPosition | None:
-        """From where the state that was read last can be read again; None when there is none, or
-        on brokers before 2.8. For ``begin_at`` in another process.
+    def _settled(
+        self, key: str, tp: TopicPartition, topic_id: bytes | None, until_ms: int
+    ) -> Place:
+        """Read until no write is under way, or until then. Markers follow an EndTxn in
+        milliseconds.
         """
-        topic_id = self._client.calls.cluster.topic_ids.get(self._topic)
-        name = key.encode()
-        place = self._places.get(topic_id, name)
-        if topic_id is None or place.next_offset == 0:
-            return None
-        return LogPosition(topic_id, place.first_offset(name))
-
-    def begin_at(self, key: str, position: LogPosition) -> None:
-        """What lies before ``position`` need not be read for ``key``."""
-        self._places.begin_at(key.encode(), position)
+        clock, block_ms = self._client.clock, self._client.config.max_block_ms
+        attempts = 0
+        while True:
+            place = self._read(key, tp, topic_id, max(until_ms, clock.now_ms() + block_ms))
+            if place.settled or clock.now_ms() >= until_ms:
+                return place
+            self._client.calls.pause(attempts, until_ms)
+            attempts += 1
 
     def _read(
         self, key: str, tp: TopicPartition, topic_id: bytes | None, deadline_ms: int
@@ -170,8 +202,7 @@ class KafkaDecisionLog:
                     raise
                 if not create:
                     return False
-                new = NewTopic(topic, PARTITIONS, -1, _CONFIGS)
-                calls.create_topics((new,), timeout_ms=left(), exist_ok=True)
+                self._create(left)
         except AuthorizationError as error:
             raise AuthorizationError(
                 f"the commit log {error.message}",
@@ -185,9 +216,38 @@ class KafkaDecisionLog:
                 self._places.checked.add(topic_id)
         return True
 
+    def _create(self, left: Callable[[], int]) -> None:
+        """With all settings; without those that managed clusters refuse (small segments)."""
+        calls = self._client.calls
+        new = NewTopic(self._topic, PARTITIONS, -1, _CONFIGS)
+        try:
+            calls.create_topics((new,), timeout_ms=left(), exist_ok=True)
+        except ApiError as error:
+            if error.code not in (ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION):
+                raise
+            plain = replace(new, configs={"cleanup.policy": "compact"})
+            calls.create_topics((plain,), timeout_ms=left(), exist_ok=True)
+
     def _check(self, deadline_ms: int) -> None:
-        """A topic that deletes loses decisions. Who may not see its settings is trusted."""
-        found = self._client.topic_configs(self._topic, ("cleanup.policy",), deadline_ms)
+        """A topic that deletes loses decisions, and so does one whose leader may be a replica that
+        was behind. Who may not see its settings is trusted.
+        """
+        names = ("cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable")
+        found = self._client.topic_configs(self._topic, names, deadline_ms)
+        replicas = min(len(p.replicas) for p in self._client.calls.cluster.topics[self._topic])
+        if found.get("unclean.leader.election.enable") == "true":
+            _log.warning(
+                "commitLogTopic '%s' has unclean.leader.election.enable=true: an unclean election "
+                "forgets decisions, and batches may come twice or be lost; set it to false",
+                self._topic,
+            )
+        if replicas > 1 and found.get("min.insync.replicas") == "1":
+            _log.warning(
+                "commitLogTopic '%s' has %d replicas and min.insync.replicas=1: a decision may be "
+                "lost with one broker; set it to 2",
+                self._topic,
+                replicas,
+            )
         policy = found.get("cleanup.policy")
         if policy is not None and policy != "compact":
             raise ConfigError(
@@ -198,10 +258,27 @@ class KafkaDecisionLog:
 
 
 class KafkaLogSession:
-    """Implements ``LogSession``. After an error of :meth:`write` the key must be opened again."""
+    """Implements ``LogSession``. After an error of :meth:`write` the key must be opened again.
 
-    def __init__(self, key: str, place: Place, writer: LogWriter, part_bytes: int) -> None:
+    ``is_newest`` is asked for the first write, with its offset, before it counts; from then on
+    nobody but us writes the key. Without it a batch may be committed twice, where a leader was cut
+    off from its peers and from the controller, but not from us::
+
+        run 0: DECIDED 1, DONE 1 at the new leader; dies before Spark notes batch 1
+        run 1: plans, and later opens the log: the old leader tells of DONE 0; batch 1 is written
+        run 1: its Produce is refused there, and taken by the new leader, behind DONE 1
+    """
+
+    def __init__(
+        self,
+        key: str,
+        place: Place,
+        writer: LogWriter,
+        is_newest: Callable[[int], bool],
+        part_bytes: int,
+    ) -> None:
         self._key = key
+        self._is_newest: Callable[[int], bool] | None = is_newest
         self._state = _decoded(key, place)
         self._there = set(place.records)
         self._writer = writer
@@ -211,18 +288,36 @@ class KafkaLogSession:
     def state(self) -> CommitState | None:
         return self._state
 
-    def write(self, state: CommitState | None, deadline_ms: int) -> None:
+    def write(
+        self,
+        state: CommitState | None,
+        deadline_ms: int,
+        *,
+        check: Callable[[], None] | None = None,
+    ) -> None:
         """See ``LogSession``."""
         if state is None and not self._there:
             return
+
+        def before_its_end(first_offset: int) -> None:
+            if self._is_newest is not None and not self._is_newest(first_offset):
+                raise SupersededError(
+                    f"the commit log of '{self._key}' was read at a broker that does not lead it "
+                    "any more, and has been written since",
+                    hint="open it again",
+                )
+            if check is not None:
+                check()
+
         revision = self._writer.begin(deadline_ms)
         value = None if state is None else state.encode()
         records = cut(self._key.encode(), value, revision, self._there, self._part_bytes)
-        self._writer.commit(records, deadline_ms)
+        self._writer.commit(records, deadline_ms, before_its_end)
+        self._is_newest = None
         self._there = {key for key, part in records.items() if part is not None}
         self._state = state
 
 
 def _decoded(key: str, place: Place) -> CommitState | None:
-    value, _ = place.state(key.encode())
-    return None if value is None else CommitState.decode(value)
+    value = place.state(key.encode())
+    return None if value is None else CommitState.decode(key, value)

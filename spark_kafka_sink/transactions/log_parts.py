@@ -25,6 +25,8 @@ from spark_kafka_sink.errors import CommitError
 
 #: Bytes of a state in one record. A topic takes 1 MiB by default.
 PART_BYTES: Final = 512 * 1024
+#: Three whole numbers and their names.
+_LONGEST_LINE: Final = 200
 _PART: Final = b'{"part":'
 
 
@@ -49,7 +51,8 @@ def cut(
     value is a tombstone, and as the state leaves nothing.
     """
     records: dict[bytes, bytes | None] = {}
-    if state is not None and len(state) <= limit:
+    # (What begins as a part does would be taken for one.)
+    if state is not None and len(state) <= limit and not state.startswith(_PART):
         records[key] = state
     elif state is not None:
         count = -(-len(state) // limit)
@@ -63,25 +66,23 @@ def cut(
     return {**dict.fromkeys(sorted(set(there) - records.keys())), **records}
 
 
-def join(key: bytes, records: Mapping[bytes, bytes]) -> tuple[bytes | None, tuple[bytes, ...]]:
-    """The state, or None, and the keys of the records it is made of. CommitError when one of them
-    is missing, or is none of ours.
+def join(key: bytes, records: Mapping[bytes, bytes]) -> bytes | None:
+    """The state, or None. CommitError when one of the records it is made of is missing, or is none
+    of ours.
     """
     first = records.get(key)
-    if first is None:
-        return None, ()
-    if not first.startswith(_PART):
-        return first, (key,)
+    if first is None or not first.startswith(_PART):
+        return first
     revision, count = None, 1
     parts: list[bytes] = []
-    keys: list[bytes] = []
     while len(parts) < count:
         record_key = _record_key(key, len(parts))
         try:
             line, _, data = records[record_key].partition(b"\n")
-            fields = json.loads(line)
+            # A line of ours is short; what is not may nest deeper than Python's reader goes.
+            fields = json.loads(line[:_LONGEST_LINE])
             found = (int(fields["part"]), int(fields["of"]), int(fields["revision"]))
-        except (KeyError, ValueError, TypeError):
+        except (KeyError, ValueError, TypeError, OverflowError):
             found, data = (-1, -1, -1), b""
         if revision is None:
             revision, count = found[2], found[1]
@@ -93,8 +94,7 @@ def join(key: bytes, records: Mapping[bytes, bytes]) -> tuple[bytes | None, tupl
                 "cleanup.policy must be compact",
             )
         parts.append(data)
-        keys.append(record_key)
-    return b"".join(parts), tuple(keys)
+    return b"".join(parts)
 
 
 def _record_key(key: bytes, part: int) -> bytes:

@@ -1,12 +1,16 @@
-"""Reads one key of the commit log, to the end of its partition.
+"""Reads keys of the commit log, to the end of their partition.
 
 Owns: :class:`LogPlaces` (how far each key was read, and what was found), :class:`LogReader`. Never:
 what a record says (``log_parts.py``), a write.
 
 **The end** is the high watermark by ListOffsets, not by Fetch: a leader that was just elected may
 lag behind what was acknowledged, and only ListOffsets refuses to answer until it does not
-(KIP-207). Records count up to the last stable offset, so as long as a writer is in the middle of a
-transaction below that end, the reader waits for it.
+(KIP-207). It may still be old: a leader that was deposed and doesn't know it tells its own. Who
+writes finds that out (:meth:`LogReader.has_records`).
+
+**Uncommitted** records are read, and each transaction is judged by its marker. So nobody waits for
+a stranger whose key lies in the same partition and who died between his record and its end. What
+has no marker yet is somebody's write under way.
 
 **A place** saves reading the partition from its beginning. It stays valid while the topic is the
 same one (its id) and the log still holds its offset: compaction takes away records of a key only
@@ -15,11 +19,11 @@ when a newer one of that key follows, which lies behind the place and will be me
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
-from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
+from spark_kafka_sink.errors import CommitError, ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.fetch_messages import (
     FetchedPartition,
@@ -32,7 +36,12 @@ from spark_kafka_sink.protocol.fetch_messages import (
     OffsetSpec,
 )
 from spark_kafka_sink.protocol.request import Request
-from spark_kafka_sink.records.log_records import committed_records
+from spark_kafka_sink.records.log_records import (
+    ControlType,
+    ReadBatch,
+    Unreadable,
+    read_batches,
+)
 from spark_kafka_sink.transactions.calls import Call, Leader, Next, following, refusal
 from spark_kafka_sink.transactions.log_parts import belongs_to, join
 from spark_kafka_sink.transactions.transaction_client import TransactionClient
@@ -42,37 +51,34 @@ FoundT = TypeVar("FoundT")
 
 #: Places that are remembered, the ones used last.
 _MOST_PLACES: Final = 1000
+#: Bytes of a batch's records. Ours have half of that at most (``log_parts.PART_BYTES``).
+_MOST_KEPT: Final = 2 * 1024 * 1024
 
 
-class LogPosition(NamedTuple):
-    """From here on a reader meets all that counts of a key. Picklable.
-
-    ``topic_id`` are the 16 bytes of the topic's id: another topic of the same name has another.
-    """
-
-    topic_id: bytes
-    offset: int
+class _CutOffError(Exception):
+    """The log does not hold the offset that is asked for."""
 
 
 @dataclass(slots=True)
 class Place:
-    """What was found of a key below ``next_offset``: value and offset by record key."""
+    """What was found below ``next_offset``: value by record key. ``settled`` is False when a write
+    is under way there, from ``next_offset`` on.
+    """
 
     next_offset: int = 0
-    records: dict[bytes, tuple[bytes, int]] = field(default_factory=dict)
+    records: dict[bytes, bytes] = field(default_factory=dict)
+    settled: bool = True
 
-    def state(self, key: bytes) -> tuple[bytes | None, tuple[bytes, ...]]:
+    def state(self, key: bytes) -> bytes | None:
         """As ``log_parts.join``."""
-        return join(key, {k: value for k, (value, _) in self.records.items()})
+        return join(key, self.records)
 
-    def first_offset(self, key: bytes) -> int:
-        """Of the records that make the state; the end when there are none."""
-        _, keys = self.state(key)
-        return min((self.records[k][1] for k in keys), default=self.next_offset)
+    def copy(self) -> Place:
+        return Place(self.next_offset, dict(self.records), self.settled)
 
 
 class LogPlaces:
-    """Of one process, or of one log. Threads may share it: they take copies."""
+    """Of one log."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[bytes, bytes], Place] = {}
@@ -81,21 +87,21 @@ class LogPlaces:
 
     def get(self, topic_id: bytes | None, key: bytes) -> Place:
         found = None if topic_id is None else self._places.get((topic_id, key))
-        return Place() if found is None else Place(found.next_offset, dict(found.records))
+        return Place() if found is None else found.copy()
 
     def put(self, topic_id: bytes | None, key: bytes, place: Place) -> None:
         """Keep a copy; without the topic's id (brokers before 2.8) nothing is kept."""
         if topic_id is None:
             return
-        self._places.pop((topic_id, key), None)
-        self._places[topic_id, key] = Place(place.next_offset, dict(place.records))
-        for oldest in list(self._places)[: max(0, len(self._places) - _MOST_PLACES)]:
-            self._places.pop(oldest, None)
+        self.forget(topic_id, key)
+        self._places[topic_id, key] = place.copy()
+        while len(self._places) > _MOST_PLACES:
+            del self._places[next(iter(self._places))]
 
-    def begin_at(self, key: bytes, position: LogPosition) -> None:
-        """Read ``key`` from there on, unless more is known."""
-        if (position.topic_id, key) not in self._places:
-            self.put(position.topic_id, key, Place(position.offset))
+    def forget(self, topic_id: bytes | None, key: bytes) -> None:
+        """It is read from the beginning again."""
+        if topic_id is not None:
+            self._places.pop((topic_id, key), None)
 
 
 class LogReader:
@@ -107,7 +113,7 @@ class LogReader:
 
     def read(self, tp: TopicPartition, key: bytes, place: Place, deadline_ms: int) -> Place:
         """``place``, moved to the end that the partition has now. KafkaTimeoutError when that is
-        not reached in time, because a leader is silent, or a transaction stays open.
+        not reached in time, because a leader is silent.
         """
         return self.read_keys(tp, lambda name: belongs_to(key, name), place, deadline_ms)
 
@@ -121,37 +127,76 @@ class LogReader:
         if end == 0:
             # Who may not read hears of it now, and not at the first start that finds a record.
             self._fetch(tp, 0, deadline_ms)
+        try:
+            return self._read_up_to(tp, wanted, place, end, deadline_ms)
+        except _CutOffError:
+            place = Place(self._offset(tp, OffsetSpec.EARLIEST, deadline_ms))
+            return self._read_up_to(tp, wanted, place, end, deadline_ms)
+
+    def _read_up_to(
+        self,
+        tp: TopicPartition,
+        wanted: Callable[[bytes], bool],
+        place: Place,
+        end: int,
+        deadline_ms: int,
+    ) -> Place:
+        begun: dict[int, tuple[int, dict[bytes, bytes | None]]] = {}
+        for batch in self._batches(tp, wanted, place.next_offset, end, deadline_ms):
+            producer, first = batch.producer_id, batch.base_offset
+            if batch.marker is not None:
+                _, written = begun.pop(producer, (first, {}))
+                _apply(place, written if batch.marker is ControlType.COMMIT else {})
+            elif batch.records:
+                written = {r.key: r.value for r in batch.records if r.key is not None}
+                begun.setdefault(producer, (first, {}))[1].update(written)
+        place.settled = not begun
+        place.next_offset = min((offset for offset, _ in begun.values()), default=end)
+        return place
+
+    def has_records(
+        self, tp: TopicPartition, key: bytes, first: int, end: int, deadline_ms: int
+    ) -> bool:
+        """Does anything of ``key``, committed or not, lie in [first, end)? True, too, when it can't
+        be looked at.
+        """
+        batches = self._batches(tp, lambda name: belongs_to(key, name), first, end, deadline_ms)
+        try:
+            return any(batch.records and batch.base_offset < end for batch in batches)
+        except _CutOffError:
+            return True
+
+    def _batches(
+        self,
+        tp: TopicPartition,
+        wanted: Callable[[bytes], bool],
+        first: int,
+        end: int,
+        deadline_ms: int,
+    ) -> Iterator[ReadBatch]:
+        """Transactions' batches and markers in [first, end), and behind it in the last Fetch. What
+        is in no transaction is somebody else's: who may write the topic must not stop every key of
+        the partition. CommitError when what is wanted can't be read.
+        """
         attempts = 0
-        while place.next_offset < end:
-            try:
-                fetched = self._fetch(tp, place.next_offset, deadline_ms)
-            except KafkaTimeoutError as error:
-                if attempts == 0:
-                    raise
-                raise KafkaTimeoutError(
-                    f"{tp} of the commit log could not be read to its end, offset {end}: a "
-                    f"transaction is open from offset {place.next_offset} on",
-                    hint="another driver is in the middle of a write, or died in it; then its time "
-                    "is over within a minute",
-                    code=ErrorCode.REQUEST_TIMED_OUT,
-                ) from error
+        while first < end:
+            fetched = self._fetch(tp, first, deadline_ms)
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                place = Place(self._offset(tp, OffsetSpec.EARLIEST, deadline_ms))
-                continue
-            records, next_offset = committed_records(fetched)
-            for record in records:
-                if record.key is None or not wanted(record.key):
+                raise _CutOffError
+            before = first
+            for batch in read_batches(fetched, wanted, max_kept=_MOST_KEPT):
+                first = max(first, batch.next_offset)
+                if batch.header_known and not batch.transactional:
                     continue
-                if record.value is None:
-                    place.records.pop(record.key, None)
-                else:
-                    place.records[record.key] = (record.value, record.offset)
-            if next_offset > place.next_offset:
-                place.next_offset, attempts = next_offset, 0
+                if batch.unreadable is not None:
+                    raise _unreadable(tp, batch.unreadable)
+                yield batch
+            if first > before:
+                attempts = 0
                 continue
+            # A follower that has just become the leader: it doesn't know its end yet.
             self._client.calls.pause(attempts, deadline_ms)
             attempts += 1
-        return place
 
     def _offset(self, tp: TopicPartition, spec: OffsetSpec, deadline_ms: int) -> int:
         def take(response: ListOffsetsResponse) -> tuple[ErrorCode, int]:
@@ -164,13 +209,13 @@ class LogReader:
     def _fetch(self, tp: TopicPartition, offset: int, deadline_ms: int) -> FetchedPartition:
         def take(response: FetchResponse) -> tuple[ErrorCode, FetchedPartition]:
             if response.error is not ErrorCode.NONE:
-                nothing = FetchedPartition(response.error, offset, IsolationLevel.READ_COMMITTED)
+                nothing = FetchedPartition(response.error, offset, IsolationLevel.READ_UNCOMMITTED)
                 return response.error, nothing
             found = response.partitions[tp]
             return found.error, found
 
         request = FetchRequest(
-            (FetchPartition(tp, offset),), IsolationLevel.READ_COMMITTED, max_wait_ms=0
+            (FetchPartition(tp, offset),), IsolationLevel.READ_UNCOMMITTED, max_wait_ms=0
         )
         return self._ask(
             request, tp, take, deadline_ms, answers=frozenset({ErrorCode.OFFSET_OUT_OF_RANGE})
@@ -201,3 +246,19 @@ class LogReader:
         if not self._client.calls.run([call], deadline_ms):
             raise self._client.calls.timeout(name, [call])
         return taken[0]
+
+
+def _apply(place: Place, written: dict[bytes, bytes | None]) -> None:
+    for key, value in written.items():
+        if value is None:
+            place.records.pop(key, None)
+        else:
+            place.records[key] = value
+
+
+def _unreadable(tp: TopicPartition, found: Unreadable) -> CommitError:
+    return CommitError(
+        f"offset {found.offset} of {tp}, the commit log, can't be read: {found.reason}",
+        hint="the topic of commitLogTopic must not be written by anybody else; "
+        "kafka-delete-records takes away what lies before an offset, and what is decided there",
+    )

@@ -7,6 +7,7 @@ One write, with the last moment at which each failure is clear::
 
     version 1: AddPartitionsToTxn    nothing is written
     Produce (one batch or some)      nothing will ever count: nobody else commits this transaction
+    the caller's check               as before; the broker voids the transaction when it takes long
     EndTxn(commit)                   NONE: written. No clear answer: nobody knows
 
 A Produce without a clear answer is sent again as the same bytes; DUPLICATE_SEQUENCE_NUMBER says
@@ -17,14 +18,14 @@ asked with ours, which the coordinator grants only while nobody else has asked (
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Final, TypeVar
 
 from spark_kafka_sink.errors import (
-    CommitOutcomeUnknownError,
     ErrorCode,
     IllegalStateError,
+    InvalidTxnStateError,
     KafkaError,
     ProducerFencedError,
     SupersededError,
@@ -49,6 +50,7 @@ from spark_kafka_sink.transactions.calls import (
     following,
     refusal,
 )
+from spark_kafka_sink.transactions.decision_log import LogOutcomeUnknownError
 from spark_kafka_sink.transactions.log_parts import PART_BYTES
 from spark_kafka_sink.transactions.transaction_client import TransactionClient
 
@@ -58,6 +60,9 @@ _CODEC: Final = Codec(CompressionType.ZSTD, 3)
 #: The last version of Produce whose batches are of version 1 (KIP-890).
 _LAST_OF_VERSION_1: Final = 11
 _LATEST_PRODUCE: Final = 12
+#: Version 2 says INVALID_TXN_STATE of a transaction that somebody's InitProducerId, or its time-
+#: out, has just aborted. Who it was, the log says when it is opened again.
+_FENCED: Final = (ProducerFencedError, InvalidTxnStateError)
 #: So long after EndTxn it is asked whether the markers are written.
 _MARKERS_MS: Final = 50
 #: How long a failed write may take to abort its transaction.
@@ -95,6 +100,7 @@ class LogWriter:
         self._state = _State.READY
         self._unanswered = 0
         self._ended_ms = 0
+        self._first_offset = -1
 
     def begin(self, deadline_ms: int) -> int:
         """Make sure that nobody else took the id; gives the number of the next transaction: unlike
@@ -113,11 +119,18 @@ class LogWriter:
         self._state = _State.BUSY
         return self._producer.producer_id << 16 | self._producer.epoch
 
-    def commit(self, records: Mapping[bytes, bytes | None], deadline_ms: int) -> None:
-        """All of ``records`` (None: a tombstone), or none of them.
+    def commit(
+        self,
+        records: Mapping[bytes, bytes | None],
+        deadline_ms: int,
+        check: Callable[[int], None] = lambda first_offset: None,  # noqa: ARG005 - nothing to check
+    ) -> None:
+        """All of ``records`` (None: a tombstone), or none of them. ``check`` is called before their
+        end, with the offset of the first (-1: the broker doesn't know any more); when it raises,
+        nothing is written.
 
         Raises SupersededError and every other KafkaError when nothing is written,
-        CommitOutcomeUnknownError when that is not known.
+        LogOutcomeUnknownError when that is not known.
         """
         self._require(_State.BUSY)
         self._state = _State.FAILED
@@ -136,6 +149,11 @@ class LogWriter:
             if self._unanswered == 0:
                 self._abort(deadline_ms)
             # Else an abort might overtake a Produce that is still on its way.
+            raise
+        try:
+            check(self._first_offset)
+        except BaseException:
+            self._abort(deadline_ms)
             raise
         self._end(deadline_ms)
 
@@ -202,6 +220,8 @@ class LogWriter:
 
         def take(response: ProduceResponse) -> ErrorCode | None:
             code = response.partitions[0].error
+            if sequence == 0:
+                self._first_offset = response.partitions[0].base_offset
             if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 code = ErrorCode.NONE
             return self._again(code, f"Produce to the commit log {self._tp}")
@@ -228,13 +248,13 @@ class LogWriter:
         if response is not None:
             error = response.error.error(f"EndTxn of '{self._id}'")
         if ending.unclear:
-            raise CommitOutcomeUnknownError(
+            raise LogOutcomeUnknownError(
                 f"whether the commit log {self._tp} has the decision is not known: "
                 f"EndTxn of '{self._id}' was asked for and got no clear answer in time",
                 hint="nothing was undone: the next start of the query finds out",
                 transactional_ids=(self._id,),
             ) from error
-        if isinstance(error, ProducerFencedError):
+        if isinstance(error, _FENCED):
             raise self._superseded(error) from error
         assert error is not None, "EndTxn has an answer or an error"
         raise error
@@ -265,7 +285,7 @@ class LogWriter:
         if following(code) is not Next.CLEAR:
             return code
         error = refusal(code, where, self._rights)
-        if isinstance(error, ProducerFencedError):
+        if isinstance(error, _FENCED):
             raise self._superseded(error) from error
         raise error
 

@@ -14,26 +14,23 @@ So before T is aborted, the key under which its driver would decide is opened (I
 log's id): a DECIDED that is written by then is seen, and who opened the key before can't write one
 any more. Then T's run is given up in the log, so that who opens it from now on decides nothing,
 either. The driver's commit fails, and nothing of its batch is visible. Transactions of superseded
-runs need neither: their driver finds itself superseded when it opens the key. One gap is left: a
-batch job with a txnAppId that never committed is not in the log, so nobody knows its key.
+runs need neither: their driver finds itself superseded when it opens the key.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.errors import (
-    ConfigError,
-    ErrorCode,
-    RefusedError,
-    SupersededError,
-    safe_text,
+from spark_kafka_sink.errors import ConfigError, ErrorCode, RefusedError, safe_text
+from spark_kafka_sink.protocol.transaction_admin_messages import (
+    TransactionDescription,
+    TransactionState,
 )
-from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
-from spark_kafka_sink.transactions.commit_state import CommitState, Phase
+from spark_kafka_sink.transactions.commit_state import CommitState, Phase, Standing
 from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.coordinators import Coordinators
 from spark_kafka_sink.transactions.decision_log import LogSession
@@ -43,13 +40,12 @@ from spark_kafka_sink.transactions.inspection import (
     KeyReport,
     ListedLog,
     OpenTransaction,
-    Standing,
     decided_ids,
     standing_of,
 )
 from spark_kafka_sink.transactions.outcomes import Outcome
-from spark_kafka_sink.transactions.ownership import DUELS
-from spark_kafka_sink.transactions.transactional_ids import log_key, parse, prefix_of_key
+from spark_kafka_sink.transactions.ownership import insist
+from spark_kafka_sink.transactions.transactional_ids import parse, prefix_of_key
 
 _DECIDED: Final = "its batch is decided"
 _OWNED: Final = "its run is the owner in the commit log"
@@ -212,14 +208,15 @@ class Operator:
         """
         overview = self.look.overview(prefix)
         states = overview.known_keys()
-        if run is not None and not force and standing_of(run, states.values()) is Standing.OWNER:
+        owned = [key for key, state in states.items() if state.standing(str(run)) is Standing.OWNER]
+        if run is not None and not force and owned:
             raise RefusedError(
-                f"run {run} owns '{_owned_by(run, states)}' in the commit log: its query may be "
+                f"run {run} owns '{owned[0]}' in the commit log: its query may be "
                 "alive, and is the one to end its transactions",
                 hint="when it is dead, and will not be started again, --force ends them",
             )
         found = overview.open
-        old = None if older_than_ms is None else self._older(prefix, older_than_ms, found)
+        old = None if older_than_ms is None else self._older(older_than_ms, found)
         kept: dict[str, str] = {}
         swept = []
         for t in _ongoing(found):
@@ -235,8 +232,9 @@ class Operator:
                 swept.append(t)
         return EndPlan(tuple(swept), kept, even_owners=force)
 
-    def _older(self, prefix: str, age_ms: int, found: Sequence[OpenTransaction]) -> Collection[str]:
-        old = self._coordinators.older_than(prefix, age_ms, self._deadline())
+    def _older(self, age_ms: int, found: Sequence[OpenTransaction]) -> Collection[str]:
+        ids = [str(t.id) for t in found]
+        old = self._coordinators.older_than(ids, age_ms, self._deadline()) if ids else frozenset()
         if old is not None:
             return old
         return {str(t.id) for t in found if t.age_ms is not None and t.age_ms > age_ms}
@@ -245,17 +243,11 @@ class Operator:
         """Fence, look again, give up, abort. Raises KafkaTimeoutError, AuthorizationError;
         SupersededError when a driver opens the log again and again.
         """
-        for again in reversed(range(DUELS)):
-            sessions, states = self._fenced(plan.transactions)
-            left, kept = _still_to_end(plan, states)
-            try:
-                self._give_up(left, sessions, states)
-                break
-            except SupersededError:  # a driver has opened the log behind us
-                if not again:
-                    raise
+        left, kept, sessions = insist(
+            lambda: self._fenced(plan.transactions), lambda fenced: self._given_up(plan, *fenced)
+        )
         now = {str(t.id): t.found for t in self.look.described([str(t.id) for t in left], {})}
-        ids = []
+        open_ = {}
         for t in left:
             found = now.get(str(t.id))
             same = found is not None and (found.state, found.producer_id, found.producer_epoch) == (
@@ -263,15 +255,14 @@ class Operator:
                 t.found.producer_id,
                 t.found.producer_epoch,
             )
-            if same:
-                ids.append(str(t.id))
+            if same and found is not None:
+                open_[str(t.id)] = found
             else:
                 kept[str(t.id)] = "it was ended meanwhile"
-        # By InitProducerId: a writer that is alive must not go on under the same epoch.
-        failed = self._abort(ids)
+        failed = self._abort(open_)
         if not failed:
             self._forget_jobs(left, sessions)
-        return Aborted(tuple(i for i in ids if i not in failed), kept, failed)
+        return Aborted(tuple(i for i in open_ if i not in failed), kept, failed)
 
     def _fenced(
         self, transactions: Sequence[OpenTransaction]
@@ -291,41 +282,46 @@ class Operator:
                 states[key] = session.state
         return sessions, states
 
-    def _give_up(
+    def _given_up(
         self,
-        left: Sequence[OpenTransaction],
+        plan: EndPlan,
         sessions: Mapping[str, LogSession],
         states: Mapping[str, CommitState],
-    ) -> None:
-        """Write into the log that these runs commit nothing any more. Who opened the key before is
-        fenced; who opens it from here on reads that (``aborter.py`` does the same).
+    ) -> tuple[list[OpenTransaction], dict[str, str], Mapping[str, LogSession]]:
+        """What is still to be ended, and what is kept, once it is written into the log that the
+        runs of the former commit nothing any more. Who opened a key before is fenced; who opens it
+        from here on reads that (``aborter.py`` does the same).
         """
+        left, kept = _still_to_end(plan, states)
+        runs: dict[str, dict[str, None]] = defaultdict(dict)
+        for t in left:
+            for key in _keys_of(t, states):
+                runs[key][t.id.run] = None
         for key, session in sessions.items():
-            runs = dict.fromkeys(t.id.run for t in left if key in _keys_of(t, states))
-            state = CommitState() if session.state is None else session.state
-            for run in runs:
+            state = session.state or CommitState()
+            for run in runs[key]:
                 state = state.given_up(run)
-            if runs:
+            if runs[key]:
                 session.write(state, self._deadline())
+        return left, kept, sessions
 
-    def _abort(self, ids: Sequence[str]) -> dict[str, str]:
+    def _abort(self, open_: Mapping[str, TransactionDescription]) -> dict[str, str]:
         """What went wrong, by transactional id."""
-        answers = self._coordinators.fence(ids, self._deadline()) if ids else {}
-        failed = {}
-        for one in ids:
-            answer = answers.get(one)
-            if answer is None:
-                failed[one] = "no clear answer in time"
-            elif answer.error is not ErrorCode.NONE:
-                failed[one] = answer.error.name
-        return failed
+        answers = self._coordinators.abort_exactly(open_, self._deadline()) if open_ else {}
+        return {
+            one: "no clear answer in time" if code is None else code.name
+            for one, code in answers.items()
+            if code is not ErrorCode.NONE
+        }
 
     def _forget_jobs(
         self, left: Sequence[OpenTransaction], sessions: Mapping[str, LogSession]
     ) -> None:
-        """A batch job's own key is nobody else's: nothing is left to be decided under it."""
-        for run in dict.fromkeys((t.id.prefix, t.id.run) for t in left if not t.id.worker):
-            session = sessions.get(log_key(*run))
+        """The own key of a batch job without txnAppId is nobody else's: nothing is left to be
+        decided under it.
+        """
+        for key in dict.fromkeys(t.id.key for t in left if t.id.is_only_run):
+            session = sessions.get(key)
             if session is not None and session.state is not None and not session.state.decision:
                 session.write(None, self._deadline())
 
@@ -395,7 +391,8 @@ class Operator:
             left = [i for i in _gone(now) if i not in agreed]
             ended = commit_all(self._coordinators, open_, self._clock, self._deadline())
             return (*left, *ended.lost, *ended.unknown, *ended.unclear)
-        return list(self._abort([t.transactional_id for t in open_]))
+        found = {t.transaction.transactional_id: t.found for t in now.with_outcome(Outcome.RETRY)}
+        return list(self._abort(found))
 
     # -- reset --------------------------------------------------------------------------------
 
@@ -415,7 +412,7 @@ class Operator:
                 f"{key}'; or --force",
             )
         open_ = self.look.overview(prefix_of_key(key)).open
-        own = [t for t in open_ if t.id.run == state.run_id]
+        own = [t for t in open_ if t.id.key == key and t.id.run == state.run_id]
         if own:
             raise RefusedError(
                 f"{len(own)} transactions of the owner of '{key}', run {state.run_id}, are open "
@@ -450,7 +447,7 @@ def _still_to_end(
     for t in plan.transactions:
         if str(t.id) in decided:
             kept[str(t.id)] = _DECIDED
-        elif not plan.even_owners and standing_of(t.id.run, states.values()) is Standing.OWNER:
+        elif not plan.even_owners and standing_of(t.id, states) is Standing.OWNER:
             kept[str(t.id)] = _OWNED
         else:
             left.append(t)
@@ -459,22 +456,17 @@ def _still_to_end(
 
 def _keys_of(t: OpenTransaction, states: Mapping[str, CommitState]) -> tuple[str, ...]:
     """Under which keys a live driver might decide about it."""
-    if standing_of(t.id.run, states.values()) is Standing.SUPERSEDED:
+    if standing_of(t.id, states) is Standing.SUPERSEDED:
         return ()
-    if t.id.worker:
-        return (log_key(t.id.prefix),)
-    known = (key for key, state in states.items() if state.run_id == t.id.run)
-    return tuple(dict.fromkeys((log_key(t.id.prefix, t.id.run), *known)))
+    # (A job's id of version 0.1 doesn't tell its key.)
+    known = (k for k, s in states.items() if not t.id.worker and s.run_id == t.id.run)
+    return tuple(dict.fromkeys((t.id.key, *known)))
 
 
 def _gone(report: KeyReport) -> Sequence[str]:
     """Transactions whose rows are not there, or maybe not."""
     gone = report.with_outcome(Outcome.LOST, Outcome.UNKNOWN)
     return [t.transaction.transactional_id for t in gone]
-
-
-def _owned_by(run: str, states: Mapping[str, CommitState]) -> str:
-    return next(key for key, state in states.items() if state.run_id == run)
 
 
 def _last_done(state: CommitState) -> str:

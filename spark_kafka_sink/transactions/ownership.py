@@ -19,87 +19,111 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, TypeVar
 
-from spark_kafka_sink.errors import CommitError, SupersededError
-from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.decision_log import LogSession
-from spark_kafka_sink.transactions.transactional_ids import log_key, prefix_of_key
+from spark_kafka_sink.errors import CommitError, KafkaError, SupersededError
+from spark_kafka_sink.transactions.commit_state import CommitState, Standing
+from spark_kafka_sink.transactions.decision_log import LogOutcomeUnknownError
+from spark_kafka_sink.transactions.transactional_ids import prefix_of_key
 
 T = TypeVar("T")
+OpenedT = TypeVar("OpenedT")
 
 #: How often whoever is right shuts out somebody who opened the log behind it.
-DUELS: Final = 3
+_DUELS: Final = 3
+
+
+class Numbering(Enum):
+    """How the batches of a key follow each other."""
+
+    #: A stream's micro-batches: one after another, none left out.
+    STREAM = "stream"
+    #: Those that a foreachBatch function writes, which may leave some out; none comes late.
+    MICRO_BATCHES = "micro-batches"
+    #: In ascending order: the txnVersions of a job.
+    VERSIONS = "versions"
+    #: There is one batch only, and nobody asks for it again: a job without txnAppId.
+    ONCE = "once"
+
+    @property
+    def is_of_micro_batches(self) -> bool:
+        """One run writes many batches, and its workers use their ids again."""
+        return self in (Numbering.STREAM, Numbering.MICRO_BATCHES)
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who commits or aborts: as planned (``generation``) and as run (``run_id``, ``query_id``).
+    """Who commits or aborts: as planned (``generation`` and ``incarnation`` are the log's then) and
+    as run.
 
-    ``run_id`` is a stream's run id or a batch job's uuid; ``query_id`` is empty in batch jobs.
-    ``generation`` is the log's when the batch was planned. ``counted_by`` is the query whose
-    micro-batches a job's versions are (foreach_batch), empty when it isn't known or there is none.
+    ``run_id`` is a stream's run id, or what planning made for a job. ``query_id`` is empty where it
+    isn't known.
     """
 
     key: str
     run_id: str
     query_id: str
     generation: int
-    counted_by: str = ""
+    incarnation: str = ""
+    numbering: Numbering = Numbering.STREAM
 
     @property
     def prefix(self) -> str:
         return prefix_of_key(self.key)
 
-    @property
-    def is_stream(self) -> bool:
-        return bool(self.query_id)
-
-    @property
-    def is_only_run(self) -> bool:
-        """Nobody else will ever have this key (a job without txnAppId)."""
-        return self.key == log_key(self.prefix, self.run_id)
+    def may_decide(self, state: CommitState | None) -> bool:
+        """It owns the key, or may take it over: nobody has since it planned."""
+        if state is None:
+            return True
+        standing = state.standing(self.run_id)
+        return standing is Standing.OWNER or (
+            standing is Standing.UNKNOWN
+            and (state.generation, state.incarnation) == (self.generation, self.incarnation)
+        )
 
     def check(self, state: CommitState | None) -> None:
         """Raises SupersededError when somebody else has taken the key over, CommitError when this
-        run was aborted.
+        run was aborted, or when the log has lost what it said when the batch was planned.
         """
-        if state is None or state.run_id == self.run_id:
+        if state is None and self.generation and self.numbering is not Numbering.ONCE:
+            raise CommitError(
+                f"the commit log knows nothing of '{self.key}' any more, which was at generation "
+                f"{self.generation} when this batch was planned; nothing of it is visible",
+                hint="its topic (commitLogTopic) was deleted or made anew, or somebody reset the "
+                "key; the next start goes on without what was known",
+            )
+        if state is None or self.may_decide(state):
             return
-        if self.was_aborted(state):
+        if not state.run_id and state.standing(self.run_id) is Standing.SUPERSEDED:
             raise CommitError(
                 f"run {self.run_id} of '{self.key}' was aborted, and commits nothing any more",
                 hint="nothing of its last batch is visible, and the next start writes it again; "
                 "Spark aborted it (the driver's log says why, before this), or an operator did "
                 "('kprod txn abort' or 'sweep')",
             )
-        if self.is_superseded(state):
-            raise SupersededError(
-                f"another driver has taken over '{self.key}': run {state.run_id} (generation "
-                f"{state.generation}) in place of run {self.run_id} (generation "
-                f"{self.generation}); this one must stop",
-                hint="a query runs twice with one checkpoint, or two queries share a "
-                "transactionalIdPrefix (give each query a prefix of its own), or an operator ended "
-                "this run's transactions ('kprod txn abort' or 'sweep'; then start it again)"
-                if self.is_stream
-                else "two jobs with one txnAppId ran at the same time: nothing of this one is "
-                "visible; run it again, one after the other",
-            )
-
-    def is_superseded(self, state: CommitState | None) -> bool:
-        """Somebody else has the key now."""
-        if state is None or state.run_id == self.run_id:
-            return False
-        return self.run_id in state.superseded or state.generation != self.generation
-
-    def was_aborted(self, state: CommitState | None) -> bool:
-        """This run was given up, and nobody has taken over since."""
-        return state is not None and not state.run_id and self.run_id in state.superseded
+        raise SupersededError(
+            f"another driver has taken over '{self.key}': run {state.run_id or 'none'} (generation "
+            f"{state.generation}) in place of run {self.run_id} (generation "
+            f"{self.generation}); this one must stop",
+            hint="two jobs with one txnAppId ran at the same time: nothing of this one is "
+            "visible; run it again, one after the other"
+            if self.numbering is Numbering.VERSIONS
+            else "a query runs twice with one checkpoint, or two queries share a "
+            "transactionalIdPrefix or a name of foreach_batch (give each query one of its own), or "
+            "an operator ended this run's transactions ('kprod txn abort' or 'sweep'; then start "
+            "it again)",
+        )
 
 
-def insist(owner: Owner, open_: Callable[[], LogSession], attempt: Callable[[LogSession], T]) -> T:
-    """What ``attempt`` gives, with a key that ``open_`` has opened: it checks who owns the key, and
-    writes. It is made again when somebody opened the key between its check and its write.
+def insist(
+    open_: Callable[[], OpenedT],
+    attempt: Callable[[OpenedT], T],
+    check: Callable[[OpenedT], None] = lambda opened: None,  # noqa: ARG005 - nothing to check
+) -> T:
+    """What ``attempt`` gives, with what ``open_`` has opened: it checks who owns a key, and writes.
+    It is made again when somebody opened the key between its check and its write; ``check`` raises
+    when that is no wonder, because the key is somebody else's.
 
     Without that, the last breath of a superseded driver stops the one that superseded it::
 
@@ -108,14 +132,26 @@ def insist(owner: Owner, open_: Callable[[], LogSession], attempt: Callable[[Log
         A finds itself superseded, and stops
         B's write is refused
 
-    B's next attempt finds what A left: nothing, or A's decision.
+    B's next attempt finds what A left: nothing, or A's decision. It is also made again when nobody
+    knows whether the write is in the log: whoever opens it fences what is on its way, and reads.
     """
-    for left in reversed(range(DUELS)):
-        session = open_()
+    unknown: LogOutcomeUnknownError | None = None
+    for left in reversed(range(_DUELS)):
         try:
-            return attempt(session)
+            opened = open_()
+        except KafkaError as error:
+            if unknown is None:
+                raise
+            raise unknown from error
+        try:
+            return attempt(opened)
+        except LogOutcomeUnknownError as error:
+            unknown = error
+            if not left:
+                raise
         except SupersededError:
-            owner.check(session.state)  # it was superseded before, and knew it
+            unknown = None
+            check(opened)
             if not left:
                 raise
     raise AssertionError

@@ -13,7 +13,7 @@ rights and missing versions are raised. Everything else is an answer, and the ca
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -58,6 +58,7 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionListing,
     TransactionState,
 )
+from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
 from spark_kafka_sink.transactions.broker_calls import BrokerCalls
 from spark_kafka_sink.transactions.calls import (
     AnyBroker,
@@ -67,7 +68,7 @@ from spark_kafka_sink.transactions.calls import (
     following,
     refusal,
 )
-from spark_kafka_sink.transactions.coordinators import EndAnswers, FenceAnswers
+from spark_kafka_sink.transactions.coordinators import EndAnswers, GroupOffsets, Listed
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR, parse
 
 EndedT = TypeVar("EndedT", EndTxnResponse, InitProducerIdResponse)
@@ -85,10 +86,16 @@ _RAISED: Final = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-#: Answers to EndTxn that are asked again, and tell that nothing was done.
-_NOTHING_HAPPENED: Final = frozenset(
-    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
-)
+#: The answer to EndTxn that is asked again, and tells that nothing was done. (NOT_COORDINATOR
+#: doesn't: a coordinator that is deposed while it writes answers so of a record that may survive.)
+_NOTHING_HAPPENED: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+#: A list of all brokers is made in rounds: how many, how long one waits for brokers that are
+#: silent, how old what we know of the cluster may be, and how long a silent one is left out by who
+#: has no patience.
+_ROUNDS: Final = 3
+_ROUND_MS: Final = 2_000
+_CLUSTER_AGE_MS: Final = 100
+_LEFT_OUT_MS: Final = 60_000
 _SOFTWARE: Final = ("spark-kafka-sink", "0")
 
 
@@ -125,6 +132,9 @@ class TransactionClient:
         self.calls = BrokerCalls(
             config, clock=self.clock, new_client=new_client or new_network_client
         )
+        self._version: int | None = None
+        #: Until when a broker that did not answer is left out, by its id.
+        self._silent: dict[int, int] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -167,7 +177,7 @@ class TransactionClient:
         def take(response: EndTxnResponse) -> ErrorCode | None:
             nonlocal definite
             code = response.error
-            definite += code in _NOTHING_HAPPENED or following(code) is Next.CLEAR
+            definite += code is _NOTHING_HAPPENED or following(code) is Next.CLEAR
             again = _again(code, where, _WRITE)
             if again is None:
                 answers.append(response)
@@ -182,19 +192,26 @@ class TransactionClient:
             error = refused
         return Ending(answers[0] if answers else None, error, unclear=call.sent > definite)
 
-    def fence(self, transactional_ids: Sequence[str], deadline_ms: int) -> FenceAnswers:
-        """InitProducerId for each. NONE: what was open is aborted, markers written."""
-        answers: dict[str, InitProducerIdResponse | None] = dict.fromkeys(transactional_ids)
+    def abort_exactly(
+        self, found: Mapping[str, TransactionDescription], deadline_ms: int
+    ) -> EndAnswers:
+        """See ``Coordinators``."""
+        if self.transaction_version(deadline_ms) >= 2:
+            open_ = [
+                PreparedTransaction(i, d.producer_id, d.producer_epoch, 2) for i, d in found.items()
+            ]
+            return self.end(open_, committed=False, deadline_ms=deadline_ms)
+        answers: dict[str, InitProducerIdResponse | None] = dict.fromkeys(found)
         calls = [
             Call(
                 InitProducerIdRequest(i, _FENCE_TIMEOUT_MS),
                 Coordinator(i),
                 _taking(i, "InitProducerId", answers),
             )
-            for i in answers
+            for i in found
         ]
         self.calls.run(calls, deadline_ms)
-        return answers
+        return {i: None if a is None else a.error for i, a in answers.items()}
 
     def describe(
         self, transactional_ids: Sequence[str], deadline_ms: int
@@ -237,45 +254,70 @@ class TransactionClient:
         return Call(DescribeTransactionsRequest(ids), node, take, once=True)
 
     def open_transactions(
-        self, prefix: str, deadline_ms: int, *, idle: bool = False
-    ) -> Iterable[TransactionListing]:
-        """ListTransactions of all brokers: data ids of exactly this prefix that are Ongoing (with
-        ``idle``: or Empty).
-
-        KafkaTimeoutError when a broker does not answer in time. What the principal may not
-        describe is not in it: the broker leaves that out silently.
+        self, prefix: str, deadline_ms: int, *, idle: bool = False, patient: bool = True
+    ) -> Listed:
+        """See ``Coordinators``; what the principal may not describe is not in it: the broker leaves
+        that out silently. In rounds: when a broker is lost, others coordinate its ids.
         """
         states = (TransactionState.ONGOING, TransactionState.EMPTY)
         request = ListTransactionsRequest(states if idle else states[:1], prefix=prefix + SEPARATOR)
-        return self._list(request, prefix, deadline_ms)
-
-    def older_than(self, prefix: str, age_ms: int, deadline_ms: int) -> frozenset[str] | None:
-        """The ids among them that are open for longer; None: brokers before 3.8 can't tell."""
-        request = ListTransactionsRequest(
-            (TransactionState.ONGOING,), min_duration_ms=age_ms, prefix=prefix + SEPARATOR
-        )
-        try:
-            listed = self._list(request, prefix, deadline_ms)
-        except UnsupportedVersionError:
-            return None
-        return frozenset(one.transactional_id for one in listed)
-
-    def _list(
-        self, request: ListTransactionsRequest, prefix: str, deadline_ms: int
-    ) -> tuple[TransactionListing, ...]:
-        """In rounds: when a broker is lost, others coordinate its ids, so all are asked anew."""
-        attempts = 0
-        while True:
+        for attempts in range(_ROUNDS if patient else 1):
+            max_age_ms = 0 if patient else _CLUSTER_AGE_MS
+            nodes = self.calls.brokers(deadline_ms, max_age_ms=max_age_ms)
+            begun = self.clock.now_ms()
+            left_out = [] if patient else [n for n in nodes if self._silent.get(n.id, 0) > begun]
             found: dict[str, TransactionListing] = {}
-            nodes = self.calls.brokers(deadline_ms, fresh=attempts > 0)
-            calls = [self._listing(request, node, found) for node in nodes]
-            if self.calls.run(calls, deadline_ms):
-                ids = ((parse(i), one) for i, one in found.items())
-                return tuple(one for i, one in ids if i is not None and i.prefix == prefix)
-            if self.clock.now_ms() >= deadline_ms:
-                raise self.calls.timeout("ListTransactions", calls)
+            calls = {n: self._listing(request, n, found) for n in nodes if n not in left_out}
+            self.calls.run(calls.values(), min(deadline_ms, begun + _ROUND_MS))
+            silent = [n for n, call in calls.items() if not call.done]
+            if self.clock.now_ms() >= begun + _ROUND_MS:  # (who refuses costs no time)
+                self._silent |= {n.id: self.clock.now_ms() + _LEFT_OUT_MS for n in silent}
+            if not silent or self.clock.now_ms() >= deadline_ms:
+                break
             self.calls.pause(attempts, deadline_ms)
+        listed = tuple(one for i, one in found.items() if parse(i) is not None)
+        return Listed(listed, tuple(str(node) for node in (*left_out, *silent)))
+
+    def older_than(
+        self, transactional_ids: Sequence[str], age_ms: int, deadline_ms: int
+    ) -> frozenset[str] | None:
+        """See ``Coordinators``. An id that moves while we ask is in nobody's list for a moment, so
+        those that are in none are looked up, and asked for, again.
+        """
+        waiting = dict.fromkeys(transactional_ids)
+        old: set[str] = set()
+        attempts = missed = 0
+        while waiting and missed < _ROUNDS:
+            if attempts:
+                self.calls.pause(attempts - 1, deadline_ms)
+            nodes = set(self.calls.coordinators(waiting, deadline_ms).values())
+            prefixes = {i.split(SEPARATOR, 1)[0] + SEPARATOR for i in waiting}
+            ongoing: dict[str, TransactionListing] = {}
+            aged: dict[str, TransactionListing] = {}
+            calls = [
+                self._listing(
+                    ListTransactionsRequest(
+                        (TransactionState.ONGOING,), min_duration_ms=duration, prefix=prefix
+                    ),
+                    node,
+                    into,
+                )
+                for node in nodes
+                for prefix in prefixes
+                for duration, into in ((None, ongoing), (age_ms, aged))
+            ]
+            try:
+                all_answered = self.calls.run(calls, deadline_ms)
+            except UnsupportedVersionError:
+                return None
+            if not all_answered and self.clock.now_ms() >= deadline_ms:
+                raise self.calls.timeout("ListTransactions", calls)
+            old |= waiting.keys() & aged.keys()
+            waiting = {i: None for i in waiting if i not in ongoing and i not in old}
+            self.calls.forget_coordinators(waiting)
             attempts += 1
+            missed += all_answered
+        return frozenset(old | waiting.keys())
 
     @staticmethod
     def _listing(
@@ -293,6 +335,22 @@ class TransactionClient:
 
         return Call(request, node, take, once=True)
 
+    def prepare_offsets(
+        self, transactional_id: str, given: GroupOffsets, deadline_ms: int
+    ) -> PreparedTransaction:
+        """See ``Coordinators``."""
+        from spark_kafka_sink.transactions.offset_commits import prepare_offsets
+
+        return prepare_offsets(
+            self,
+            transactional_id,
+            given.group_id,
+            {tp: OffsetAndMetadata(offset) for tp, offset in given.offsets.items()},
+            transaction_version=self.transaction_version(deadline_ms),
+            timeout_ms=self.config.transaction_timeout_ms,
+            deadline_ms=deadline_ms,
+        )
+
     # -- what the log and the preflight ask -------------------------------------------------------
 
     def init_producer_id(
@@ -302,14 +360,17 @@ class TransactionClient:
         deadline_ms: int,
         *,
         ours: ProducerIdAndEpoch = NO_PRODUCER_ID,
+        once: bool = False,
+        two_phase_commit: bool = False,
     ) -> ProducerIdAndEpoch:
         """InitProducerId: every earlier writer of that id is fenced, what it left open is aborted.
 
         With ``ours`` (KIP-360, brokers since 2.5) only while that is still the identity of the id:
         ProducerFencedError when somebody else took the id meanwhile, whom this does not fence.
 
-        ``timeout_ms`` is the next transaction's; ConfigError when it is above the broker's
-        transaction.max.timeout.ms. KafkaTimeoutError when there is no clear answer in time.
+        With ``once`` it is not asked again when it got lost: that may arrive late, and would hurt
+        what was begun since. ``timeout_ms`` is the next transaction's; ConfigError when it is above
+        the broker's transaction.max.timeout.ms. KafkaTimeoutError without a clear answer in time.
         """
         found: list[ProducerIdAndEpoch] = []
         where = f"InitProducerId of {_named(transactional_id)}"
@@ -325,14 +386,18 @@ class TransactionClient:
             found.append(ProducerIdAndEpoch(response.producer_id, response.producer_epoch))
             return again
 
-        request = InitProducerIdRequest(transactional_id, timeout_ms, *ours)
-        call = Call(request, Coordinator(transactional_id), take)
+        request = InitProducerIdRequest(
+            transactional_id, timeout_ms, *ours, enable_2pc=two_phase_commit
+        )
+        call = Call(request, Coordinator(transactional_id), take, once=once)
         if not self.calls.run([call], deadline_ms):
             raise self.calls.timeout(where, [call])
         return found[-1]
 
     def transaction_version(self, deadline_ms: int) -> int:
-        """2 when the cluster writes transactions of version 2 (KIP-890), else 1."""
+        """2 when the cluster writes transactions of version 2 (KIP-890), else 1; asked once."""
+        if self._version is not None:
+            return self._version
         found: list[int] = []
 
         def take(response: ApiVersionsResponse) -> None:
@@ -341,11 +406,12 @@ class TransactionClient:
         call = Call(ApiVersionsRequest(*_SOFTWARE), AnyBroker(), take)
         if not self.calls.run([call], deadline_ms):
             raise self.calls.timeout("ApiVersions", [call])
-        return 2 if found[0] >= 2 else 1
+        self._version = 2 if found[0] >= 2 else 1
+        return self._version
 
     def broker_config(self, name: str, deadline_ms: int) -> str | None:
         """What a broker is set to; None when it is not set, or the principal may not see it."""
-        node = self.calls.brokers(deadline_ms, fresh=False)[0]
+        node = self.calls.brokers(deadline_ms)[0]
         resource = ConfigResource(ConfigResourceType.BROKER, str(node.id))
         return self._configs(resource, (name,), node, deadline_ms).get(name)
 

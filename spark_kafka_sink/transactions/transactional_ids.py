@@ -4,14 +4,15 @@ Owns: what an id looks like, which prefix is legal, whose an id is. Never: when 
 again (the task's pool), a broker.
 
 ========================================  =======================================================
-``{prefix}~{job}~{taskAttemptId}``        a task attempt of a batch job; used once
-``{prefix}~{run}~{worker}~{k}``           the k-th task of a worker process in a micro-batch
-``{key}~~log``                            the decision log's writer; key: see :func:`log_key`
-``{key}~~check``                          what planning asks for, to learn early what is forbidden
+``{key}~{run}~{worker}~{k}``              the k-th task of a worker process in a batch of ``key``
+``{key}~~log``                            the decision log's writer of ``key``
+``{prefix}~~check``                       what planning asks for, to learn early what is forbidden
 ========================================  =======================================================
 
-No two processes ever share a data id, so a stalled attempt can't hurt another's transaction. ``~``
-never occurs inside a part: "a" is no beginning of "a.b" when both are read whole.
+``key`` is the commit log's (:func:`log_key`), so that an id alone tells under which key its
+transaction is decided. No two processes ever share a data id, so a stalled attempt can't hurt
+another's transaction. ``~`` never occurs inside a part: "a" is no beginning of "a.b" when both are
+read whole.
 """
 
 from __future__ import annotations
@@ -32,23 +33,25 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 
 @dataclass(frozen=True, slots=True)
 class TransactionalId:
-    """A data id, taken apart. ``run`` is a job's uuid or a stream's run id; ``worker`` is empty in
-    batch jobs; ``number`` is the task attempt id there, else k.
-    """
+    """A data id, taken apart. ``run`` is a stream's run id, or what planning made for a job."""
 
-    prefix: str
+    key: str
     run: str
     worker: str
     number: int
 
     @property
-    def stem(self) -> str:
-        """All but the number, with the separator behind it."""
-        parts = (self.prefix, self.run, self.worker) if self.worker else (self.prefix, self.run)
-        return SEPARATOR.join((*parts, ""))
+    def prefix(self) -> str:
+        return prefix_of_key(self.key)
+
+    @property
+    def is_only_run(self) -> bool:
+        """Its key never has another run: a batch job's without txnAppId."""
+        return self.key == log_key(self.prefix, self.run)
 
     def __str__(self) -> str:
-        return f"{self.stem}{self.number}"
+        own = (self.run, self.worker) if self.worker else ()
+        return SEPARATOR.join((self.key, *own, str(self.number)))
 
 
 def is_part(value: str) -> bool:
@@ -68,30 +71,26 @@ def check_part(option: str, value: str) -> str:
     return value
 
 
-def task_id(prefix: str, job: str, task_attempt_id: int) -> TransactionalId:
-    """Of a task attempt of a batch job."""
-    return TransactionalId(prefix, job, "", task_attempt_id)
-
-
-def worker_id(prefix: str, run: str, worker: str, k: int) -> TransactionalId:
-    """Of the k-th task that a worker process runs in one micro-batch."""
-    return TransactionalId(prefix, run, worker, k)
-
-
 def parse(text: str) -> TransactionalId | None:
-    """The data id that ``text`` is, or None for every other text (a log's id, another's)."""
-    parts = text.split(SEPARATOR)
-    if len(parts) not in (3, 4):
+    """The data id that ``text`` is, or None for every other text (a log's id, another's).
+
+    ``{prefix}~{job}~{taskAttemptId}`` is a batch job's of version 0.1; it has no worker, and its
+    key is told only when the job had no txnAppId.
+    """
+    *names, number = text.split(SEPARATOR)
+    if not 2 <= len(names) <= 4:
         return None
-    *names, number = parts
     if _NUMBER.fullmatch(number) is None or any(_PART.fullmatch(n) is None for n in names):
         return None
-    return TransactionalId(names[0], names[1], names[2] if len(names) == 3 else "", int(number))
+    if len(names) == 2:  # version 0.1
+        return TransactionalId(SEPARATOR.join(names), names[1], "", int(number))
+    *key, run, worker = names
+    return TransactionalId(SEPARATOR.join(key), run, worker, int(number))
 
 
 def log_key(prefix: str, name: str | None = None) -> str:
     """Under which key decisions are kept: the prefix for a stream; for a batch job the prefix with
-    its txnAppId or its uuid (``name``), so that jobs don't fence each other.
+    its txnAppId or a name of its own (``name``), so that jobs don't fence each other.
     """
     return prefix if name is None else f"{prefix}{SEPARATOR}{name}"
 

@@ -14,6 +14,7 @@ import pytest
 
 from spark_kafka_sink.admin import AdminClient, create_topics, describe_topics
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import (
     ApiError,
     AuthenticationError,
@@ -192,18 +193,22 @@ def test_every_address_that_was_tried_is_told_with_its_reason() -> None:
         servers = f"127.0.0.1:{one},localhost:{two}"
         with pytest.raises(KafkaTimeoutError) as caught:
             describe_topics(config(servers), ["t"], timeout_ms=1_000)
-    assert caught.value.message == "Topic t not present in metadata after 1000 ms."
-    hint = str(caught.value.hint)
-    assert f"127.0.0.1:{one}: Connection refused" in hint
-    assert f"localhost:{two}" in hint
-    assert hint.count("Connection refused") == 2
+    said = caught.value.message
+    assert said.startswith("no broker answered within 1000 ms; tried ")
+    assert said.endswith(" (Topic t not present in metadata after 1000 ms.)")
+    assert f"127.0.0.1:{one}: Connection refused" in said
+    assert f"localhost:{two}" in said
+    assert said.count("Connection refused") == 2
+    assert caught.value.kind is Kind.NO_BROKER
 
 
 def test_without_topics_the_error_speaks_of_brokers() -> None:
     with closed_port() as port, pytest.raises(KafkaTimeoutError) as caught:
         describe_topics(config(f"127.0.0.1:{port}"), (), timeout_ms=300)
-    assert caught.value.message == "no broker told of its cluster within 300 ms"
-    assert f"127.0.0.1:{port}: Connection refused" in str(caught.value.hint)
+    assert caught.value.message == (
+        f"no broker answered within 300 ms; tried 127.0.0.1:{port}: Connection refused"
+        " (nothing is known of the cluster)"
+    )
 
 
 def test_a_host_that_has_no_address_is_told() -> None:
@@ -217,11 +222,11 @@ def test_a_host_that_has_no_address_is_told_beside_one_that_refuses() -> None:
         describe_topics(
             config(f"no-such-host.invalid:9092,127.0.0.1:{port}"), ["t"], timeout_ms=500
         )
-    assert "no-such-host.invalid:9092" in str(caught.value.hint)
+    assert "no-such-host.invalid:9092" in caught.value.message
 
 
 @pytest.mark.parametrize(
-    ("answer", "hint"),
+    ("answer", "guess"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "web server"),
         (b"\x00\x00\x00\x0a0123456789", "127.0.0.1"),
@@ -229,7 +234,7 @@ def test_a_host_that_has_no_address_is_told_beside_one_that_refuses() -> None:
     ],
     ids=["HTTP", "garbage", "closed"],
 )
-def test_what_is_no_broker_is_guessed_at(answer: bytes, hint: str) -> None:
+def test_what_is_no_broker_is_guessed_at(answer: bytes, guess: str) -> None:
     def serve(connection: socket.socket) -> None:
         connection.recv(4096)
         if answer:
@@ -237,7 +242,7 @@ def test_what_is_no_broker_is_guessed_at(answer: bytes, hint: str) -> None:
 
     with listener(serve) as port, pytest.raises(KafkaTimeoutError) as caught:
         describe_topics(config(f"127.0.0.1:{port}"), ["t"], timeout_ms=700)
-    assert hint in str(caught.value.hint)
+    assert guess in caught.value.message
 
 
 def test_a_listener_that_speaks_tls_is_told_without_waiting() -> None:
@@ -260,7 +265,7 @@ def test_a_listener_that_never_answers_does_not_hang_us() -> None:
             describe_topics(config(f"127.0.0.1:{port}"), ["t"], timeout_ms=500)
         assert time.monotonic() - start < 5
         quiet.set()
-    assert f"127.0.0.1:{port}" in str(caught.value.hint)
+    assert f"127.0.0.1:{port}" in caught.value.message
 
 
 # --- create
@@ -335,4 +340,4 @@ def test_a_call_without_an_answer_is_bounded() -> None:
         pytest.raises(KafkaTimeoutError, match="INIT_PRODUCER_ID got no answer") as caught,
     ):
         admin.call(InitProducerIdRequest(None, 60_000), timeout_ms=300)
-    assert "Connection refused" in str(caught.value.hint)
+    assert "Connection refused" in caught.value.message

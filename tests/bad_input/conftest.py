@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -47,8 +48,11 @@ class Failure:
         return "Failed to initialize Python data source writer" in self.text and self.jobs == 0
 
     def says(self, *words: str) -> None:
+        """The class and the message stand together; each of ours has a code between them."""
+        assert re.search(r"Error: \[KP[0-9]{4}\] ", self.line), self.line
+        told = re.sub(r"\[KP[0-9]{4}\] ", "", self.line + "\n" + self.rest)
         for word in words:
-            assert word in self.line + "\n" + self.rest, f"{word!r} is not in\n{self.text}"
+            assert word in told, f"{word!r} is not in\n{self.text}"
 
 
 @dataclass(frozen=True)

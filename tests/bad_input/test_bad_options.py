@@ -67,8 +67,8 @@ VALUES: list[Row] = [
     ({"kafka.enable.idempotence": "yes"}, ("enable.idempotence", "yes", "true or false")),
     ({"kafka.compression.type": "brotli"}, ("compression.type", "brotli", "zstd")),
     ({"kafka.compression.gzip.level": "10"}, ("gzip.level", "10")),
-    ({"deliveryGuarantee": "atleastonce"}, ("deliveryGuarantee", "at-least-once")),
-    ({"deliveryGuarantee": "exactlyonce"}, ("deliveryGuarantee", "exactly-once")),
+    ({"deliveryGuarantee": "at-least-one"}, ("did you mean at-least-once?",)),
+    ({"deliveryGuarantee": "exactly_once_v2"}, ("did you mean exactly-once?",)),
     (
         {"kafka.transaction.timeout.ms": "0", "deliveryGuarantee": "exactly-once"},
         ("kafka.transaction.timeout.ms", "at least 1"),
@@ -119,6 +119,10 @@ CONTRADICTIONS: list[Row] = [
     ),
     ({"kafka.enable.idempotence": "true", "kafka.retries": "0"}, ("retries", "idempotent")),
     (
+        {"kafka.sasl.mechanism": "PLAIN"},
+        ("kafka.sasl.mechanism would have no effect", "is PLAINTEXT, the default", "SASL_SSL"),
+    ),
+    (
         {"deliveryGuarantee": "none", "kafka.enable.idempotence": "true"},
         ("deliveryGuarantee=none", "kafka.enable.idempotence=true"),
     ),
@@ -145,13 +149,6 @@ def test_a_wrong_option_is_named_with_what_to_do(
     for word in words:
         assert word in str(error), f"{word!r} is not in\n{error}"
     assert error.hint, "what to do"
-
-
-def test_one_contradiction_is_a_warning_because_javas_producer_takes_it_too() -> None:
-    options = GOOD | {"kafka.sasl.mechanism": "PLAIN"}
-    (warning,) = SinkConfig.parse(options).warnings
-    assert "kafka.sasl.mechanism" in warning
-    assert "kafka.security.protocol is PLAINTEXT" in warning
 
 
 def test_no_secret_is_in_a_message() -> None:

@@ -10,6 +10,7 @@ from spark_kafka_sink.foreign_options import JAVA_PARTITIONERS
 from spark_kafka_sink.records.partitioners import partitioner
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}
+PLAIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
 IN_FLIGHT = "max.in.flight.requests.per.connection"
 
 
@@ -149,30 +150,147 @@ def test_sasl_without_a_mechanism_is_javas_error():
     )
 
 
-def test_security_options_with_plaintext_are_one_warning_that_names_the_pair():
-    config = parse({"sasl.mechanism": "PLAIN", "ssl.truststore.location": "/x"})
-    (warning,) = config.warnings
-    for part in ("sasl.mechanism", "ssl.truststore.location", "security.protocol", "PLAINTEXT"):
-        assert part in warning
-
-
-def test_tls_options_count_with_ssl_and_those_of_sasl_do_not():
-    config = parse(
-        {"security.protocol": "ssl", "sasl.mechanism": "PLAIN", "ssl.truststore.location": "/x"}
-    )
-    assert config.security_protocol == "SSL"
-    assert dict(config.security)["ssl.truststore.location"] == "/x"
-    (warning,) = config.warnings
-    assert warning == "sasl.mechanism: no effect, because security.protocol is SSL"
+@pytest.mark.parametrize(
+    ("given", "protocol", "message", "wanted"),
+    [
+        (
+            {"sasl.mechanism": "PLAIN", "ssl.truststore.location": "/x"},
+            None,
+            (
+                "sasl.mechanism, ssl.truststore.location would have no effect, because"
+                " security.protocol is PLAINTEXT, the default"
+            ),
+            "SASL_SSL",
+        ),
+        (
+            {"ssl.truststore.location": "/x"},
+            "plaintext",
+            "ssl.truststore.location would have no effect, because security.protocol is PLAINTEXT",
+            "SSL",
+        ),
+        (
+            {"sasl.mechanism": "PLAIN", "ssl.truststore.location": "/x"},
+            "ssl",
+            "sasl.mechanism would have no effect, because security.protocol is SSL",
+            "SASL_SSL",
+        ),
+        (
+            {"sasl.mechanism": "PLAIN", "ssl.endpoint.identification.algorithm": "https"},
+            "SASL_PLAINTEXT",
+            (
+                "ssl.endpoint.identification.algorithm would have no effect, because"
+                " security.protocol is SASL_PLAINTEXT"
+            ),
+            "SASL_SSL",
+        ),
+    ],
+)
+def test_security_that_the_protocol_does_not_use_is_an_error(given, protocol, message, wanted):
+    error = refused(given | ({} if protocol is None else {"security.protocol": protocol}))
+    assert error.message == message
+    assert error.hint.startswith(f"set security.protocol={wanted}")
 
 
 def test_a_java_class_that_makes_tls_engines_is_refused_where_tls_is_spoken():
     factory = {"ssl.engine.factory.class": "com.example.Factory"}
-    assert "no effect" in parse(factory).warnings[0]
+    assert "no effect" in refused(factory).message
     error = refused(factory | {"security.protocol": "SSL"})
     assert error.message == (
         "ssl.engine.factory.class=com.example.Factory is not supported by this version"
     )
+
+
+JAAS = {
+    "PLAIN": 'a.b.PlainLoginModule required username="u" password="p";',
+    "OAUTHBEARER": 'a.b.OAuthBearerLoginModule required oauth.access.token="t";',
+    "AWS_MSK_IAM": "a.b.IAMLoginModule required;",
+    "SCRAM-SHA-512": 'a.b.ScramLoginModule required username="u" password="p";',
+}
+
+
+@pytest.mark.parametrize("way", ["inline", "reference", "file", "file without mechanism"])
+@pytest.mark.parametrize("mechanism", JAAS)
+def test_a_secret_without_tls_is_warned_of_whichever_way_it_came(mechanism, way, tmp_path):
+    """SCRAM alone does not tell who listens what the password is."""
+    options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
+    if way == "inline":
+        options["sasl.jaas.config"] = JAAS[mechanism]
+    elif way == "reference":
+        options["sasl.jaas.config"] = "${file:/etc/jaas}"
+    else:
+        path = tmp_path / "client.properties"
+        path.write_text(f"sasl.jaas.config={JAAS[mechanism]}")
+        options["configFile"] = str(path)
+        if way != "file":
+            del options["sasl.mechanism"]
+            path.write_text(f"sasl.jaas.config={JAAS[mechanism]}\nsasl.mechanism={mechanism}")
+    warnings = parse(options).warnings
+    if mechanism.startswith("SCRAM"):
+        assert warnings == ()
+        return
+    (warning,) = warnings
+    assert warning.startswith("security.protocol is SASL_PLAINTEXT and sasl.mechanism is ")
+    assert mechanism in warning
+    assert "goes over the network as it is" in warning
+    assert parse(options | {"security.protocol": "SASL_SSL"}).warnings == ()
+
+
+def test_a_mechanism_that_only_a_reference_knows_is_warned_of_without_tls():
+    options = {"security.protocol": "SASL_PLAINTEXT", "sasl.jaas.config": "${env:JAAS}"}
+    (warning,) = parse(options).warnings
+    assert "which is looked up later" in warning
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"ssl.truststore.location": "/c", "ssl.truststore.certificates": "${env:CERTIFICATES}"},
+            "Both SSL trust store location and separate trust certificates are specified.",
+        ),
+        (
+            {"ssl.keystore.location": "/k", "ssl.keystore.key": "k"},
+            "Both SSL key store location and separate private key are specified.",
+        ),
+        (
+            {"ssl.truststore.certificates": "c", "ssl.truststore.password": "p"},
+            "SSL trust store password cannot be specified for PEM format.",
+        ),
+        (
+            {"ssl.truststore.password": "p"},
+            "SSL trust store is not specified, but trust store password is specified.",
+        ),
+        (
+            {"ssl.keystore.password": "p"},
+            "SSL key store is not specified, but key store password is specified.",
+        ),
+    ],
+)
+def test_a_store_that_is_given_twice_or_not_at_all_is_javas_error(options, message):
+    assert refused({"security.protocol": "SSL"} | options).message == message
+
+
+def test_a_part_of_a_store_that_is_empty_is_not_given():
+    config = parse(
+        {"security.protocol": "SSL", "ssl.truststore.location": "", "ssl.key.password": ""}
+    )
+    assert config.warnings == ()
+
+
+def test_the_name_check_takes_no_reference():
+    """An empty variable would switch it off."""
+    name = "ssl.endpoint.identification.algorithm"
+    error = refused({"security.protocol": "SSL", name: "${env:EMPTY}"})
+    assert name in error.message
+    assert parse({"security.protocol": "SSL", name: "HTTPS"}).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("enable.metrics.push", "false"), ("metric.reporters", "")]
+)
+def test_what_has_no_effect_and_asks_for_nothing_is_no_warning(name, value):
+    assert parse({name: value}).warnings == ()
+    assert len(parse({name: "true"}).warnings) == 1
 
 
 def test_brokers_that_may_have_any_name_are_warned_of():
@@ -269,29 +387,30 @@ def test_equal_configurations_are_one_key_whatever_was_warned():
     assert one == other
     assert {one: 1}[other] == 1
     assert parse({"batch.size": "5"}) != parse({"batch.size": "6"})
-    assert parse({"sasl.password": "a"}) != parse({"sasl.password": "b"})
+    assert parse(PLAIN | {"sasl.password": "a"}) != parse(PLAIN | {"sasl.password": "b"})
 
 
 def test_a_configuration_travels_by_pickle():
-    config = parse({"sasl.password": "canary", "acks": "1"})
+    config = parse(PLAIN | {"sasl.password": "canary", "acks": "1"})
     copy = pickle.loads(pickle.dumps(config))
     assert copy == config
     assert copy.warnings == config.warnings
-    assert copy.security[0][1].value == "canary"
+    assert dict(copy.security)["sasl.password"].value == "canary"
 
 
 def test_no_secret_is_shown():
     secrets = dict.fromkeys(
-        ("sasl.jaas.config", "sasl.password", "ssl.keystore.key", "ssl.key.password"), "canary-7f3a"
+        ("ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.key.password"), "canary-7f3a"
     )
-    config = parse(secrets)
+    config = parse(PLAIN | secrets | {"sasl.password": "canary-7f3a"})
     assert "canary" not in repr(config)
     assert "canary" not in str(config)
     assert "canary" not in f"{config}{config.warnings}"
     with pytest.raises(AttributeError):
         config.acks = 0  # frozen
     for options in (
-        secrets | {"security.protocol": "SASL_SSL"},
+        secrets,
+        secrets | {"security.protocol": "SASL_SSL", "sasl.jaas.config": "canary-7f3a"},
         {"sasl.passwrod": "canary-7f3a"},
         {"sasl.jaas.config": None},
     ):

@@ -165,6 +165,7 @@ def test_the_defaults_are_javas_but_for_the_named_ones():
         "transaction_timeout_ms": 60000, "security_protocol": "PLAINTEXT",
         "metrics_sample_window_ms": 30000, "metrics_num_samples": 2,
         "key_serializer": None, "value_serializer": None, "interceptor_classes": (),
+        "two_phase_commit": False,
     }  # fmt: skip
     ours = {"batch_size": 262144, "buffer_wait_ms": 120000}
     rest = {"bootstrap_servers": (("127.0.0.1", 9092),), "security": (), "warnings": ()}
@@ -199,18 +200,26 @@ def test_options_with_a_secret_are_typed_password():
         "ssl.keystore.password",
         "ssl.truststore.password",
     }
-    assert isinstance(parse(ssl__key__password="x").security[0][1], Password)
+    config = parse(security__protocol="SSL", ssl__truststore__certificates="x")
+    assert isinstance(config.security[0][1], Password)
 
 
-def test_a_wrong_security_value_is_found_although_it_has_no_effect():
+def test_a_wrong_security_value_is_found_before_it_is_said_to_have_no_effect():
     assert refused("sasl.login.connect.timeout.ms", "x").endswith("Not a number of type INT")
     assert refused("sasl.login.refresh.window.factor", "x").endswith("Not a number of type DOUBLE")
     assert refused("sasl.login.refresh.buffer.seconds", "40000").endswith("of type SHORT")
-    config = parse(sasl__login__refresh__window__factor="0.8", ssl__cipher__suites="A , B")
-    assert dict(config.security) == {
-        "sasl.login.refresh.window.factor": 0.8,
-        "ssl.cipher.suites": ("A", "B"),
-    }
+    config = parse(
+        security__protocol="SASL_SSL",
+        sasl__mechanism="scram-sha-256",
+        sasl__username="u",
+        sasl__password="p",
+        sasl__login__refresh__window__factor="0.8",
+        ssl__cipher__suites="A , B",
+    )
+    security = dict(config.security)
+    assert security["sasl.mechanism"] == "SCRAM-SHA-256"
+    assert security["sasl.login.refresh.window.factor"] == 0.8
+    assert security["ssl.cipher.suites"] == ("A", "B")
 
 
 def test_a_value_in_a_message_is_one_short_line():

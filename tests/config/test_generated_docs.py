@@ -1,11 +1,15 @@
 """The pages that are made from the code are as the code is."""
 
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink import errors
+from spark_kafka_sink.config import SinkConfig
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.foreign_options import SPARK_KEYS
 from spark_kafka_sink.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,10 +39,30 @@ def test_a_stale_page_is_shown_with_what_differs(generator, tmp_path, capsys):
 
 def test_every_option_is_on_the_page(generator):
     page = generator["options_page"]()
-    for name in PRODUCER_OPTIONS:
-        assert f"`kafka.{name}`" in page, name
-    for name in SINK_OPTIONS:
-        assert f"`{name}`" in page, name
+    for name, option in PRODUCER_OPTIONS.items():
+        assert (f"`kafka.{name}`" in page) is not option.internal, name
+    for name, option in SINK_OPTIONS.items():
+        if name.lower() in SPARK_KEYS:
+            continue  # the page has it among Spark's own
+        assert (f"`{name}`" in page) is not option.internal, name
+
+
+def test_an_internal_option_is_on_no_page_and_never_suggested(generator, monkeypatch):
+    batch = PRODUCER_OPTIONS["batch.size"]
+    hidden = replace(batch, name="kprod.batch.sizes", internal=True)
+    monkeypatch.setitem(PRODUCER_OPTIONS, hidden.name, hidden)
+    own = replace(SINK_OPTIONS["topic"], name="topicForTests", internal=True)
+    monkeypatch.setitem(SINK_OPTIONS, own.name, own)
+    page = generator["options_page"]()
+    assert hidden.name not in page
+    assert own.name not in page
+    servers = {"kafka.bootstrap.servers": "a:1"}
+    for near in ("kafka.kprod.batch.size", "topicForTest"):
+        with pytest.raises(ConfigError) as caught:
+            SinkConfig.parse(servers | {near: "1"})
+        assert hidden.name not in caught.value.hint
+        assert own.name not in caught.value.hint
+    assert SinkConfig.parse(servers | {f"kafka.{hidden.name}": "7"}).warnings == ()
 
 
 def test_every_exception_and_code_is_on_the_page(generator):
@@ -47,7 +71,7 @@ def test_every_exception_and_code_is_on_the_page(generator):
         assert f"| {int(code)} | `{code.name}` |" in page
     for name, value in vars(errors).items():
         if isinstance(value, type) and issubclass(value, errors.KafkaError):
-            assert f"- `{name}`: " in page
+            assert (f"- `{name}`: " in page) is not name.startswith("_")
 
 
 def test_a_behaviour_without_a_test_or_with_a_wrong_number_is_a_problem(generator, monkeypatch):

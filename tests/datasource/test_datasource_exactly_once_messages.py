@@ -10,24 +10,30 @@ from dataclasses import replace
 import pytest
 from pyspark.cloudpickle import dumps as cloud_dumps
 from test_datasource_commit_message import message
-from test_datasource_exactly_once_plan import JOB, STREAM, config
+from test_datasource_exactly_once_plan import JOB, config
 
-from spark_kafka_sink.datasource import transaction_commit
 from spark_kafka_sink.datasource.commit_message import checked_messages
-from spark_kafka_sink.datasource.transaction_commit import prepared_transactions
+from spark_kafka_sink.datasource.transaction_commit import payload_of, prepared_transactions
 from spark_kafka_sink.datasource.write_plan import WritePlan
 from spark_kafka_sink.datasource.write_report import WriteReport
-from spark_kafka_sink.errors import CommitError
+from spark_kafka_sink.errors import CommitError, KafkaTimeoutError
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
-from spark_kafka_sink.transactions.ownership import Owner
+from spark_kafka_sink.transactions.commit_state import Payload
+from spark_kafka_sink.transactions.ownership import Numbering, Owner
 
-JOBS = Owner("p", "j0b", "", 3)
-STREAMS = Owner("p", "run-2", "query-1", 3)
+JOBS = Owner("p~app", "j0b", "", 3, "run-0", Numbering.VERSIONS)
+STREAMS = Owner("p", "run-2", "query-1", 3, "run-0")
 
 
-def of_job(id_="p~j0b~17", **changes):
-    values = {"generation": 3, "start_ms": 1, "transaction": (id_, 4711, 0, 2)}
+def of_job(id_="p~app~j0b~0123456789ab~17", **changes):
+    values = {
+        "generation": 3,
+        "incarnation": "run-0",
+        "start_ms": 1,
+        "transaction": (id_, 4711, 0, 2),
+        "payload": (3, 30),
+    }
     return message(**(values | changes))
 
 
@@ -38,29 +44,33 @@ def of_stream(id_="p~run-2~0123456789ab~0", **changes):
 
 def empty(**changes):
     none = {"rows": 0, "acknowledged": 0, "transaction": None, "start_ms": -1, "nodes": ()}
+    none |= {"payload": (0, 0)}
     return of_stream(**(none | {"offsets": (), "producer_id": -1, "producer_epoch": -1} | changes))
 
 
 def test_a_transaction_survives_sparks_pickle():
     copy = pickle.loads(cloud_dumps(of_job()))
     assert copy == of_job()
-    assert copy.prepared == PreparedTransaction("p~j0b~17", 4711, 0, 2)
+    assert copy.prepared == PreparedTransaction("p~app~j0b~0123456789ab~17", 4711, 0, 2)
     assert empty().prepared is None
+
+
+ID = "p~app~j0b~0123456789ab~17"
 
 
 @pytest.mark.parametrize(
     "transaction",
     [
-        ("p~j0b~17", 4711, 0),
-        ("p~j0b~17", 4711, 0, 3),
-        ("p~j0b~17", 4711, 0, 0),
-        ("p~j0b~17", 4711, 2**15, 2),
-        ("p~j0b~17", -1, 0, 2),
-        ("p~j0b~17", 4711, -1, 2),
+        (ID, 4711, 0),
+        (ID, 4711, 0, 3),
+        (ID, 4711, 0, 0),
+        (ID, 4711, 2**15, 2),
+        (ID, -1, 0, 2),
+        (ID, 4711, -1, 2),
         (17, 4711, 0, 2),
-        ["p~j0b~17", 4711, 0, 2],
-        ("p~j0b~17", True, 0, 2),
-        "p~j0b~17",
+        [ID, 4711, 0, 2],
+        (ID, True, 0, 2),
+        ID,
     ],
 )
 def test_a_transaction_that_is_none_is_refused(transaction):
@@ -75,6 +85,26 @@ def test_a_wrong_generation_or_start_is_refused(field, value):
         checked_messages([of_job(**{field: value})])
 
 
+@pytest.mark.parametrize("value", [-1, 1, None, b"run-0"])
+def test_a_wrong_incarnation_is_refused(value):
+    with pytest.raises(CommitError, match="incarnation"):
+        checked_messages([of_job(incarnation=value)])
+
+
+@pytest.mark.parametrize("value", [(3,), (3, -1), (-1, 3), (3, 30, 1), [3, 30], ("3", 30), 3, True])
+def test_a_wrong_payload_is_refused(value):
+    with pytest.raises(CommitError, match=r"payload is not \(rows, bytes\)"):
+        checked_messages([of_job(payload=value)])
+
+
+def test_a_batchs_payload_is_what_all_tasks_wrote_and_unknown_when_one_did_not_look():
+    told = [of_stream(), empty(), of_stream("p~run-2~ba9876543210~4", payload=(4, 70))]
+    assert payload_of(told, "t") == Payload(7, 100, "t")
+    assert payload_of(told, None) == Payload(7, 100, "")
+    assert payload_of([], "t") == Payload(0, 0, "t")
+    assert payload_of([*told, empty(payload=None)], "t") is None
+
+
 def test_what_was_prepared_is_what_is_ended():
     told = [of_stream(), empty(), of_stream("p~run-2~ba9876543210~4")]
     assert [t.transactional_id for t in prepared_transactions(told, STREAMS)] == [
@@ -87,13 +117,15 @@ def test_what_was_prepared_is_what_is_ended():
 @pytest.mark.parametrize(
     ("id_", "why"),
     [
-        ("p.q~run-2~0123456789ab~0", "its prefix is not 'p'"),
-        ("P~run-2~0123456789ab~0", "its prefix is not 'p'"),
+        ("p.q~run-2~0123456789ab~0", "its key is not 'p'"),
+        ("P~run-2~0123456789ab~0", "its key is not 'p'"),
         ("p~run-1~0123456789ab~0", "its run is not run-2"),
-        ("p~run-2~0", "it is one of a batch job"),
+        ("p~app~run-2~0123456789ab~0", "its key is not 'p'"),
+        ("p~run-2~0", "its key is not 'p'"),
         ("p~run-2~0123456789ab~00", "no transactional id of a task"),
         ("p~~log", "no transactional id of a task"),
         ("p~run-2~~0", "no transactional id of a task"),
+        ("p~a~app~run-2~0123456789ab~0", "no transactional id of a task"),
         ("their-payments", "no transactional id of a task"),
         ("", "no transactional id of a task"),
         ("p~run-2~0123456789ab~0\n", "no transactional id of a task"),
@@ -109,10 +141,11 @@ def test_an_id_that_is_not_of_this_run_is_refused(id_, why):
 @pytest.mark.parametrize(
     ("id_", "why"),
     [
-        ("p~other~17", "its run is not j0b"),
-        ("p~j0b~18", "its task attempt is not 17"),
-        ("p~j0b~0123456789ab~17", "it is one of a stream"),
-        ("q~j0b~17", "its prefix is not 'p'"),
+        ("p~app~other~0123456789ab~17", "its run is not j0b"),
+        ("p~j0b~0123456789ab~17", "its key is not 'p~app'"),
+        ("p~app.b~j0b~0123456789ab~17", "its key is not 'p~app'"),
+        ("q~app~j0b~0123456789ab~17", "its key is not 'p~app'"),
+        ("p~app~17", "its run is not j0b"),
     ],
 )
 def test_an_id_that_is_not_of_this_job_is_refused(id_, why):
@@ -147,7 +180,7 @@ def plan(transactions=None):
 
 @pytest.mark.parametrize(
     "other",
-    [{"run_id": "run-3"}, {"query_id": "query-9"}, {"generation": 4}],
+    [{"run_id": "run-3"}, {"query_id": "query-9"}, {"generation": 4}, {"incarnation": "run-9"}],
 )
 def test_messages_of_two_runs_are_refused_before_anything_is_asked(other):
     second = of_stream("p~run-2~0123456789ab~1", partition_id=1, **other)
@@ -178,18 +211,20 @@ def test_a_none_a_foreign_version_and_another_micro_batch_are_refused_as_ever():
         plan().commit([of_stream()], 8)
 
 
-def test_a_skipped_version_commits_without_asking_anybody(caplog):
-    skipped = plan(replace(JOB, txn_version=6))
-    with caplog.at_level(logging.INFO):
-        skipped.commit([empty(query_id="", run_id="", batch_id=-1)])
-    assert "guarantee=exactly-once transactions=0 outcome=done-before" in caplog.text
-    skipped.abort([None])
+def test_a_skipped_version_is_compared_with_the_log_and_its_abort_asks_nobody(caplog):
+    skipped = plan(replace(JOB, number=6))
+    nothing = empty(query_id="", run_id="", batch_id=-1, payload=(3, 30))
+    with pytest.raises(KafkaTimeoutError, match="__kprod_commits"):  # nobody listens there
+        skipped.commit([nothing])
+    with caplog.at_level(logging.WARNING):
+        skipped.abort([None])
+    assert "could not be aborted" not in caplog.text
 
 
 def test_an_abort_that_reaches_no_broker_says_so_and_raises_nothing(caplog):
     with caplog.at_level(logging.WARNING):
         plan().abort([of_stream(), None], 7)
-        plan(replace(STREAM, job="j0b")).abort([of_job(), None])
+        plan(JOB).abort([of_job(), None])
     assert caplog.text.count("could not be aborted") == 2
     assert "127.0.0.1:1" in caplog.text
     assert "kafka.transaction.timeout.ms (900000)" in caplog.text
@@ -202,25 +237,18 @@ def test_an_abort_of_messages_that_nobody_could_have_sent_raises_nothing(caplog)
 
 
 def test_an_abort_that_hears_of_no_run_says_what_will_end_it(caplog):
-    transaction_commit._last_owner.clear()
     with caplog.at_level(logging.WARNING):
         plan().abort([None, None], 7)
-    assert "no task told whose run this is" in caplog.text
+    assert "no task told whose run this is, and no JVM is to be seen" in caplog.text
+    assert "could not be aborted" not in caplog.text, "no broker was asked"
 
 
-def test_an_abort_that_hears_of_no_run_takes_the_run_of_the_batch_before_and_no_other(caplog):
-    # Another query with the same prefix, in the same application, begins at a batch that the
-    # remembered run has committed: its abort must not end that healthy run's transactions.
-    transaction_commit._last_owner.clear()
-    transaction_commit._remember(replace(STREAMS, key="p"), 7)
+def test_an_abort_that_hears_of_no_run_looks_for_what_its_driver_left_open(caplog):
     with caplog.at_level(logging.WARNING):
-        plan().abort([None, None], 7)
-    assert "no task told whose run this is" in caplog.text
-    assert "could not be aborted" not in caplog.text
-    with caplog.at_level(logging.WARNING):
-        plan().abort([None, None], 8)
-    transaction_commit._last_owner.clear()
+        replace(plan(), driver="abcdef01").abort([None, None], 7)
+    assert "no task told" not in caplog.text
     assert "could not be aborted" in caplog.text
+    assert "127.0.0.1:1" in caplog.text
 
 
 def test_the_report_names_guarantee_transactions_and_outcome():

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ import spark_kafka_sink
 from spark_kafka_sink import foreach_batch
 from spark_kafka_sink.config import SinkConfig
 from spark_kafka_sink.datasource import transaction_commit
+from spark_kafka_sink.datasource.foreach_batch import transaction
 from spark_kafka_sink.datasource.source import KprodDataSource
 from spark_kafka_sink.datasource.transaction_plan import plan_transactions
 from spark_kafka_sink.datasource.transactional_producers import process_worker, producers_of_task
@@ -104,6 +106,17 @@ def run(df, options, tmp_path, **more):
     return query
 
 
+def run_with(frame, function, tmp_path, checkpoint="checkpoint"):
+    """The same, with a function for foreachBatch."""
+    query = (
+        frame.writeStream.foreachBatch(function)
+        .option("checkpointLocation", str(tmp_path / checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
 def numbers(spark, start, end, partitions=2):
     return spark.range(start, end, 1, partitions).selectExpr("cast(id AS string) AS value")
 
@@ -170,6 +183,46 @@ def test_a_version_that_is_done_writes_nothing(spark, options, topic, consume, r
         ("committed", 10),
         ("done before", 0),
     ]
+
+
+def test_a_version_without_rows_does_not_count_as_written(spark, options, topic, consume, reports):
+    """Its rows may not have been there yet."""
+    app = {"txnAppId": "early", "txnVersion": 1}
+    save(numbers(spark, 0, 0), options, **app)
+    save(numbers(spark, 0, 10), options, **app)
+    same, found = seen(consume, topic, range(10))
+    assert same, found
+    assert [r["outcome"] for r in reports()] == ["no rows", "committed"]
+
+
+def test_other_rows_under_a_version_that_is_done_are_an_error_unless_they_may_be_dropped(
+    spark, options, topic, consume, reports
+):
+    app = {"txnAppId": "other", "txnVersion": 1}
+    save(numbers(spark, 0, 10), options, **app)
+    with pytest.raises(Exception, match="done with 10 rows of 10 bytes to ") as raised:
+        save(numbers(spark, 0, 20), options, **app)
+    assert "20 rows of 30 bytes" in str(raised.value)
+    assert "verifyReplays=false" in str(raised.value)
+    save(numbers(spark, 0, 10, partitions=1), options, **app)
+    save(numbers(spark, 0, 20), options, **app, verifyReplays="false")
+    same, found = seen(consume, topic, range(10))
+    assert same, found
+    assert len(consume(topic)) == 10, "nothing was written and aborted either"
+    assert [r["outcome"] for r in reports()] == ["committed", "done before", "done before"]
+
+
+def test_a_version_between_two_that_was_never_written_is_an_error_and_not_dropped(
+    spark, options, topic, consume
+):
+    app = {"txnAppId": "backfill"}
+    save(numbers(spark, 0, 10), options, txnVersion=1, **app)
+    save(numbers(spark, 10, 20), options, txnVersion=3, **app)
+    with pytest.raises(Exception, match=r"version 2 of .* was never written") as raised:
+        save(numbers(spark, 20, 30), options, txnVersion=2, **app)
+    assert "Failed to initialize Python data source writer" in str(raised.value)
+    same, found = seen(consume, topic, range(20))
+    assert same, found
 
 
 def test_an_sql_insert_is_exactly_once_with_the_same_options(
@@ -327,24 +380,18 @@ def test_foreach_batch_with_a_deleted_checkpoint_is_an_error_and_no_silence(
     add(["a"])
     add(["b"])
     go("one")
-    with pytest.raises(StreamingQueryException, match="is at version 1") as raised:
+    with pytest.raises(StreamingQueryException, match="is at batch 1 of query") as raised:
         go("two")
-    assert "a name that was never used" in str(raised.value)
+    assert "a name of foreach_batch" in str(raised.value)
 
 
 def test_two_writes_of_a_micro_batch_under_one_name_are_an_error_and_the_same_one_again_is_not(
-    source, options, topic, consume, tmp_path, reports
+    source, options, topic, kafka, consume, tmp_path, reports
 ):
     frame, add = source
     name = f"both-{uuid.uuid4().hex[:6]}"
     write = foreach_batch(name, **options)
-    # As one for another topic would be.
-    elsewhere = foreach_batch(name, **{**options, "kafka.linger.ms": "1"})
-
-    def go(function):
-        frame.writeStream.foreachBatch(function).option(
-            "checkpointLocation", str(tmp_path / "checkpoint")
-        ).trigger(availableNow=True).start().awaitTermination()
+    elsewhere = foreach_batch(name, **(options | {"topic": kafka.unique_topic("elsewhere")}))
 
     def again(batch, batch_id):
         for _ in range(2):
@@ -359,15 +406,15 @@ def test_two_writes_of_a_micro_batch_under_one_name_are_an_error_and_the_same_on
             one(batch.where("value > 'a'"), batch_id)
 
     add(["a", "b"])
-    go(again)
+    run_with(frame, again, tmp_path)
     assert [r["outcome"] for r in reports()] == ["committed", "done before"]
-    add(["a", "c"])
+    add(["a", "cc"])
     with pytest.raises(StreamingQueryException, match="wrote another DataFrame in micro-batch 1"):
-        go(another)
-    with pytest.raises(StreamingQueryException, match="with other options in micro-batch 1"):
-        go(also_elsewhere)
-    go(again)  # another run: its first write is done already
-    same, found = seen(consume, topic, ["b", "c"])
+        run_with(frame, another, tmp_path)
+    with pytest.raises(StreamingQueryException, match="1 rows of 2 bytes to elsewhere"):
+        run_with(frame, also_elsewhere, tmp_path)
+    run_with(frame, again, tmp_path)  # another run: its first write is done already
+    same, found = seen(consume, topic, ["b", "cc"])
     assert same, found
 
 
@@ -383,9 +430,9 @@ def test_two_queries_with_one_name_are_an_error_and_no_silence(source, options, 
 
     add(["a"])
     go("one")
-    with pytest.raises(StreamingQueryException, match="is at version 0 of query") as raised:
+    with pytest.raises(StreamingQueryException, match="is at batch 0 of query") as raised:
         go("two")
-    assert "two queries share a name" in str(raised.value)
+    assert "share a transactionalIdPrefix or a name of foreach_batch" in str(raised.value)
     add(["b"])
     go("one")
 
@@ -406,6 +453,150 @@ def test_foreach_batch_serves_update_mode(source, options, topic, consume, tmp_p
     query.awaitTermination()
     same, found = seen(consume, topic, ["x=2", "y=1"])
     assert same, found
+
+
+def in_a_pool(write):
+    """A foreachBatch function that writes from a thread of its own, which has none of Spark's local
+    properties.
+    """
+
+    def function(batch, batch_id):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(write, batch, batch_id).result()
+
+    return function
+
+
+def test_foreach_batch_from_a_thread_pool_under_a_deleted_checkpoint_is_an_error_and_drops_nothing(
+    source, options, topic, consume, tmp_path, reports
+):
+    frame, add = source
+    write = in_a_pool(foreach_batch(f"pool-{uuid.uuid4().hex[:6]}", **options))
+    add(["a"])
+    add(["b"])
+    run_with(frame, write, tmp_path, "one")
+    with pytest.raises(StreamingQueryException, match="is at batch 1 of query unknown") as raised:
+        run_with(frame, write, tmp_path, "two")
+    assert "its checkpoint was deleted" in str(raised.value)
+    same, found = seen(consume, topic, ["a", "b"])
+    assert same, found
+    assert [r["outcome"] for r in reports()] == ["committed", "committed"], "none was dropped"
+
+
+def test_foreach_batch_from_a_thread_pool_with_other_rows_under_the_same_number_is_an_error(
+    source, options, topic, consume, tmp_path, reports
+):
+    """By its number it is the batch that is done, and nobody knows the query."""
+    frame, add = source
+    write = in_a_pool(foreach_batch(f"rows-{uuid.uuid4().hex[:6]}", **options))
+    add(["a"])
+    run_with(frame, write, tmp_path, "one")
+    with pytest.raises(StreamingQueryException, match="other rows, which would be dropped"):
+        run_with(frame.selectExpr("value || '!' AS value"), write, tmp_path, "two")
+    same, found = seen(consume, topic, ["a"])
+    assert same, found
+    assert [r["outcome"] for r in reports()] == ["committed"]
+
+
+# --- several writes decided together ------------------------------------------------------------
+
+
+@pytest.fixture
+def second(kafka):
+    return kafka.unique_topic("exactly-once-second", partitions=1)
+
+
+@pytest.mark.parametrize("threads", [False, True], ids=["in turn", "from threads"])
+def test_two_writes_of_a_transaction_become_visible_together(
+    source, options, topic, second, consume, tmp_path, reports, threads
+):
+    frame, add = source
+    name = f"together-{uuid.uuid4().hex[:6]}"
+    before = []
+
+    def write(batch, batch_id):
+        parts = [
+            (batch.where("value LIKE 'o%'"), {}),
+            (batch.where("value LIKE 'p%'"), {"topic": second}),
+        ]
+        with transaction(name, batch_id, **options) as t:
+            if threads:
+                with ThreadPoolExecutor(2) as pool:
+                    for future in [pool.submit(t.write, df, **to) for df, to in parts]:
+                        future.result()
+            else:
+                for df, to in parts:
+                    t.write(df, **to)
+            before.append([len(consume(x, isolation=COMMITTED).values) for x in (topic, second)])
+
+    add(["o1", "o2", "p1"])
+    run_with(frame, write, tmp_path)
+    for to, expected in ((topic, ["o1", "o2"]), (second, ["p1"])):
+        same, found = seen(consume, to, expected)
+        assert same, found
+    for record in (tmp_path / "checkpoint" / "commits").glob("*0*"):
+        record.unlink()
+    add(["o3"])
+    run_with(frame, write, tmp_path)  # the first one comes again; and one whose second is empty
+    for to, expected in ((topic, ["o1", "o2", "o3"]), (second, ["p1"])):
+        same, found = seen(consume, to, expected)
+        assert same, found
+    assert before[0] == [0, 0]
+    assert before[-1] == [2, 1]
+    prepared = "prepared, to be decided with other writes"
+    dropped = "done before"
+    assert [r["outcome"] for r in reports()] == [
+        prepared, prepared, "committed", dropped, dropped, dropped, prepared, prepared, "committed",
+    ]  # fmt: skip
+
+
+def test_a_second_write_that_fails_makes_the_first_one_invisible(
+    source, options, topic, second, consume, tmp_path
+):
+    frame, add = source
+    name = f"failing-{uuid.uuid4().hex[:6]}"
+    fails = True
+
+    def write(batch, batch_id):
+        with transaction(name, batch_id, **options) as t:
+            t.write(batch)
+            t.write(fails_at(batch, "b") if fails else batch, topic=second)
+
+    add(["a", "b"])
+    with pytest.raises(StreamingQueryException, match="told to fail"):
+        run_with(frame, write, tmp_path)
+    for to in (topic, second):
+        same, found = seen(consume, to, [])
+        assert same, found
+    assert sorted(consume(topic).values) == [b"a", b"b"], "they are in the log, aborted"
+    fails = False
+    run_with(frame, write, tmp_path)
+    for to in (topic, second):
+        same, found = seen(consume, to, ["a", "b"])
+        assert same, found
+
+
+def test_a_block_that_raises_after_its_writes_leaves_nothing_visible(
+    spark, options, topic, second, consume
+):
+    """Outside of any query, too."""
+
+    def whole(fails):
+        with transaction("by-hand", 0, **options) as t:
+            t.write(numbers(spark, 0, 10))
+            t.write(numbers(spark, 10, 20), topic=second)
+            if fails:
+                raise KeyError("theirs")
+
+    with pytest.raises(KeyError, match="theirs"):
+        whole(fails=True)
+    for to in (topic, second):
+        same, found = seen(consume, to, [])
+        assert same, found
+    whole(fails=False)
+    for to, expected in ((topic, range(10)), (second, range(10, 20))):
+        same, found = seen(consume, to, expected)
+        assert same, found
 
 
 # --- without Spark: what an abort knows ---------------------------------------------------------
@@ -437,19 +628,26 @@ def config(options):
     close_shared()
 
 
-def test_an_abort_without_messages_sweeps_the_run_that_this_process_committed_for(
-    config, topic, consume
-):
-    first = plan_transactions(config, streaming=True)
+def test_an_abort_without_messages_sweeps_what_its_own_driver_left_open(config, topic, consume):
+    mine, other = "abcdef01", "abcdef02"
+    first = plan_transactions(config, streaming=True, driver=mine)
     transaction_commit.commit(config, None, [stream_task(config, first, 0, ["a"])], 0)
-    second = plan_transactions(config, streaming=True)
-    assert (second.last_done, second.query_id, second.generation) == (0, "query-1", 1)
+    second = plan_transactions(config, streaming=True, driver=mine)
+    state = second.state
+    assert (state.last_done, state.query_id, state.generation) == (0, "query-1", 1)
     message = stream_task(config, second, 1, ["killed before its message arrived"])
     assert message.transaction[0].endswith("~0"), "the id is used again"
-    swept = transaction_commit.abort(config, None, [], 1, tasks_may_live=False)
-    assert swept == (message.transaction[0],)
-    third = plan_transactions(config, streaming=True)
-    assert third.superseded == ("run-1",), "Spark ends the run whose batch it aborts"
+
+    def abort(driver):
+        return transaction_commit.abort(
+            config, None, [], 1, tasks_may_live=True, driver_token=driver
+        )
+
+    assert abort(other) == (), "another query of the prefix is left alone"
+    assert plan_transactions(config, streaming=True).state.run_id == "run-1"
+    assert abort(mine) == (message.transaction[0],)
+    third = plan_transactions(config, streaming=True, driver=mine)
+    assert third.state.superseded == ("run-1",), "Spark ends the run whose batch it aborts"
     transaction_commit.commit(config, None, [stream_task(config, third, 1, ["b"], "run-2")], 1)
     same, found = seen(consume, topic, ["a", "b"])
     assert same, found
@@ -500,7 +698,7 @@ def test_a_run_that_was_taken_over_fails_at_its_next_task_before_it_writes(confi
     other = stream_task(config, plan, 1, ["b"], run_id="run-2")
     transaction_commit.commit(config, None, [other], 1)
     plan = plan_transactions(config, streaming=True)
-    assert plan.superseded == ("run-1",)
+    assert plan.state.superseded == ("run-1",)
     with pytest.raises(SupersededError, match="run run-1"):
         plan.is_done(TaskIdentity(query_id="query-1", run_id="run-1", batch_id=2))
     same, found = seen(consume, topic, ["a", "b"])

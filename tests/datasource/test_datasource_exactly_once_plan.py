@@ -12,9 +12,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.config import SinkConfig
 from spark_kafka_sink.datasource.source import KprodDataSource
-from spark_kafka_sink.datasource.transaction_plan import TransactionPlan, prefix_of
+from spark_kafka_sink.datasource.transaction_plan import TransactionPlan, check_run, prefix_of
+from spark_kafka_sink.datasource.write_context import WriteContext
 from spark_kafka_sink.datasource.write_task import TaskIdentity
 from spark_kafka_sink.errors import CommitError, ConfigError, IllegalStateError, SupersededError
+from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.ownership import Numbering, Owner
 
 SCHEMA = StructType([StructField("value", StringType())])
 #: Nobody listens there.
@@ -25,12 +28,22 @@ OPTIONS = {
     "deliveryGuarantee": "exactly-once",
     "preflight": "off",
 }
-STREAM = TransactionPlan(
-    key="p", prefix="p", job="", generation=3, last_done=6, query_id="query-1",
-    superseded=("old-run",), txn_version=None, transaction_timeout_ms=900_000, margin_ms=90_000,
-    log_topic="log",
+STATE = CommitState(
+    generation=3, incarnation="run-0", run_id="run-2", query_id="query-1", last_done=6,
+    superseded=("old-run",),
 )  # fmt: skip
-JOB = replace(STREAM, key="p~app", job="j0b", query_id="", superseded=(), txn_version=7)
+STREAM = TransactionPlan(
+    key="p", state=STATE, numbering=Numbering.STREAM, context=None, number=None, driver="",
+    verify=True, transaction_timeout_ms=900_000, log_topic="log",
+)  # fmt: skip
+JOB = replace(
+    STREAM,
+    key="p~app",
+    state=replace(STATE, run_id="j0a", query_id="", superseded=()),
+    numbering=Numbering.VERSIONS,
+    context=WriteContext("j0b"),
+    number=7,
+)
 
 
 def task(batch_id: int, query_id: str = "query-1", run_id: str = "run-2") -> TaskIdentity:
@@ -71,14 +84,15 @@ def test_another_query_is_refused_with_both_ids(number):
 
 
 def test_a_run_that_was_superseded_is_refused_before_it_writes():
-    with pytest.raises(SupersededError, match="run old-run of query query-1") as raised:
+    with pytest.raises(SupersededError, match="run old-run must stop") as raised:
         STREAM.is_done(task(7, run_id="old-run"))
+    assert "another run has taken over 'p'" in raised.value.message
     assert "transactionalIdPrefix" in raised.value.hint
 
 
 def test_under_a_new_key_a_stream_may_begin_anywhere():
     """A checkpoint that was written with at-least-once before goes on with exactly-once."""
-    new = replace(STREAM, generation=0, query_id="", last_done=-1, superseded=())
+    new = replace(STREAM, state=CommitState())
     assert new.is_done(task(0)) is False
     assert new.is_done(task(57)) is False
 
@@ -91,50 +105,56 @@ def test_a_stream_whose_task_is_not_told_where_it_belongs_is_refused(changes):
         STREAM.is_done(replace(task(7), **changes))
 
 
-@pytest.mark.parametrize(("version", "skips"), [(5, True), (6, True), (7, False), (None, False)])
+@pytest.mark.parametrize(("version", "skips"), [(5, True), (6, True), (7, False), (900, False)])
 def test_a_version_that_is_done_is_skipped(version, skips):
-    plan = replace(JOB, txn_version=version)
+    plan = replace(JOB, number=version)
     assert plan.skips is skips
     assert plan.is_done(TaskIdentity()) is skips
 
 
-def test_a_batch_job_inside_of_a_foreach_batch_is_a_batch_job():
-    assert replace(JOB, query_id="").is_done(task(3, "some-query", "some-run")) is False
+@pytest.mark.parametrize("number", [5, 6, 7])
+def test_a_job_without_a_version_is_never_skipped(number):
+    """Nobody asks for it again, so whatever the log says of its key is of itself."""
+    plan = replace(JOB, numbering=Numbering.ONCE, number=number)
+    assert plan.skips is False
+    assert plan.is_done(TaskIdentity()) is False
 
 
-@pytest.mark.parametrize("version", [0, 5])
-def test_an_older_micro_batch_in_a_foreach_batch_is_another_checkpoints(version):
-    plan = replace(JOB, txn_version=version)
-    with pytest.raises(CommitError) as raised:
-        plan.is_done(task(version, "query-9", "run-9"))
-    for told in ("'p~app' is at version 6", "query-9", f"micro-batch {version}"):
-        assert told in raised.value.message
-    assert "a name that was never used" in raised.value.hint
+def test_what_spark_tells_a_tasks_thread_changes_nothing_for_a_job():
+    """A job runs inside of a foreachBatch, or beside one: its own context says who writes."""
+    for identity in (TaskIdentity(), task(3, "some-query", "old-run"), task(6), task(900)):
+        assert JOB.is_done(identity) is False
+        assert replace(JOB, number=6).is_done(identity) is True
 
 
-@pytest.mark.parametrize("version", [6, 7, 900])
-def test_in_a_foreach_batch_another_query_is_refused_whatever_its_version(version):
-    """Two queries share a name: what one has done the other has not, whatever the numbers say."""
-    plan = replace(JOB, txn_version=version, query_id="query-1")
-    with pytest.raises(CommitError) as raised:
-        plan.is_done(task(version, "query-2"))
-    for told in ("'p~app' is at version 6 of query query-1", "query-2", f"micro-batch {version}"):
-        assert told in raised.value.message
-    assert "a name that was never used" in raised.value.hint
-    assert plan.is_done(task(version, "query-1")) is (version == 6)
-    assert plan.is_done(TaskIdentity()) is (version == 6), "a job that is of no query"
+@pytest.mark.parametrize(("number", "skips"), [(6, True), (7, False)])
+def test_a_micro_batch_of_foreach_batch_that_is_done_is_skipped(number, skips):
+    context = WriteContext("run-f", "query-1")
+    plan = replace(JOB, numbering=Numbering.MICRO_BATCHES, context=context, number=number)
+    assert plan.skips is skips
+    assert plan.is_done(TaskIdentity()) is skips
 
 
-def test_the_last_micro_batch_of_a_foreach_batch_comes_again_and_own_versions_may_be_any():
-    assert replace(JOB, txn_version=6).is_done(task(6)) is True
-    assert replace(JOB, txn_version=7).is_done(task(7)) is False
-    assert replace(JOB, txn_version=5).is_done(task(900)) is True, "its user counts otherwise"
+def test_a_run_that_is_unknown_or_owns_the_key_may_write_and_a_superseded_one_not():
+    check_run("p", "run-2", STATE)
+    check_run("p", "nobody-knows-it", STATE)
+    check_run("p", "run-2", CommitState())
+    with pytest.raises(SupersededError, match="'p'"):
+        check_run("p", "old-run", STATE)
+
+
+def test_a_jobs_owner_is_who_was_planned():
+    plan = replace(JOB, context=WriteContext("j0b", "query-1"))
+    assert plan.owner == Owner("p~app", "j0b", "query-1", 3, "run-0", Numbering.VERSIONS)
 
 
 def test_a_plan_travels_and_says_how_long_a_transaction_may_take():
-    copy = pickle.loads(cloud_dumps(STREAM))
-    assert copy == STREAM
-    assert (copy.time.timeout_ms, copy.time.margin_ms, copy.time.generation) == (900_000, 90_000, 3)
+    for plan in (STREAM, JOB):
+        copy = pickle.loads(cloud_dumps(plan))
+        assert copy == plan
+        time = copy.time
+        assert (time.timeout_ms, time.margin_ms) == (900_000, 90_000)
+        assert (time.generation, time.incarnation) == (3, "run-0")
 
 
 # --- options by mode ---------------------------------------------------------------------------

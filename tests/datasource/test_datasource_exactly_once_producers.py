@@ -14,35 +14,41 @@ from spark_kafka_sink.datasource.transactional_producers import (
     WarmProducers,
     Worker,
     WorkerIds,
+    is_of_driver,
     producers_of_task,
 )
-from spark_kafka_sink.datasource.write_task import TaskIdentity, TransactionTime, WriteTask
+from spark_kafka_sink.datasource.write_context import WriteContext
+from spark_kafka_sink.datasource.write_task import TaskIdentity, WriteTask
 from spark_kafka_sink.errors import DeliveryError, ErrorCode, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
-from spark_kafka_sink.transactions.transactional_ids import parse
+from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.ownership import Numbering
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
 from tests.fakes.fake_cluster import FOREVER
 from tests.fakes.producer_world import END, INIT, PLAN, ProducerWorld, rows, texts
 
-PRODUCE = 0
+PRODUCE, ADD_PARTITIONS = 0, 24
 RUN = "5b0c1c2e-7f3e-4a52-8a50-0d3a3d1a9c11"
 
 
 def plan(**changes: object) -> TransactionPlan:
     values: dict[str, object] = {
         "key": "p",
-        "prefix": "p",
-        "job": "",
-        "generation": 0,
-        "last_done": -1,
-        "query_id": "",
-        "superseded": (),
-        "txn_version": None,
+        "state": CommitState(),
+        "numbering": Numbering.STREAM,
+        "context": None,
+        "number": None,
+        "driver": "",
+        "verify": True,
         "transaction_timeout_ms": 60_000,
-        "margin_ms": 30_000,
         "log_topic": "log",
     }
     return TransactionPlan(**(values | changes))  # type: ignore[arg-type]
+
+
+#: A batch job without txnAppId, as it is planned.
+JOB = {"key": "p~j0b", "context": WriteContext("j0b"), "number": 0, "numbering": Numbering.ONCE}
 
 
 def identity(**changes: object) -> TaskIdentity:
@@ -53,8 +59,14 @@ def identity(**changes: object) -> TaskIdentity:
 # --- ids ---------------------------------------------------------------------------------------
 
 
-def ids_of(worker: WorkerIds, batch_id: int, last_done: int, count: int = 1) -> list[int]:
-    return [worker.take("p", RUN, batch_id, last_done).number for _ in range(count)]
+def take(worker: WorkerIds, batch_id: int, last_done: int, **changes: object) -> TransactionalId:
+    return worker.take(plan(**changes), RUN, batch_id, last_done)
+
+
+def ids_of(
+    worker: WorkerIds, batch_id: int, last_done: int, count: int = 1, **changes: object
+) -> list[int]:
+    return [take(worker, batch_id, last_done, **changes).number for _ in range(count)]
 
 
 def test_the_tasks_of_a_micro_batch_get_ids_of_their_own_and_the_next_one_gets_the_same():
@@ -72,28 +84,60 @@ def test_an_id_is_not_used_again_before_the_driver_says_that_its_last_use_is_ove
     assert ids_of(worker, 9, 8, 4) == [0, 1, 2, 3]
 
 
-def test_runs_and_prefixes_count_by_themselves():
+def test_runs_and_keys_count_by_themselves():
     worker = WorkerIds(pid=lambda: 1)
-    assert [str(worker.take(prefix, run, 0, -1)).replace(worker.token, "W") for prefix, run in (
-        ("p", "r"), ("p", "s"), ("p.q", "r"), ("p", "r"))] == [
-        "p~r~W~0", "p~s~W~0", "p.q~r~W~0", "p~r~W~1"]  # fmt: skip
+    taken = [
+        str(worker.take(plan(key=key), run, 0, -1)).replace(worker.token, "W")
+        for key, run in (("p", "r"), ("p", "s"), ("p.q", "r"), ("p~app", "r"), ("p", "r"))
+    ]
+    assert taken == ["p~r~W~0", "p~s~W~0", "p.q~r~W~0", "p~app~r~W~0", "p~r~W~1"]
 
 
 def test_a_worker_is_known_by_twelve_hex_digits_that_parse():
     worker = WorkerIds()
-    taken = worker.take("my.prefix", RUN, 0, -1)
+    taken = take(worker, 0, -1, key="my.prefix~my-app")
     assert len(worker.token) == 12
     assert int(worker.token, 16) >= 0
     assert parse(str(taken)) == taken
     assert WorkerIds().token != worker.token
 
 
+def test_an_id_tells_which_driver_planned_it():
+    worker = WorkerIds()
+    planned = take(worker, 0, -1, driver="abcdef01")
+    assert planned.worker == f"abcdef01.{worker.token}"
+    assert parse(str(planned)) == planned
+    assert is_of_driver(planned, "abcdef01")
+    assert not is_of_driver(planned, "abcdef0")
+    assert not is_of_driver(planned, "0bcdef01")
+    unseen = take(worker, 0, -1)
+    assert unseen.worker == worker.token
+    assert not is_of_driver(unseen, worker.token[:8])
+    assert unseen.number == 1, "the numbers are the run's, whoever plans it"
+
+
+def test_an_id_that_the_driver_has_burnt_is_never_taken_again():
+    worker = WorkerIds(pid=lambda: 1)
+    taken = [str(take(worker, 0, -1)) for _ in range(3)]
+    burnt = CommitState(burnt=(taken[0], taken[2]))
+    assert ids_of(worker, 1, 0, 2, state=burnt) == [1, 3]
+    assert ids_of(worker, 2, 1, 2, state=burnt) == [1, 3]
+    assert ids_of(worker, 3, 2, 2, state=CommitState(burnt=("p~other~w~0",))) == [0, 1]
+
+
+def test_an_id_that_is_given_up_is_never_taken_again():
+    worker = WorkerIds(pid=lambda: 1)
+    lost = take(worker, 0, -1)
+    worker.give_up(lost)
+    assert [ids_of(worker, batch, batch - 1)[0] for batch in range(1, 5)] == [1, 1, 1, 1]
+
+
 def test_a_forked_child_has_ids_of_its_own():
     pid = 1
     worker = WorkerIds(pid=lambda: pid)
-    before = worker.take("p", RUN, 0, -1)
+    before = take(worker, 0, -1)
     pid = 2
-    after = worker.take("p", RUN, 0, -1)
+    after = take(worker, 0, -1)
     assert after.worker != before.worker
     assert after.number == 0
     assert len(worker.token) == 12
@@ -101,11 +145,11 @@ def test_a_forked_child_has_ids_of_its_own():
 
 def test_a_real_fork_takes_another_token():
     worker = WorkerIds()
-    mine = str(worker.take("p", RUN, 0, -1))
+    mine = str(take(worker, 0, -1))
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(writing, str(worker.take("p", RUN, 0, -1)).encode())
+        os.write(writing, str(take(worker, 0, -1)).encode())
         os._exit(0)
     os.waitpid(child, 0)
     os.close(writing)
@@ -119,7 +163,7 @@ def test_a_long_stream_takes_as_many_ids_as_its_largest_micro_batch_had_tasks():
     for batch in range(1_000):
         tasks = 1 + batch * 7 % 5
         largest = max(largest, tasks)
-        taken = [worker.take("p", RUN, batch, batch - 1) for _ in range(tasks)]
+        taken = [take(worker, batch, batch - 1) for _ in range(tasks)]
         assert len({str(i) for i in taken}) == tasks
         assert all(i.number < largest for i in taken)
 
@@ -134,7 +178,7 @@ def test_no_id_is_given_out_twice_while_its_use_may_matter(steps):
         if begins_next:
             batch += 1
             done = max(done, batch - 1 - behind)
-        k = worker.take("p", RUN, batch, done).number
+        k = take(worker, batch, done).number
         assert in_use.get(k, -1) <= done, f"{k} was used in {in_use.get(k)}, and {done} is done"
         assert k == 0 or all(in_use.get(j, -1) > done for j in range(k)), "a smaller one was free"
         in_use[k] = batch
@@ -180,14 +224,15 @@ class Tasks:
             PLAN,
             producers,
             identity(**who),
-            transaction_time=TransactionTime(60_000, 30_000, self.plan.generation),
+            transaction_time=self.plan.time,
             monotonic_ms=self.world.scheduler.now_ms,
             wall_ms=self.world.scheduler.wall_ms,
         )
         return task.run(batches()).prepared
 
     def done(self, batch: int) -> None:
-        self.plan = replace(self.plan, last_done=batch, generation=1)
+        state = replace(self.plan.state, last_done=batch, generation=1)
+        self.plan = replace(self.plan, state=state)
 
     @property
     def made(self) -> int:
@@ -200,17 +245,75 @@ def world(request: pytest.FixtureRequest) -> ProducerWorld:
 
 
 def test_a_batch_jobs_attempt_has_an_id_of_its_own_and_closes_its_producer(world: ProducerWorld):
-    tasks = Tasks(world, job="j0b")
+    tasks = Tasks(world, **JOB)
 
     def body():
+        token = tasks.worker.ids.token
         first = tasks.run(["a"], query_id="", run_id="", batch_id=-1, task_attempt_id=4)
         again = tasks.run(["a"], query_id="", run_id="", batch_id=-1, task_attempt_id=9)
-        assert (first.transactional_id, again.transactional_id) == ("p~j0b~4", "p~j0b~9")
+        ids = [f"p~j0b~j0b~{token}~{k}" for k in (0, 1)]
+        assert [first.transactional_id, again.transactional_id] == ids
         assert all(network.closed for network in world.networks)
-        assert world.asked == [("init", "p~j0b~4"), ("init", "p~j0b~9")]
+        assert world.asked == [("init", i) for i in ids]
         world.end(first, commit=False)
         world.end(again)
         assert world.values() == texts("a")
+
+    world.run(body)
+
+
+def test_what_spark_tells_a_tasks_thread_names_no_id_of_a_job(world: ProducerWorld):
+    """A batch job inside of a query, or beside one: its run is its context's."""
+    tasks = Tasks(world, **JOB)
+
+    def body():
+        prepared = tasks.run(["a"], run_id="a-streams", batch_id=7)
+        assert prepared.transactional_id == f"p~j0b~j0b~{tasks.worker.ids.token}~0"
+        world.end(prepared)
+
+    world.run(body)
+
+
+def test_the_micro_batches_of_a_foreach_batch_use_their_ids_again_and_stay_warm(
+    world: ProducerWorld,
+):
+    tasks = Tasks(world, key="p~name", context=WriteContext("run-f", "q"), number=0,
+                  numbering=Numbering.MICRO_BATCHES)  # fmt: skip
+
+    def body():
+        for n in range(3):
+            tasks.plan = replace(tasks.plan, number=n)
+            prepared = [tasks.run([f"{n}{x}"], query_id="", run_id="", batch_id=-1) for x in "ab"]
+            token = tasks.worker.ids.token
+            assert [p.transactional_id for p in prepared] == [
+                f"p~name~run-f~{token}~{k}" for k in (0, 1)
+            ]
+            for p in prepared:
+                world.end(p)
+            tasks.done(n)
+        assert tasks.made == 2
+        assert len(world.values()) == 6
+        tasks.worker.warm.close()
+
+    world.run(body)
+
+
+def test_a_versions_ids_are_its_runs_own_and_nothing_stays_warm(world: ProducerWorld):
+    """Another version is another job, with a run of its own: it never comes back to these ids."""
+    tasks = Tasks(world, key="p~app", numbering=Numbering.VERSIONS, number=3,
+                  context=WriteContext("run-3"))  # fmt: skip
+
+    def body():
+        world.end(tasks.run(["a"], query_id="", run_id="", batch_id=-1))
+        tasks.done(3)
+        tasks.plan = replace(tasks.plan, context=WriteContext("run-4"), number=4)
+        prepared = tasks.run(["b"], query_id="", run_id="", batch_id=-1)
+        token = tasks.worker.ids.token
+        assert prepared.transactional_id == f"p~app~run-4~{token}~0"
+        assert len(tasks.worker.warm) == 0
+        assert all(network.closed for network in world.networks)
+        world.end(prepared)
+        assert world.values() == texts("a", "b")
 
     world.run(body)
 
@@ -339,15 +442,41 @@ def test_a_warm_producer_whose_request_for_an_identity_got_lost_is_replaced(worl
     world.run(body)
 
 
-def test_a_batch_jobs_attempt_has_no_other_id_and_fails_before_it_writes(world: ProducerWorld):
-    tasks = Tasks(world, job="j0b")
+def test_a_batch_jobs_attempt_takes_another_id_too(world: ProducerWorld):
+    tasks = Tasks(world, **JOB)
 
     def body():
-        world.cluster.control.cut(INIT)
-        with pytest.raises(KafkaTimeoutError, match="InitProducerId of 'p~j0b~4' got lost"):
-            tasks.run(["a"], query_id="", run_id="", batch_id=-1, task_attempt_id=4)
-        assert world.values(committed=False) == []
+        lost = world.cluster.control.cut(INIT)
+        prepared = tasks.run(["a"], query_id="", run_id="", batch_id=-1, task_attempt_id=4)
+        assert lost.fired == 1
+        assert prepared.transactional_id == f"p~j0b~j0b~{tasks.worker.ids.token}~1"
+        world.end(prepared)
+        assert world.values() == texts("a")
         assert all(network.closed for network in world.networks)
+
+    world.run(body)
+
+
+@pytest.mark.parametrize("processed", [False, True])
+def test_an_attempt_whose_request_for_a_partition_got_lost_is_not_prepared(processed: bool):
+    """Behind the commit it would open a transaction anew, which would look like one that is lost.
+    With version 2 there is no such request.
+    """
+    world = ProducerWorld(transaction_version=1)
+    tasks = Tasks(world)
+
+    def body():
+        lost = world.cluster.control.cut(ADD_PARTITIONS, processed=processed)
+        with pytest.raises(KafkaTimeoutError, match="AddPartitionsToTxn of 'p~") as raised:
+            tasks.run(["a"])
+        assert lost.fired == 1
+        assert "Spark makes another one" in raised.value.hint
+        world.scheduler.sleep(100)
+        assert world.state_of(f"p~{RUN}~{tasks.worker.ids.token}~0") != "Ongoing"
+        again = tasks.run(["a"])
+        world.end(again)
+        assert world.values() == texts("a")
+        tasks.worker.warm.close()
 
     world.run(body)
 

@@ -20,6 +20,7 @@ from pyspark.sql.functions import col, lit
 from pyspark.sql.types import StructType
 
 from spark_kafka_sink.datasource.source import KprodDataSource
+from spark_kafka_sink.documentation import error_url
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 ROWS = [str(n) for n in range(1, 6)]
@@ -133,6 +134,9 @@ def test_a_missing_topic_fails_the_job_within_max_block_ms(spark, write, preflig
     assert f"Topic {missing} not present in metadata after 1500 ms" in str(raised.value)
     at_planning = "Failed to initialize Python data source writer" in str(raised.value)
     assert at_planning == (preflight == "required")
+    # However Spark wraps it, from the driver and from a task: its code and its page, each whole.
+    assert f": [KP0302] Topic {missing} not present" in str(raised.value)
+    assert error_url("KP0302") in str(raised.value).split()
 
 
 def test_an_unreachable_broker_is_found_on_the_driver(spark):
@@ -144,7 +148,8 @@ def test_an_unreachable_broker_is_found_on_the_driver(spark):
                 "kafka.max.block.ms": "1000",
             }
         ).save()
-    assert "127.0.0.1:1" in str(raised.value)
+    first = "[KP0301] no broker answered within 1000 ms; tried 127.0.0.1:1: Connection refused ("
+    assert first in str(raised.value)
     assert "Failed to initialize Python data source writer" in str(raised.value)
 
 

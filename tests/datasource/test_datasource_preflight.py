@@ -6,6 +6,7 @@ import pytest
 
 from spark_kafka_sink.config import SinkConfig
 from spark_kafka_sink.datasource.preflight import KEPT_MS, WARN_WAIT_MS, PreflightCheck
+from spark_kafka_sink.documentation import error_url
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo, PartitionInfos, TopicPartition
 
@@ -98,9 +99,11 @@ def test_a_failure_warns_a_stream_once_a_minute_and_costs_little(caplog):
     for _ in range(3):
         assert preflight.check(config(), streaming=True) is None
     assert brokers.asked == [(("t",), WARN_WAIT_MS)]
-    assert [r.getMessage() for r in caplog.records] == [
-        "preflight=warn, going on all the same: no broker answered (tried a:1)"
-    ]
+    (warning,) = (r.getMessage() for r in caplog.records)
+    assert warning == (
+        "preflight=warn, going on all the same: [KP0305] no broker answered (tried a:1; see "
+        f"{error_url('KP0305')})"
+    )
 
 
 def test_a_failure_that_a_stream_was_warned_of_does_not_count_for_a_batch():

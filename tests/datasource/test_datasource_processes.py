@@ -128,6 +128,47 @@ spark.stop()
 print("DONE")
 """
 
+CONNECT_FOREACH_BATCH = """
+import shutil, uuid
+spark = SparkSession.builder.remote("local[1]").getOrCreate()
+import spark_kafka_sink
+spark_kafka_sink.register(spark)
+source, home = tempfile.mkdtemp(), tempfile.mkdtemp()
+stream = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).json(source)
+write = spark_kafka_sink.foreach_batch("connect-" + uuid.uuid4().hex[:6], **options)
+
+def add(value):
+    part = os.path.join(home, uuid.uuid4().hex)
+    with open(part, "w") as file:
+        file.write('{"value": "%s"}\\n' % value)
+    os.rename(part, os.path.join(source, os.path.basename(part) + ".json"))
+
+def go(checkpoint, frame=stream):
+    query = (frame.writeStream.foreachBatch(write).trigger(availableNow=True)
+             .option("checkpointLocation", os.path.join(home, checkpoint)).start())
+    query.awaitTermination()
+
+def refused(text, action):
+    try:
+        action()
+    except Exception as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError(f"not refused: {text}")
+
+add("a")
+go("one")
+refused("other rows, which would be dropped",
+        lambda: go("other", stream.selectExpr("value || '!' AS value")))
+add("b")
+go("one")
+refused("is at batch 1 of query unknown", lambda: go("two"))
+shutil.rmtree(os.path.join(home, "one"))
+refused("is at batch 1 of query unknown", lambda: go("one"))
+spark.stop()
+print("DONE")
+"""
+
 RETRIED = """
 from pyspark import TaskContext
 import spark_kafka_sink
@@ -212,6 +253,16 @@ def test_a_connect_session_is_like_a_classic_one(kafka, consume, tmp_path):
     # pyspark's own way to an ephemeral port for the local server, in place of 15002.
     run(START + CONNECT, kafka.bootstrap, topic, [ROOT], tmp_path, SPARK_TESTING="1")
     assert sorted(consume(topic).values) == sorted(str(n).encode() for n in [*range(5)] * 4)
+
+
+def test_foreach_batch_over_connect_under_a_deleted_checkpoint_is_an_error_and_drops_nothing(
+    kafka, consume, tmp_path
+):
+    """The function's process knows neither the query nor its run."""
+    topic = kafka.unique_topic("connect-foreach-batch")
+    script = START + CONNECT_FOREACH_BATCH
+    run(script, kafka.bootstrap, topic, [ROOT], tmp_path, SPARK_TESTING="1")
+    assert sorted(consume(topic, isolation="read_committed").values) == [b"a", b"b"]
 
 
 def test_a_task_that_spark_runs_again_writes_all_its_rows_and_the_report_counts_them_once(

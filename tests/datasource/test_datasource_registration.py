@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 import spark_kafka_sink
@@ -39,3 +42,38 @@ def test_a_format_that_pyspark_4_0_has_discovered_already_is_as_good_as_register
 def test_any_other_refusal_reaches_the_user():
     with pytest.raises(RuntimeError, match="no such session"):
         spark_kafka_sink.register(Session(RuntimeError("no such session")))
+
+
+#: A process of its own: a session's log is its JVM's standard error.
+REGISTERED = """
+import sys
+from pyspark.sql import SparkSession
+from spark_kafka_sink import register
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+for _ in range(2):
+    register(spark)
+options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "preflight": "required",
+           "kafka.max.block.ms": "100", "checkpointLocation": sys.argv[1]}
+rows = spark.readStream.format("rate").load().selectExpr("'v' AS value")
+query = rows.writeStream.format("kprod").options(**options).start()
+try:
+    query.awaitTermination(60)
+except Exception as error:
+    print(error)
+"""
+
+
+@pytest.mark.spark
+def test_a_source_that_spark_has_found_is_not_registered_over_it(tmp_path):
+    """Spark would warn of it: at register(), and each time that a stream starts."""
+    run = subprocess.run(
+        [sys.executable, "-c", REGISTERED, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=150,
+    )
+    assert "no broker answered within 100 ms" in run.stdout, run.stderr  # the stream has started
+    assert " WARN " in run.stderr  # warnings are shown
+    assert "replaced a" not in run.stderr

@@ -85,7 +85,7 @@ def test_the_producer_knows_when_its_writer_waits_for_input():
 
 def test_a_failed_send_closes_the_producer_and_the_error_stays_what_it_is():
     producers = OneProducer(RecordingProducer(fail_at_send=2, error=DeliveryError("t-0: gone")))
-    with pytest.raises(DeliveryError, match=r"^t-0: gone$"):
+    with pytest.raises(DeliveryError, match=r"^\[KP0500\] t-0: gone\n"):
         run(producers, [batch("a"), batch("b"), batch("c")])
     assert (producers.released, producers.discarded) == (0, 1)
     assert "finish" not in producers.producer.events

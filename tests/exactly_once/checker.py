@@ -12,11 +12,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from tests.exactly_once import records
 from tests.exactly_once.records import Fate, Seen
 from tests.exactly_once.truth import Batch, Result
 from tests.real_kafka import consume_topic
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 #: Offenders that a report names.
 NAMED = 20
@@ -37,6 +41,7 @@ class Fault(Enum):
     FATE = "a row that was to be aborted can be read"
     UNINVITED = "a row that no batch has"
     HANGING = "a transaction is open that nobody ends"
+    STALLED = "readers of committed rows stood still for long after a batch had ended"
 
 
 @dataclass
@@ -50,6 +55,8 @@ class Report:
     aborted: int = 0
     #: How long LSO stayed behind the end after the judge came.
     settled_ms: int = 0
+    #: The longest that readers stood still after a batch had ended.
+    stalled_s: float = 0.0
 
     @property
     def clean(self) -> bool:
@@ -63,9 +70,9 @@ class Report:
         self.found[fault].append(offender)
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.visible} rows visible, {self.aborted} not, settled in {self.settled_ms} ms"
-        ]
+        counted = f"{self.visible} rows visible, {self.aborted} not"
+        times = f"settled in {self.settled_ms} ms, longest stall {self.stalled_s:.1f} s"
+        lines = [f"{counted}, {times}"]
         for fault, offenders in self.found.items():
             if offenders:
                 more = f", +{len(offenders) - NAMED}" if len(offenders) > NAMED else ""
@@ -213,11 +220,24 @@ def wait_until_settled(
 
 
 def partitions_behind(bootstrap: str, topics: Sequence[str]) -> list[str]:
-    """Partitions whose last stable offset is not their end (ListOffsets, both isolation levels)."""
-    from confluent_kafka import IsolationLevel, TopicPartition
-    from confluent_kafka.admin import AdminClient, OffsetSpec
+    """Partitions whose last stable offset is not their end."""
+    return [
+        f"{topic}-{partition}: LSO {stable} of {end}"
+        for (topic, partition), (end, stable) in offsets(bootstrap, topics).items()
+        if stable < end
+    ]
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+
+def offsets(
+    bootstrap: str, topics: Sequence[str], admin: AdminClient | None = None
+) -> dict[tuple[str, int], tuple[int, int]]:
+    """By topic and partition, the end and the last stable offset (ListOffsets, both isolation
+    levels; the end is asked for last). ``admin`` is asked in place of a new client.
+    """
+    from confluent_kafka import IsolationLevel, TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    admin = new_admin(bootstrap) if admin is None else admin
     known = admin.list_topics(timeout=20).topics
     asked = {
         TopicPartition(topic, partition): OffsetSpec.latest()
@@ -226,7 +246,7 @@ def partitions_behind(bootstrap: str, topics: Sequence[str]) -> list[str]:
         for partition in known[topic].partitions
     }
     if not asked:
-        return []
+        return {}
     ends = {
         level: {
             (place.topic, place.partition): future.result(20).offset
@@ -237,11 +257,13 @@ def partitions_behind(bootstrap: str, topics: Sequence[str]) -> list[str]:
         for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
     }
     stable, high = ends[IsolationLevel.READ_COMMITTED], ends[IsolationLevel.READ_UNCOMMITTED]
-    return [
-        f"{topic}-{partition}: LSO {stable[topic, partition]} of {end}"
-        for (topic, partition), end in high.items()
-        if stable[topic, partition] < end
-    ]
+    return {place: (end, stable[place]) for place, end in high.items()}
+
+
+def new_admin(bootstrap: str) -> AdminClient:
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({"bootstrap.servers": bootstrap})
 
 
 def transactions(bootstrap: str, prefix: str) -> dict[str, str]:

@@ -14,17 +14,19 @@ import pytest
 
 from tests.exactly_once.harness import World, proxied_cluster
 from tests.exactly_once.processes import Driver
-from tests.exactly_once.results import Results
+from tests.exactly_once.results import WORLDS, Results
 
 NODES = int(os.environ.get("KPROD_FAULT_NODES", "1"))
 ROUNDS = int(os.environ.get("KPROD_FAULT_ROUNDS", "1"))
+#: A transaction whose time is over is looked for each second, in place of each ten.
+SOON_ABORTED = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
 _results = Results.from_environment()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Scenarios take ``world``; each runs as often as asked. (A stream's many kills are rounds.)"""
     once = "killed_again_and_again" in metafunc.function.__name__
-    if ROUNDS > 1 and not once and {"world", "old_world"} & set(metafunc.fixturenames):
+    if ROUNDS > 1 and not once and WORLDS & set(metafunc.fixturenames):
         metafunc.fixturenames.append("faults_round")
         metafunc.parametrize("faults_round", range(ROUNDS), ids=[f"r{n}" for n in range(ROUNDS)])
 
@@ -49,7 +51,8 @@ def pytest_sessionfinish() -> None:
 
 @pytest.fixture(scope="package")
 def _world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with proxied_cluster(NODES, tmp_path_factory.mktemp("exactly-once")) as world:
+    home = tmp_path_factory.mktemp("exactly-once")
+    with proxied_cluster(NODES, home, overrides=SOON_ABORTED) as world:
         yield world
 
 
@@ -83,6 +86,25 @@ def old_world(_old_world: World) -> Iterator[World]:
     _old_world.begin()
     yield _old_world
     _old_world.end()
+
+
+@pytest.fixture(scope="module")
+def _ruled_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Brokers with an authorizer: what no ACL is about, everybody may do."""
+    overrides = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    home = tmp_path_factory.mktemp("exactly-once-acls")
+    with proxied_cluster(1, home, overrides=overrides) as world:
+        yield world
+
+
+@pytest.fixture
+def ruled_world(_ruled_world: World) -> Iterator[World]:
+    _ruled_world.begin()
+    yield _ruled_world
+    _ruled_world.end()
 
 
 @pytest.fixture(scope="package")
@@ -122,8 +144,26 @@ def new_driver(_world: World, _spares: list[Driver]) -> Iterator[Callable[[], Dr
 @pytest.fixture
 def driver(_world: World, _drivers: list[Driver]) -> Driver:
     """One that lives on from test to test: a JVM's start is dear."""
-    if not _drivers or not _drivers[0].idle:
-        if _drivers:
-            _drivers[0].close()
-        _drivers[:1] = [Driver(_world.home)]
-    return _drivers[0].wait_until_ready()
+    return _living(_drivers, lambda: Driver(_world.home))
+
+
+@pytest.fixture(scope="package")
+def _connect_drivers(_world: World) -> Iterator[list[Driver]]:
+    drivers: list[Driver] = []
+    yield drivers
+    for driver in drivers:
+        driver.close()
+
+
+@pytest.fixture
+def connect_driver(_world: World, _connect_drivers: list[Driver]) -> Driver:
+    """The same, as a client of Spark Connect."""
+    return _living(_connect_drivers, lambda: Driver(_world.home, connect=True))
+
+
+def _living(drivers: list[Driver], make: Callable[[], Driver]) -> Driver:
+    if not drivers or not drivers[0].idle:
+        if drivers:
+            drivers[0].close()
+        drivers[:1] = [make()]
+    return drivers[0].wait_until_ready()

@@ -16,12 +16,16 @@ from typing import Any, TypeVar
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once import checker
+from tests.exactly_once.checker import Fault as Wrong
 from tests.exactly_once.checker import Report
-from tests.exactly_once.truth import Batch, Result, read_truth
+from tests.exactly_once.stalls import StallWatch
+from tests.exactly_once.truth import Batch, Result, clean_ends, read_truth
 from tests.faults.proxy import Action, Fault, Faults, Hit, Proxy, Side
 from tests.real_kafka import RealKafka
 
 COMMIT_LOG = "__kprod_commits"
+#: So long may consumers stand still after a batch has ended, well or not.
+STALL_S = 5.0
 #: ``make faults`` runs all there is; plain pytest runs each scenario once, in one of its variants.
 THOROUGH = "KPROD_FAULT_ROUNDS" in os.environ
 
@@ -47,6 +51,7 @@ class World:
     faults: Faults
     home: Path
     _expected: list[Fault] = field(default_factory=list)
+    _watches: list[StallWatch] = field(default_factory=list)
 
     @property
     def direct(self) -> str:
@@ -58,6 +63,13 @@ class World:
 
     def end(self) -> None:
         self.faults.clear()
+        while self._watches:
+            self._watches.pop().close()
+
+    def watch(self, topic: str) -> StallWatch:
+        """Readers of ``topic``, until the test is over."""
+        self._watches.append(StallWatch(self.direct, topic))
+        return self._watches[-1]
 
     def fault(
         self,
@@ -91,6 +103,7 @@ class Scenario:
         self.world = world
         self.run = f"{name}-{uuid.uuid4().hex[:8]}"
         self.topic = world.kafka.create_topic(self.run, partitions)
+        self.watch = world.watch(self.topic)
         self.prefix = f"x.{self.run}"
         self.home = world.home / self.run
         self.home.mkdir()
@@ -137,6 +150,10 @@ class Scenario:
             **more,
         }
 
+    def foreach(self, **more: Any) -> dict[str, Any]:
+        """A command for ``Driver.run("foreach", ...)``."""
+        return self.stream(name=self.run, **more)
+
     def marks(self) -> Path:
         path = self.home / "marks"
         path.mkdir(exist_ok=True)
@@ -154,7 +171,7 @@ class Scenario:
 
     def check(self, *, settle_s: float = checker.SETTLE_S) -> Report:
         self.world.assert_fired()
-        return checker.check(
+        report = checker.check(
             self.world.direct,
             self.topic,
             self.batches(),
@@ -163,6 +180,13 @@ class Scenario:
             also=[COMMIT_LOG],
             settle_s=settle_s,
         )
+        self.watch.close()
+        worst = self.watch.worst(clean_ends(self.truth))
+        if worst is not None:
+            report.stalled_s = worst.seconds
+            if worst.seconds > STALL_S:
+                report.add(Wrong.STALLED, str(worst))
+        return report
 
     def assert_clean(self, *, settle_s: float = checker.SETTLE_S) -> Report:
         report = self.check(settle_s=settle_s)

@@ -8,8 +8,10 @@ truth file, line by line and durably, before it goes on (``truth.py``).
 
 ``batch``: one ``df.write`` of rows ``first .. first + rows``. ``stream``: micro-batches of ``rows``
 rows each until batch ``until`` is in the checkpoint's commit log, or the file ``stop`` is there;
-Spark's rate-micro-batch source makes the same rows again after a restart. ``twice``: writer.commit
-and writer.abort called by hand, in any order.
+Spark's rate-micro-batch source makes the same rows again after a restart. ``foreach``: the same
+with ``foreach_batch(name)``, called on the stream's own thread or from a thread pool (``where``:
+own, pool). ``streams``: several streams beside each other. ``twice``: writer.commit and
+writer.abort called by hand, in any order.
 
 The load misbehaves when told (``misbehave``), for a task and for attempts of it: it is Spark's
 input that throws, sleeps or waits for a file, so the sink has no hook for it.
@@ -24,6 +26,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +37,7 @@ from tests.exactly_once.truth import TruthWriter, classify
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
 
 SCHEMA = "key binary, value binary, headers array<struct<key: string, value: binary>>"
 #: Rows that the load hands on at once, so that a task can misbehave between two of them.
@@ -151,6 +155,44 @@ def label(
     return rows
 
 
+def use_session(spark: SparkSession) -> None:
+    """A thread has no active session, and finds no Python source, before it has used one."""
+    spark.createDataFrame([(0,)], "nothing int")
+
+
+def for_each(command: dict[str, Any], driver: str) -> Callable[[DataFrame, int], None]:
+    """What ``writeStream.foreachBatch`` takes. It has no session in it, so that Connect may send
+    it.
+    """
+    from spark_kafka_sink import foreach_batch
+
+    write = foreach_batch(command["name"], **command["options"])
+
+    def function(batch: DataFrame, number: int) -> None:
+        labelled = label(
+            command["run"],
+            driver,
+            number,
+            int(command.get("size", 64)),
+            command.get("fates", {}),
+            command.get("misbehave", []),
+            frozenset(command.get("empty", [])),
+        )
+        frame = batch.mapInArrow(labelled, SCHEMA)
+
+        def in_pool() -> None:
+            use_session(batch.sparkSession)
+            write(frame, number)
+
+        if command.get("where") == "pool":
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(in_pool).result()
+        else:
+            write(frame, number)
+
+    return function
+
+
 class LoadDriver:
     def __init__(self, spark: SparkSession, name: str) -> None:
         self.spark = spark
@@ -186,27 +228,53 @@ class LoadDriver:
             truth.close()
 
     def stream(self, command: dict[str, Any]) -> dict[str, Any]:
-        truth = TruthWriter(command["truth"])
-        rows = int(command["rows"])
-        checkpoint = Path(command["checkpoint"])
-        until = command.get("until")
-        stop = Path(command.get("stop", checkpoint / "never"))
-        source = (
+        frame = self.labelled(self._source(command), command, -1)
+        return self._watched(
+            frame.writeStream.format("kprod").options(**command["options"]), command
+        )
+
+    def foreach(self, command: dict[str, Any]) -> dict[str, Any]:
+        writer = self._source(command).writeStream.foreachBatch(for_each(command, self.name))
+        return self._watched(writer, command)
+
+    def streams(self, command: dict[str, Any]) -> dict[str, Any]:
+        """``each`` is a command of ``stream``; ``behind`` in it is a file that it waits for."""
+
+        def one(command: dict[str, Any]) -> dict[str, Any]:
+            use_session(self.spark)
+            while not Path(command.get("behind", ".")).exists():
+                time.sleep(0.01)
+            try:
+                return self.stream(command)
+            except Exception as error:
+                return {"result": "BROKEN", "error": f"{type(error).__name__}: {error}"}
+
+        with ThreadPoolExecutor(len(command["each"])) as pool:
+            return {"result": "OK", "answers": list(pool.map(one, command["each"]))}
+
+    def _source(self, command: dict[str, Any]) -> DataFrame:
+        return (
             self.spark.readStream.format("rate-micro-batch")
-            .option("rowsPerBatch", rows)
+            .option("rowsPerBatch", int(command["rows"]))
             .option("numPartitions", command.get("tasks", 2))
             .load()
             .selectExpr("value as seq")
         )
-        frame = self.labelled(source, command, -1)
+
+    def _watched(self, writer: DataStreamWriter, command: dict[str, Any]) -> dict[str, Any]:
+        """Started, and watched until it ends, or is to end."""
+        truth = TruthWriter(command["truth"])
+        checkpoint = Path(command["checkpoint"])
+        until = command.get("until")
+        stop = Path(command.get("stop", checkpoint / "never"))
         query = (
-            frame.writeStream.format("kprod")
-            .options(**command["options"])
-            .option("checkpointLocation", str(checkpoint))
+            writer.option("checkpointLocation", str(checkpoint))
             .trigger(processingTime=command.get("trigger", "0 seconds"))
             .start()
         )
-        watch = CheckpointWatch(checkpoint, truth, rows, frozenset(command.get("empty", [])))
+        watch = CheckpointWatch(
+            checkpoint, truth, int(command["rows"]), frozenset(command.get("empty", []))
+        )
         try:
             while query.isActive and not stop.exists():
                 if until is not None and watch.done(int(until)):
@@ -313,8 +381,15 @@ class CheckpointWatch:
                     if number > self.begun:
                         self._begin(number)
                         self.begun = number
-                    self._truth.ok(number)
+                    self._truth.ok(number, self._made(number))
                 self.committed = max(self.committed, newest)
+
+    def _made(self, number: int) -> float | None:
+        """When Spark made commits/N: the next batch begins behind that, and we look later."""
+        try:
+            return (self._checkpoint / "commits" / str(number)).stat().st_mtime
+        except OSError:
+            return None
 
     def _begin(self, number: int) -> None:
         rows = 0 if number in self._empty else self._rows
@@ -328,16 +403,21 @@ class CheckpointWatch:
             self._truth.failed(self.begun, error)
 
 
-def session(master: str, name: str, confs: dict[str, str]) -> SparkSession:
+def session(master: str, name: str, confs: dict[str, str], *, connect: bool) -> SparkSession:
+    """``connect``: the session is a client of a Spark Connect server, in this process's JVM."""
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     import spark_kafka_sink
 
-    builder = SparkSession.builder.master(master).appName(f"load {name}")
+    builder = SparkSession.builder.appName(f"load {name}")
+    builder = builder.remote(master) if connect else builder.master(master)
     for conf, value in {**CONFS, **confs}.items():
         builder = builder.config(conf, value)
     spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("WARN")
+    context = SparkContext._active_spark_context
+    assert context is not None
+    context.setLogLevel("WARN")
     spark_kafka_sink.register(spark)
     return spark
 
@@ -347,6 +427,7 @@ def main() -> None:
     parser.add_argument("--master", default="local[2,3]")
     parser.add_argument("--name", required=True)
     parser.add_argument("--conf", action="append", default=[])
+    parser.add_argument("--connect", action="store_true")
     arguments = parser.parse_args()
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever Spark prints goes to the log
@@ -355,8 +436,10 @@ def main() -> None:
     os.dup2(null, 0)  # no child holds our standard input
     os.close(null)
     confs = dict(text.split("=", 1) for text in arguments.conf)
-    spark = session(arguments.master, arguments.name, confs)
-    java = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    spark = session(arguments.master, arguments.name, confs, connect=arguments.connect)
+    from pyspark import SparkContext
+
+    java = SparkContext._gateway.proc.pid  # type: ignore[union-attr]
     print(json.dumps({"ready": True, "pid": os.getpid(), "java": java}), file=out)
     driver = LoadDriver(spark, arguments.name)
     for line in commands:

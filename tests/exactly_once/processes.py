@@ -29,10 +29,18 @@ START_S = 240.0
 
 
 class Driver:
-    """One process. ``begin`` sends a command and returns; ``answer`` waits for its end."""
+    """One process. ``begin`` sends a command and returns; ``answer`` waits for its end.
+
+    ``connect``: its session is one of Spark Connect; the server is in its own JVM.
+    """
 
     def __init__(
-        self, home: Path, *, master: str = "local[2,3]", confs: dict[str, str] | None = None
+        self,
+        home: Path,
+        *,
+        master: str = "local[2,3]",
+        confs: dict[str, str] | None = None,
+        connect: bool = False,
     ) -> None:
         self.name = f"d{uuid.uuid4().hex[:6]}"
         self.home = home / self.name
@@ -55,6 +63,9 @@ class Driver:
             f"--conf=spark.sql.warehouse.dir={self.home / 'warehouse'}",
         ]
         command += [f"--conf={name}={value}" for name, value in (confs or {}).items()]
+        if connect:
+            command.append("--connect")
+            environment["SPARK_TESTING"] = "1"  # the server's port is any that is free
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 command,

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+#: A test that takes one of these fixtures is a scenario.
+WORLDS = frozenset({"world", "old_world", "ruled_world"})
+
 
 class Results:
     """Gathers the reports of one pytest run, and adds them to the file that all runs share."""
@@ -24,7 +27,7 @@ class Results:
         return None if path is None else cls(Path(path), os.environ["KPROD_FAULT_TITLE"])
 
     def add(self, item: pytest.Item, report: pytest.TestReport) -> None:
-        if not {"world", "old_world"} & set(getattr(item, "fixturenames", ())):
+        if not WORLDS & set(getattr(item, "fixturenames", ())):
             return
         name = item.nodeid.split("::", 1)[1]
         entry = self._of.setdefault(name, {"passed": True, "seconds": 0.0, "notes": []})

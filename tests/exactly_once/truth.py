@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -39,7 +40,7 @@ class Batch:
 
 
 _UNCLEAR = ("CommitOutcomeUnknownError", "PartialCommitError")
-_ID = re.compile(r"[A-Za-z0-9._-]+(?:~[A-Za-z0-9._-]+){1,2}~[0-9]+")
+_ID = re.compile(r"[A-Za-z0-9._-]+(?:~[A-Za-z0-9._-]+){1,3}~[0-9]+(?![A-Za-z0-9._~-])")
 
 
 def classify(error: str) -> Result:
@@ -56,8 +57,9 @@ class TruthWriter:
     def invoke(self, batch: int, first: int, rows: int) -> None:
         self._write(op="INVOKE", batch=batch, first=first, rows=rows)
 
-    def ok(self, batch: int) -> None:
-        self._write(op="OK", batch=batch)
+    def ok(self, batch: int, at: float | None = None) -> None:
+        """``at``: when it was (seconds since the epoch), if not now."""
+        self._write(op="OK", batch=batch, **({} if at is None else {"at": at}))
 
     def failed(self, batch: int, error: str) -> None:
         """FAIL or UNKNOWN, as the error says; the ids that it names are kept."""
@@ -72,7 +74,8 @@ class TruthWriter:
         self._file.close()
 
     def _write(self, **fields: object) -> None:
-        self._file.write(json.dumps(fields).encode() + b"\n")
+        line = {"at": time.time(), **fields}
+        self._file.write(json.dumps(line).encode() + b"\n")
         os.fsync(self._file.fileno())
 
 
@@ -80,6 +83,17 @@ def read_lines(path: Path | str) -> list[dict[str, object]]:
     """Every whole line; the last one may be cut off by a SIGKILL."""
     lines = Path(path).read_bytes().split(b"\n")
     return [json.loads(line) for line in lines[:-1]]
+
+
+def clean_ends(path: Path | str) -> list[tuple[float, str]]:
+    """When (seconds since the epoch) Spark said that a batch is written, or that nothing of it is
+    visible, and which it was: from then on nothing of it is under way.
+    """
+    return [
+        (float(str(line["at"])), f"batch {line['batch']}, {line['op']}")
+        for line in read_lines(path)
+        if line["op"] in (Result.OK.name, Result.FAIL.name)
+    ]
 
 
 def read_truth(path: Path | str) -> list[Batch]:

@@ -75,15 +75,18 @@ class Sequences:
         self.blocked: set[TopicPartition] = set()
 
     def can_drain(self, tp: TopicPartition) -> bool:
-        return tp not in self.blocked
+        return self.has_producer_id and tp not in self.blocked
 
     def first_in_flight_sequence(self, tp: TopicPartition) -> int:
         return min((b.base_sequence for b in self.in_flight[tp]), default=-1)
 
-    def take_sequence(self, tp: TopicPartition, record_count: int) -> int:
-        sequence = self.next[tp]
-        self.next[tp] += record_count
-        return sequence
+    def batch_sent(self, batch: ProducerBatch) -> None:
+        if batch.has_sequence:
+            return
+        sequence = self.next[batch.tp]
+        self.next[batch.tp] += batch.record_count
+        batch.set_producer_state(*self.producer_id_and_epoch, sequence, transactional=False)
+        self.in_flight[batch.tp].append(batch)
 
     def add_in_flight_batch(self, batch: ProducerBatch) -> None:
         self.in_flight[batch.tp].append(batch)

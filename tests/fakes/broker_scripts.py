@@ -15,7 +15,6 @@ from tests.fakes.script_worlds import (
     END,
     FIND,
     INIT,
-    LIST,
     LIST_OFFSETS,
     METADATA,
     PRODUCE,
@@ -297,13 +296,7 @@ def protocol_1(s: Script) -> None:
     end("commit after the timeout", own, commit=True)
     end("abort after the timeout", own, commit=False)
     s.fetch("in the end", topic, isolation=1)
-
-    def ask_list(r: Answer) -> Any:
-        return r.ListTransactionsRequest(state_filters=("CompleteAbort", "Nonsense"))
-
-    listed = s.ask(LIST, 1, ask_list)
-    states = [(t.transactional_id, t.transaction_state) for t in listed.transaction_states]
-    s.step("list", (error_name(listed), sorted(states), listed.unknown_state_filters))
+    s.listed("list", "one", 1, state_filters=("CompleteAbort", "Nonsense"))
 
 
 def protocol_2(s: Script) -> None:
@@ -379,6 +372,265 @@ def protocol_2(s: Script) -> None:
     end("once more", own, commit=True, version=4)
     end("once more by protocol 2", own, commit=True)
     s.state("in the end", tid)
+
+
+def exact_ends(s: Script, version: int) -> None:
+    """An abort under the exact identity that DescribeTransactions tells, of ids that are Empty,
+    Ongoing, ended or used again, in protocol ``version``. What a sweep is made of.
+    """
+    topic, end_version = s.topic(f"exact-{version}"), 3 + version
+    produce_version = 10 + version
+
+    def end(name: str, tid: str, own: tuple[int, int], *, commit: bool = False) -> tuple[int, int]:
+        return s.end(name, tid, own, commit=commit, version=end_version)
+
+    def write(name: str, tid: str, own: tuple[int, int], sequence: int) -> None:
+        if version == 1:
+            s.add(f"add, {name}", tid, own, {topic: [0]})
+        data = batch(1, own, sequence, attributes=TRANSACTIONAL)
+        s.produce(name, topic, data, tid=tid, version=produce_version)
+
+    empty, ended, again = (f"exact-{version}-{name}" for name in ("empty", "ended", "again"))
+    s.coordinator(empty)
+    own = s.init("an id that is Empty", empty)
+    end("abort it", empty, own)
+    s.state("then it is", empty, until="CompleteAbort" if version == 2 else "Empty")
+    end("abort it again", empty, own)
+    write("its owner writes all the same", empty, own, 0)
+    s.state("and is", empty)
+
+    own = s.init("an id to be Ongoing", ended)
+    write("write", ended, own, 0)
+    end("abort it, Ongoing", ended, own)
+    s.state("aborted", ended, until="CompleteAbort")
+    end("abort it once more", ended, own)
+    end("its owner commits", ended, own, commit=True)
+    write("its owner goes on writing", ended, own, 1)
+    s.state("and now it is", ended)
+    newer = s.init("its owner begins anew", ended)
+
+    write("a transaction of that", ended, newer, 0)
+    end("the late abort of the one before", ended, own)
+    s.state("hits nothing", ended)
+    end("which is committed", ended, newer, commit=True)
+    s.state("committed", ended, until="CompleteCommit")
+    end("a late abort of what is committed", ended, newer)
+    s.state("changes nothing", ended)
+
+    own = s.init("an id that is aborted and used again at once", again)
+    write("its first record", again, own, 0)
+    following = end("abort and go on", again, own)
+    s.state("it is done", again, until="CompleteAbort")
+    if version == 2:
+        write("under the epoch that the abort gave", again, following, 0)
+        end("the same abort, late", again, own)
+        s.state("leaves it open", again)
+        end("which is aborted exactly", again, following)
+        s.state("at last", again, until="CompleteAbort")
+    s.fetch("what readers see", topic, isolation=1)
+    s.producers("who is remembered", topic)
+
+
+def late_add_partitions(s: Script) -> None:
+    """Protocol 1: an AddPartitionsToTxn that arrives behind the commit opens a transaction again,
+    under the same identity; the broker aborts it when its time is over.
+    """
+    topic, tid = s.topic("late-add"), "late-add"
+    s.coordinator(tid)
+    own = s.init("init", tid, timeout=500)
+    s.add("add", tid, own, {topic: [0]})
+    data = batch(1, own, 0, attributes=TRANSACTIONAL)
+    s.produce("write", topic, data, tid=tid, version=11)
+    s.end("commit", tid, own, commit=True, version=4)
+    s.state("committed", tid, until="CompleteCommit")
+    s.add("the late one", tid, own, {topic: [0]})
+    s.state("open again", tid)
+    s.offsets("nothing hangs on it", topic, -1, 1)
+    s.state("aborted when its time is over", tid, until="CompleteAbort")
+    s.end("commit it again", tid, own, commit=True, version=4)
+    s.fetch("what was committed stays", topic, isolation=1)
+
+
+def beside_an_open_one(s: Script) -> None:
+    """Two writers in one partition, as in the commit log's: what readers see past a stranger's
+    open transaction, and how its end reads.
+    """
+    topic = s.topic("beside")
+    s.coordinator("ours")
+    ours, theirs = s.init("ours", "ours"), s.init("theirs", "theirs")
+
+    def write(name: str, tid: str, own: tuple[int, int], sequence: int) -> None:
+        s.add(f"add, {name}", tid, own, {topic: [0]})
+        data = batch(1, own, sequence, attributes=TRANSACTIONAL)
+        s.produce(name, topic, data, tid=tid, version=11)
+
+    def read(when: str) -> None:
+        s.offsets(f"the last stable offset, {when}", topic, -1, 1)
+        s.offsets(f"the high watermark, {when}", topic, -1)
+        s.fetch(f"read committed, {when}", topic, isolation=1)
+        s.fetch(f"read uncommitted, {when}", topic)
+
+    write("ours, committed", "ours", ours, 0)
+    s.end("commit", "ours", ours, commit=True, version=4)
+    s.state("is committed", "ours", until="CompleteCommit")
+    write("theirs, open", "theirs", theirs, 0)
+    read("behind theirs")
+    write("ours, behind theirs", "ours", ours, 1)
+    s.end("commit ours", "ours", ours, commit=True, version=4)
+    s.state("ours is committed", "ours", until="CompleteCommit")
+    read("ours is committed, theirs is open")
+    write("ours, to be aborted", "ours", ours, 2)
+    s.end("abort ours", "ours", ours, commit=False, version=4)
+    s.state("ours is aborted", "ours", until="CompleteAbort")
+    s.fetch("from the middle, read uncommitted", topic, 3)
+    s.end("abort theirs", "theirs", theirs, commit=False, version=4)
+    s.state("theirs is aborted", "theirs", until="CompleteAbort")
+    read("all have ended")
+
+
+def filtered_lists(s: Script, version: int) -> None:
+    """ListTransactions by state and by duration (from version 1 on)."""
+    topic, name = s.topic("listed"), "listed"
+    s.coordinator(name)
+    ids = {state: f"{name}~{state}" for state in ("Empty", "Ongoing", "CompleteCommit")}
+    for state, tid in ids.items():
+        own = s.init(f"init {state}", tid)
+        if state == "Empty":
+            continue
+        s.add(f"add {state}", tid, own, {topic: [0]})
+        if state == "CompleteCommit":
+            s.end("commit", tid, own, commit=True, version=4)
+            s.state("it is", tid, until="CompleteCommit")
+    for states in ((), ("Ongoing",), ("Ongoing", "Empty"), ("CompleteCommit",), ("ongoing",)):
+        s.listed(f"states {states}", name, version, state_filters=states)
+    s.listed("open for long", name, version, duration_filter=600_000)
+    for _ in range(3):
+        s.world.pause()
+    s.listed("open for a moment", name, version, duration_filter=10, state_filters=("Ongoing",))
+    s.listed(
+        "open for long, Ongoing", name, version, duration_filter=600_000, state_filters=("Ongoing",)
+    )
+
+
+def behind_an_init(s: Script, version: int) -> None:
+    """EndTxn right behind somebody else's InitProducerId, whose abort is under way."""
+    topic, tid = s.topic(f"behind-{version}"), f"behind-{version}"
+    s.coordinator(tid)
+    for number, commit in enumerate((True, False)):
+        own = s.init(f"init {number}", tid)
+        s.add(f"add {number}", tid, own, {topic: [0]})
+        passing = Script(s.world)
+        passing.home = s.home
+        passing.init("", tid, settle=False)
+        passing.end("", tid, own, commit=commit, version=3 + version, settle=False)
+        (_, (init, *_)), (_, (end, *_)) = passing.steps
+        s.step(f"the other's InitProducerId {number}", init)
+        s.step(f"it passes, or is over {number}", end in BEHIND_AN_INIT[version, commit] or end)
+        s.state(f"aborted {number}", tid, until="CompleteAbort")
+        s.end(f"and then {number}", tid, own, commit=commit, version=3 + version)
+
+
+#: By protocol and whether it is a commit.
+BEHIND_AN_INIT = {
+    (1, True): {"PRODUCER_FENCED"},
+    (1, False): {"PRODUCER_FENCED"},
+    (2, True): {"CONCURRENT_TRANSACTIONS", "INVALID_TXN_STATE"},
+    (2, False): {"CONCURRENT_TRANSACTIONS", "NONE"},
+}
+
+
+def markers_wait(s: Script, version: int, stop: Callable[[int], None]) -> None:
+    """A follower of the data's partition is down, so that markers can't be written: every call
+    while a transaction is decided and not complete. ``stop`` stops a node cleanly.
+    """
+    topic = s.topic(f"markers-{version}", 1, 3, min_insync_replicas="3")
+    tid = f"markers-{version}"
+    s.home = s.coordinator(tid)
+
+    def partition() -> Any:
+        return s.metadata([topic], 9, node=s.home).topics[0].partitions[0]
+
+    leader = int(partition().leader_id)
+    own = s.init("init", tid)
+
+    def write(name: str, sequence: int) -> None:
+        data = batch(1, own, sequence, attributes=TRANSACTIONAL)
+        found = _produce_at(s, leader, topic, 10 + version, data=data, tid=tid)
+        s.step(name, error_name(found))
+
+    if version == 1:
+        s.add("add", tid, own, {topic: [0]})
+    write("write", 0)
+    stop(next(n for n in (1, 2, 3) if n not in (leader, s.home)))
+    while len(partition().isr_nodes) > 2:
+        s.world.pause()
+    write("with too few replicas", 1)
+
+    def end(name: str, *, commit: bool, epoch: int = 0) -> None:
+        who = (own[0], own[1] + epoch)
+        s.end(name, tid, who, commit=commit, version=3 + version, settle=False)
+
+    end("commit", commit=True)
+    for round_ in ("at once", "later"):
+        s.state(f"{round_}: the state", tid)
+        end(f"{round_}: commit again", commit=True)
+        end(f"{round_}: abort what is decided", commit=False)
+        end(f"{round_}: commit with the next epoch", commit=True, epoch=1)
+        s.init(f"{round_}: init", tid, settle=False)
+        s.init(f"{round_}: go on with an epoch that is over", tid, own=own, settle=False)
+        strange = (own[0] + 1_000_000, 0)
+        s.init(f"{round_}: go on as somebody else", tid, own=strange, settle=False)
+        s.add(f"{round_}: add", tid, own, {topic: [0]}, settle=False)
+        write(f"{round_}: write", 1)
+        for _ in range(10):
+            s.world.pause()
+    listed = sorted({"PrepareCommit", "CompleteCommit"})
+    s.listed("it is listed as", tid, 1, state_filters=tuple(listed))
+
+
+def a_coordinator_goes(s: Script, stop: Callable[[int], None]) -> None:
+    """The coordinator's node is stopped: another one takes over what it knew."""
+    topic, tid = s.topic("goes", 1, 3, min_insync_replicas="1"), "goes"
+    s.home = s.coordinator(tid)
+    own = s.init("init", tid)
+    s.add("add", tid, own, {topic: [0]})
+    s.state("before", tid)
+    gone = s.home
+    asked = gone % 3 + 1
+    stop(gone)
+    passing: set[str] = set()
+
+    def find() -> Any:
+        def make(r: Answer) -> Any:
+            return r.FindCoordinatorRequest(key=tid, key_type=1, coordinator_keys=(tid,))
+
+        return s.ask(FIND, 4, make, node=asked).coordinators[0]
+
+    def describe() -> Any:
+        found = find()
+        passing.add(error_name(found))
+        if error_name(found) != "NONE" or int(found.node_id) == gone:
+            return found
+        s.home = int(found.node_id)
+        answer = s.ask(
+            TRANSACTIONS,
+            0,
+            lambda r: r.DescribeTransactionsRequest(transactional_ids=(tid,)),
+            node=s.home,
+        ).transaction_states[0]
+        passing.add(error_name(answer))
+        return answer
+
+    def told(answer: Any) -> str:
+        return error_name(answer) if hasattr(answer, "transaction_state") else "no coordinator"
+
+    moving = {"NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"}
+    s.settled(describe, told, moving | {"no coordinator"})
+    s.step("what is told meanwhile", passing - moving - {"NONE"})
+    s.step("another one", s.home != gone)
+    s.state("after", tid)
+    s.end("and it ends there", tid, own, commit=True, version=4)
+    s.state("it is committed", tid, until="CompleteCommit")
 
 
 def exhausted_epochs(s: Script) -> None:

@@ -110,6 +110,8 @@ class Script:
         self.world = world
         self.steps: list[tuple[str, Any]] = []
         self._producers: dict[int, str] = {-1: "none"}
+        #: Where transactional calls go.
+        self.home = 1
         self._retries = retries
         self._correlation = 0
 
@@ -282,6 +284,7 @@ class Script:
                     producer_id=own[0],
                     producer_epoch=own[1],
                 ),
+                node=self.home,
             )
 
         found = self.settled(once, error_name) if settle else once()
@@ -297,6 +300,7 @@ class Script:
         partitions: dict[str, list[int]],
         *,
         version: int = 3,
+        settle: bool = True,
     ) -> None:
         def once() -> Any:
             def make(r: Answer) -> Any:
@@ -314,7 +318,7 @@ class Script:
                     }
                 return r.AddPartitionsToTxnRequest(**fields)
 
-            answer = self.ask(ADD, version, make)
+            answer = self.ask(ADD, version, make, node=self.home)
             topics = answer.results_by_topic_v3_and_below
             return {
                 (t.name, p.partition_index): ErrorCode(int(p.partition_error_code)).name
@@ -322,8 +326,10 @@ class Script:
                 for p in t.results_by_partition
             }
 
-        found = self.settled(once, lambda errors: next(iter(errors.values()), ""))
-        self.step(name, sorted(found.items()))
+        def first(errors: dict[tuple[str, int], str]) -> str:
+            return next(iter(errors.values()), "") if settle else ""
+
+        self.step(name, sorted(self.settled(once, first).items()))
 
     def end(
         self,
@@ -345,6 +351,7 @@ class Script:
                     producer_epoch=own[1],
                     committed=commit,
                 ),
+                node=self.home,
             )
 
         found = self.settled(once, error_name) if settle else once()
@@ -356,7 +363,10 @@ class Script:
         """DescribeTransactions; ``until`` that state is reached."""
         for _ in range(self._retries):
             answer = self.ask(
-                TRANSACTIONS, 0, lambda r: r.DescribeTransactionsRequest(transactional_ids=(tid,))
+                TRANSACTIONS,
+                0,
+                lambda r: r.DescribeTransactionsRequest(transactional_ids=(tid,)),
+                node=self.home,
             )
             found = answer.transaction_states[0]
             if until is None or found.transaction_state == until:
@@ -417,7 +427,8 @@ class Script:
                 base, size = struct.unpack_from(">qi", data)
                 attributes, last = struct.unpack_from(">hi", data, 21)
                 pid, epoch, sequence, count = struct.unpack_from(">qhii", data, 43)
-                batches.append((base, attributes, self.producer(pid), epoch, sequence, count))
+                kind = _marker(data, size) if attributes & CONTROL else ""
+                batches.append((base, attributes, self.producer(pid), epoch, sequence, count, kind))
                 # The CRC is right, whatever the broker wrote into the header.
                 assert crc32c.crc32c(data[21 : 12 + size]) == int.from_bytes(data[17:21], "big")
                 data = data[12 + size :]
@@ -440,6 +451,17 @@ class Script:
 
         return self.ask(FETCH, 11, make).responses[0].partitions[0]
 
+    def listed(self, name: str, prefix: str, version: int, **filters: Any) -> None:
+        """ListTransactions: the ids of that beginning, and their states."""
+
+        def make(r: Answer) -> Any:
+            return r.ListTransactionsRequest(**({"state_filters": ()} | filters))
+
+        found = self.settled(lambda: self.ask(LIST, version, make, node=self.home), error_name)
+        told = [(t.transactional_id, t.transaction_state) for t in found.transaction_states]
+        ours = sorted((i, state) for i, state in told if i.startswith(prefix))
+        self.step(name, (error_name(found), ours, sorted(found.unknown_state_filters)))
+
     def producers(self, name: str, topic: str, partition: int = 0) -> None:
         def make(r: Answer) -> Any:
             return r.DescribeProducersRequest(
@@ -458,6 +480,12 @@ class Script:
             for p in found.active_producers
         )
         self.step(name, (error_name(found), producers))
+
+
+def _marker(data: bytes, size: int) -> str:
+    """What a control batch's first record says: its key is a version and a type."""
+    at = data.index(b"\x08\0\0", 61, 12 + size)  # a key of four bytes, version 0
+    return {0: "abort", 1: "commit"}[int.from_bytes(data[at + 3 : at + 5], "big")]
 
 
 def error_name(entity: Any) -> str:

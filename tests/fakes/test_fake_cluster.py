@@ -42,7 +42,7 @@ def test_a_decided_transaction_is_concurrent_until_its_markers_are_written():
     assert epoch == own[1] + 1
     for name, commit, error in (
         ("again", True, "CONCURRENT_TRANSACTIONS"),
-        ("the opposite", False, "INVALID_TXN_STATE"),
+        ("the opposite", False, "CONCURRENT_TRANSACTIONS"),
     ):
         s.end(name, "id", own, commit=commit, version=5, settle=False)
         assert last(s)[0] == error
@@ -199,3 +199,140 @@ def test_a_dead_connections_requests_are_worked_on():
     assert connection.due(40) == []
     assert cluster.logs[T0].end == 1
     assert not connection.pending
+
+
+def test_while_a_change_is_written_every_other_is_told_to_wait_and_who_asks_hears_the_old_state():
+    cluster = FakeCluster(1)
+    s = a_script(cluster)
+    own = s.init("init", "id")
+    s.add("add", "id", own, {"t": [0]})
+    cluster.append_ms = lambda: 50
+    frames = requests_of(lambda script: script.init("fence", "id", settle=False))
+    fencing = cluster.connect(1)
+    assert fencing is not None
+    fencing.send(frames[0], 2000)
+    assert fencing.due(2000) == []
+    s.world.now = 2000  # type: ignore[attr-defined]
+    s.state("still", "id")
+    assert last(s)[:2] == ("NONE", "Ongoing")
+    wait = "CONCURRENT_TRANSACTIONS"
+    s.init("InitProducerId", "id", settle=False)
+    assert last(s)[0] == wait
+    s.end("EndTxn", "id", own, commit=True, version=5, settle=False)
+    assert last(s)[0] == wait
+    s.add("AddPartitionsToTxn", "id", own, {"t": [0]}, settle=False)
+    assert last(s)[0][1] == wait
+    assert len(fencing.due(2050)) == 1
+    cluster.advance(2100)
+    assert cluster.transactions.transactions["id"].state.value == "CompleteAbort"
+
+
+def requests_of(tell: Any) -> list[bytes]:
+    """The requests of a script that gets no answers."""
+    frames: list[bytes] = []
+    world = FakeWorld(FakeCluster(1))
+    true = world.exchange
+
+    def exchange(node: int, frame: bytes, *, answered: bool) -> bytes | None:
+        frames.append(frame)
+        return true(node, frame, answered=answered)
+
+    world.exchange = exchange  # type: ignore[method-assign]
+    tell(Script(world))
+    return frames
+
+
+def test_a_coordinator_that_moves_is_nobody_and_then_loads():
+    cluster = FakeCluster(3)
+    s = a_script(cluster)
+    s.home = cluster.coordinator_of("id")
+    own = s.init("init", "id")
+    s.add("add", "id", own, {"t": [0]})
+    old, new = s.home, s.home % 3 + 1
+    cluster.move_coordinator("id", new, resigned_ms=100, loading_ms=100)
+
+    def told() -> list[Any]:
+        found = []
+        for node in (old, new):
+            answer = s.ask(66, 1, lambda r: r.ListTransactionsRequest(state_filters=()), node=node)
+            found.append((ErrorCode(int(answer.error_code)).name, len(answer.transaction_states)))
+            s.home = node
+            s.state("describe", "id")
+            found.append(last(s)[0])
+        return found
+
+    assert told() == [("NONE", 0), "NOT_COORDINATOR", ("NONE", 0), "NOT_COORDINATOR"]
+    s.world.now += 100  # type: ignore[attr-defined]
+    loading = "COORDINATOR_LOAD_IN_PROGRESS"
+    assert told() == [("NONE", 0), "NOT_COORDINATOR", (loading, 0), loading]
+    s.world.now += 100  # type: ignore[attr-defined]
+    assert told() == [("NONE", 0), "NOT_COORDINATOR", ("NONE", 1), "NONE"]
+    s.end("end", "id", own, commit=True, version=5)
+    assert last(s)[0] == "NONE"
+
+
+def test_a_leader_that_is_cut_off_shows_what_it_had_and_takes_nothing():
+    cluster = FakeCluster(3)
+    s = a_script(cluster)
+    cluster.move_leader(T0, 1)
+    s.produce("write", "t", batch())
+    cluster.cut_off(1)
+    leader = cluster.logs[T0].leader
+    assert leader != 1
+    for node, error in ((1, "NOT_ENOUGH_REPLICAS"), (leader, "NONE")):
+        s.produce("write more", "t", batch(), node=node)
+        assert last(s)[0] == error
+    s.offsets("the old end", "t", -1)
+    assert last(s)[2] == 1
+    assert int(s.metadata(["t"], 9, node=1).topics[0].partitions[0].leader_id) == 1
+    assert int(s.metadata(["t"], 9, node=2).topics[0].partitions[0].leader_id) == leader
+    cluster.rejoin(1)
+    s.produce("it knows now", "t", batch())
+    assert last(s)[0] == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_a_coordinator_that_is_cut_off_tells_what_it_knew():
+    cluster = FakeCluster(3)
+    s = a_script(cluster)
+    s.home = old = cluster.coordinator_of("id")
+    own = s.init("init", "id")
+    s.add("add", "id", own, {"t": [0]})
+    cluster.cut_off(old)
+    s.home = cluster.coordinator_of("id")
+    s.end("at the new one", "id", own, commit=False, version=5)
+    s.state("at the new one", "id", until="CompleteAbort")
+    s.home = old
+    s.state("at the old one", "id")
+    assert last(s)[1] == "Ongoing"
+    s.end("at the old one", "id", own, commit=True, version=5, settle=False)
+    assert last(s)[0] == "COORDINATOR_NOT_AVAILABLE"
+
+
+def test_a_request_that_is_held_is_worked_on_later_and_those_behind_it_wait():
+    cluster = FakeCluster(1)
+    cluster.create_topic("t")
+    frames = requests_of(
+        lambda script: [script.produce("write", "t", batch(), settle=False) for _ in range(2)]
+    )
+    cluster.control.hold(PRODUCE, 100)
+    connection = cluster.connect(1)
+    assert connection is not None
+    for frame in frames:
+        connection.send(frame, 10)
+    assert connection.due(109) == []
+    assert cluster.logs[T0].end == 0
+    connection.close()
+    assert connection.pending, "it is worked on though nobody waits for it"
+    cluster.advance(110)
+    assert cluster.logs[T0].end == 2
+    cluster.control.check()
+
+
+def test_a_stranger_that_nobody_reaches_is_registered_and_leads_nothing():
+    cluster = FakeCluster(3)
+    cluster.unreachable.add(3)
+    s = a_script(cluster, 6)
+    assert {int(b.node_id) for b in s.metadata(["t"], 9).brokers} == {1, 2, 3}
+    assert cluster.connect(3) is None
+    assert {log.leader for log in cluster.logs.values()} == {1, 2}
+    assert {cluster.coordinator_of(f"id {i}") for i in range(20)} == {1, 2}

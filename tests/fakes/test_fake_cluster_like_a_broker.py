@@ -13,28 +13,52 @@ What can't be compared, and why:
   ``broker_scripts.exhausted_epochs``.
 - A restart's snapshot and expired producers: minutes of a real broker's time.
 - An empty transactional id in AddPartitionsToTxn and EndTxn: 5 lines of the same check.
+- A broker that is cut off from its controller and not from us (``FakeCluster.cut_off``): no network
+  here does that. What it shows is KIP-207's gap and ReplicaManager's answers, by reading.
+- How long a coordinator's failover takes, and in which order 14, 15 and 16 are told meanwhile.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 
 import pytest
 
-from spark_kafka_sink.local_kafka import KafkaCluster
+from spark_kafka_sink.local_kafka import KAFKA_3_VERSION, KafkaCluster, LocalKafkaError, prepare
 from tests.fakes import broker_scripts as scripts
 from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.script_worlds import FakeWorld, RealWorld, Script
 from tests.real_kafka import RealKafka
 
-ONE_NODE = {
-    "sequences": 30,
-    "batches": 40,
-    "who_is_where": 30,
-    "protocol_1": 60,
-    "protocol_2": 50,
+Tell = Callable[[Script], None]
+
+#: By name: the script, and its fewest steps.
+ONE_NODE: dict[str, tuple[Tell, int]] = {
+    "sequences": (scripts.sequences, 30),
+    "batches": (scripts.batches, 40),
+    "who_is_where": (scripts.who_is_where, 30),
+    "protocol_1": (scripts.protocol_1, 60),
+    "protocol_2": (scripts.protocol_2, 50),
+    "exact ends, protocol 1": (partial(scripts.exact_ends, version=1), 30),
+    "exact ends, protocol 2": (partial(scripts.exact_ends, version=2), 30),
+    "late_add_partitions": (scripts.late_add_partitions, 11),
+    "beside_an_open_one": (scripts.beside_an_open_one, 30),
+    "filtered_lists": (partial(scripts.filtered_lists, version=1), 14),
+    "behind an init, protocol 1": (partial(scripts.behind_an_init, version=1), 12),
+    "behind an init, protocol 2": (partial(scripts.behind_an_init, version=2), 12),
 }
+#: Those that a 3.9 understands: it has no transactions of version 2.
+ALSO_3_9 = [
+    "protocol_1",
+    "exact ends, protocol 1",
+    "late_add_partitions",
+    "beside_an_open_one",
+    "filtered_lists",
+    "behind an init, protocol 1",
+]
 
 
 @pytest.fixture(scope="module", params=[2, 1], ids=["TV2", "TV1"])
@@ -47,7 +71,22 @@ def real(request: pytest.FixtureRequest) -> Iterator[tuple[int, RealWorld]]:
         world.close()
 
 
-def compare(tell: Callable[[Script], None], real: RealWorld, fake: FakeWorld, steps: int) -> None:
+@pytest.fixture(scope="module")
+def real_3_9() -> Iterator[RealWorld]:
+    """A machine that can't fetch it goes without, but not CI."""
+    try:
+        prepare(KAFKA_3_VERSION)
+    except LocalKafkaError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(error.message)
+    with KafkaCluster(version=KAFKA_3_VERSION) as cluster:
+        world = RealWorld(cluster.bootstrap)
+        yield world
+        world.close()
+
+
+def compare(tell: Tell, real: RealWorld, fake: FakeWorld, steps: int) -> None:
     ours, theirs = Script(fake), Script(real)
     tell(theirs)
     tell(ours)
@@ -63,7 +102,16 @@ def test_one_node_answers_as_a_broker_does(name: str, real: tuple[int, RealWorld
     """Behaviour 105."""
     level, world = real
     fake = FakeWorld(FakeCluster(1, transaction_version=level, abort_scan_ms=200))
-    compare(getattr(scripts, name), world, fake, ONE_NODE[name])
+    tell, steps = ONE_NODE[name]
+    compare(tell, world, fake, steps)
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("name", ALSO_3_9)
+def test_one_node_answers_as_a_broker_of_3_9_does(name: str, real_3_9: RealWorld) -> None:
+    fake = FakeCluster(1, transaction_version=1, abort_scan_ms=200, versions={0: 11, 26: 4, 66: 1})
+    tell, steps = ONE_NODE[name]
+    compare(tell, real_3_9, FakeWorld(fake), steps)
 
 
 def test_requests_to_the_wrong_node_are_answered_as_brokers_do(kafka3: RealKafka) -> None:
@@ -74,16 +122,42 @@ def test_requests_to_the_wrong_node_are_answered_as_brokers_do(kafka3: RealKafka
         world.close()
 
 
+def with_a_stop(tell: Callable[[Script, Callable[[int], None]], None]) -> Callable[..., None]:
+    """Compares a script that stops nodes."""
+
+    def compared(kafka: RealKafka, fake: FakeCluster, steps: int) -> None:
+        world = RealWorld(kafka.bootstrap)
+
+        def told(script: Script) -> None:
+            real = script.world is world
+            tell(script, (lambda node: kafka.node(node).stop()) if real else fake.stop_broker)
+
+        try:
+            compare(told, world, FakeWorld(fake), steps)
+        finally:
+            world.close()
+
+    return compared
+
+
 def test_too_few_replicas_are_refused_as_by_brokers(kafka3: RealKafka) -> None:
-    world, fake = RealWorld(kafka3.bootstrap), FakeCluster(3)
+    with_a_stop(scripts.too_few_replicas)(kafka3, FakeCluster(3), 5)
 
-    def tell(script: Script) -> None:
-        real = script.world is world
-        scripts.too_few_replicas(
-            script, (lambda node: kafka3.node(node).stop()) if real else fake.stop_broker
-        )
 
-    try:
-        compare(tell, world, FakeWorld(fake), 5)
-    finally:
-        world.close()
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_decided_transaction_without_markers_answers_as_by_brokers(
+    kafka3: RealKafka, version: int
+) -> None:
+    """The markers' partition has too few replicas, so that the state between holds still."""
+    tell = partial(_markers_wait, version)
+    with_a_stop(tell)(kafka3, FakeCluster(3, random=Random(1)), 22)
+
+
+def _markers_wait(version: int, script: Script, stop: Callable[[int], None]) -> None:
+    scripts.markers_wait(script, version, stop)
+
+
+def test_a_coordinators_heir_knows_what_it_knew(kafka3: RealKafka) -> None:
+    fake = FakeCluster(3, random=Random(1))
+    fake.failover_ms = lambda: (100, 100)
+    with_a_stop(scripts.a_coordinator_goes)(kafka3, fake, 8)

@@ -93,8 +93,8 @@ class ReadAheadTransport(PlaintextTransportLayer):
         return count
 
 
-class LazyTransport(PlaintextTransportLayer):
-    """Takes one buffer whole, and writes it with the next call: bytes are pending in between."""
+class PendingTransport(PlaintextTransportLayer):
+    """Has bytes that it still has to write."""
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
@@ -104,9 +104,16 @@ class LazyTransport(PlaintextTransportLayer):
     def has_pending_writes(self) -> bool:  # type: ignore[override]
         return len(self.pending) > 0
 
+    def write_pending(self) -> None:
+        self.pending = self.pending[super().write([self.pending]) :]
+
+
+class LazyTransport(PendingTransport):
+    """Takes one buffer whole, and writes it with the next call: bytes are pending in between."""
+
     def write(self, buffers: Sequence[Buffer]) -> int:
         if self.pending:
-            self.pending = self.pending[super().write([self.pending]) :]
+            self.write_pending()
             return 0
         if not buffers:
             return 0
@@ -114,18 +121,10 @@ class LazyTransport(PlaintextTransportLayer):
         return len(self.pending)
 
 
-class AnsweringTransport(PlaintextTransportLayer):
+class AnsweringTransport(PendingTransport):
     """What it reads it must answer by itself, as TLS does a key update; the socket is full then."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        super().__init__(sock)
-        self.pending = b""
-
-    @property
-    def has_pending_writes(self) -> bool:  # type: ignore[override]
-        return len(self.pending) > 0
-
-    wants_write = has_pending_writes  # type: ignore[assignment]
+    wants_write = PendingTransport.has_pending_writes  # type: ignore[assignment]
 
     def read_into(self, target: memoryview) -> int:
         count = super().read_into(target)
@@ -135,7 +134,7 @@ class AnsweringTransport(PlaintextTransportLayer):
 
     def write(self, buffers: Sequence[Buffer]) -> int:
         if self.pending:
-            self.pending = self.pending[super().write([self.pending]) :]
+            self.write_pending()
             if self.pending:
                 return 0
         return super().write(buffers) if buffers else 0

@@ -56,14 +56,24 @@ USE_ALL = "use_all_dns_ips"
 
 def test_canonical_bootstrap_servers_are_one_for_each_address() -> None:
     names = Names(
-        {"kafka": ["10.0.0.1", "10.0.0.2", "10.0.0.3"], "b1.example": [""], "10.0.0.3": [""]},
+        {"kafka": ["10.0.0.1", "10.0.0.2", "10.0.0.3"], "b1.example": ["10.0.0.9", "10.0.0.1"]},
         {"10.0.0.1": "b1.example", "10.0.0.2": "gone.example"},
     )
-    # One has a name, one a name that leads nowhere, one has none and stays an address.
+    # One has a name; one a name that leads nowhere and one has none: these stay addresses.
     assert begin_with(names, CANONICAL, ("kafka", 9092), ("kafka", 9092), ("nobody", 1)) == (
         ("b1.example", 9092),
+        ("10.0.0.2", 9092),
         ("10.0.0.3", 9092),
     )
+
+
+def test_a_canonical_name_that_leads_elsewhere_is_not_believed() -> None:
+    """Whoever owns the reverse zone chose the address and the name that TLS checks."""
+    names = Names(
+        {"kafka.corp": ["10.1.2.3"], "attacker.example": ["6.6.6.6"]},
+        {"10.1.2.3": "attacker.example"},
+    )
+    assert begin_with(names, CANONICAL, ("kafka.corp", 9093)) == (("10.1.2.3", 9093),)
 
 
 def test_canonical_names_come_from_the_machines_own_resolver() -> None:

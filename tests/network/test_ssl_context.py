@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,59 @@ def test_a_jks_store_is_refused_with_the_command_that_converts_it(tmp_path):
     )
 
 
+def test_a_truststore_without_a_certificate_is_refused_by_its_name(tmp_path):
+    bare = write(tmp_path / "bare.pem", KEY)
+    assert f"{bare} holds no certificate" in refused(ssl__truststore__location=bare).message
+    key_only = pkcs12.serialize_key_and_certificates(
+        b"x",
+        load_pem_private_key(KEY, None),  # type: ignore[arg-type]  # any key trustme makes
+        None,
+        None,
+        BestAvailableEncryption(b"hunter2"),
+    )
+    error = refused(
+        ssl__truststore__location=write(tmp_path / "key.p12", key_only),
+        ssl__truststore__password=Password("hunter2"),
+    )
+    assert "key.p12 holds no certificate" in error.message
+    for nothing in ("", " ", "no PEM at all"):
+        error = refused(ssl__truststore__certificates=Password(nothing))
+        assert error.message == "ssl.truststore.certificates holds no certificate"
+
+
+def test_any_trusted_certificate_ends_a_chain_as_in_java():
+    """An intermediate, or the broker's own; but not with another name, nor of another broker."""
+    middle = CA.create_child_ca()
+    leaf, other = middle.issue_cert("broker.example"), middle.issue_cert("broker.example")
+    pems = [pem.bytes().decode() for pem in leaf.cert_chain_pems]
+    assert len(pems) == 2
+    for trusted in (*pems, CA.cert_pem.bytes().decode()):
+        context = ssl_context({"ssl.truststore.certificates": Password(trusted)})
+        assert shakes_hands(context, leaf, "broker.example") == ""
+        assert "Hostname mismatch" in shakes_hands(context, leaf, "other.example")
+    pinned = ssl_context({"ssl.truststore.certificates": Password(pems[0])})
+    assert "unable to get" in shakes_hands(pinned, other, "broker.example")
+
+
+def shakes_hands(context: ssl.SSLContext, certificate: trustme.LeafCert, host: str) -> str:
+    """What is wrong with the server's certificate; empty when nothing is."""
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(theirs)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(to_client, to_server, server_hostname=host)
+    server = theirs.wrap_bio(to_server, to_client, server_side=True)
+    while True:
+        try:
+            client.do_handshake()
+        except ssl.SSLWantReadError:
+            with suppress(ssl.SSLWantReadError):
+                server.do_handshake()
+        except ssl.SSLCertVerificationError as error:
+            return error.verify_message
+        else:
+            return ""
+
+
 def test_what_can_not_be_read_is_named_with_its_option_and_file(tmp_path):
     missing = refused(ssl__truststore__location="/nowhere/ca.pem")
     assert "ssl.truststore.location=/nowhere/ca.pem can't be read: No such file" in missing.message
@@ -200,10 +254,59 @@ def test_cipher_suites_go_by_javas_names_and_by_openssls(java, openssl):
     assert older == [openssl]
 
 
-def test_unknown_ciphers_are_refused_and_those_of_tls_1_3_alone_mean_tls_1_3():
-    assert "none of them is supported" in refused(ssl__cipher__suites=("TLS_X_WITH_Y",)).message
-    context = ssl_context({"ssl.cipher.suites": ("TLS_AES_256_GCM_SHA384",)})
+@pytest.mark.parametrize(
+    "name",
+    [
+        "TLS_X_WITH_Y",
+        "TLS_AES_512_GCM_SHA512",
+        "ALL",
+        "HIGH",
+        "COMPLEMENTOFDEFAULT",
+        "@SECLEVEL=0",
+        "ECDHE+AESGCM",
+        "!SHA1",
+        "-ALL",
+        "AES128-SHA:aNULL",
+        "ecdhe-rsa-aes128-gcm-sha256",
+        "\x1b[31m",
+    ],
+)
+def test_what_is_no_name_of_a_suite_is_refused(name):
+    """OpenSSL reads a language of its own, in which a few letters switch certificates off."""
+    good = "ECDHE-RSA-AES128-GCM-SHA256"
+    for names in ((name,), (good, name), (name, good)):
+        error = refused(ssl__cipher__suites=names)
+        assert "is not supported by OpenSSL here" in error.message
+        assert error.message.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("AECDH-AES128-SHA", "takes no certificate"),
+        ("TLS_ADH_WITH_AES_128_CBC_SHA", "takes no certificate"),
+        ("PSK-AES128-CBC-SHA", "takes no certificate"),
+        ("ECDHE-ECDSA-NULL-SHA", "encrypts nothing"),
+        ("TLS_RSA_WITH_NULL_SHA256", "encrypts nothing"),
+    ],
+)
+def test_suites_without_certificate_or_encryption_are_refused_in_any_company(name, why):
+    for names in ((name,), ("ECDHE-RSA-AES128-GCM-SHA256", name), (name, "TLS_AES_128_GCM_SHA256")):
+        assert why in refused(ssl__cipher__suites=names).message
+
+
+def test_a_version_of_which_no_suite_is_wanted_is_not_spoken():
+    newer, older = "TLS_AES_256_GCM_SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
+    context = ssl_context({"ssl.cipher.suites": (newer,)})
     assert context.minimum_version is ssl.TLSVersion.TLSv1_3
+    context = ssl_context({"ssl.cipher.suites": (older, "TLS_EMPTY_RENEGOTIATION_INFO_SCSV")})
+    assert context.maximum_version is ssl.TLSVersion.TLSv1_2
+    context = ssl_context({"ssl.cipher.suites": (newer, older)})
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert context.maximum_version is ssl.TLSVersion.MAXIMUM_SUPPORTED
+    for suite, version in ((newer, "TLSv1.2"), (older, "TLSv1.3")):
+        error = refused(ssl__cipher__suites=(suite,), ssl__enabled__protocols=(version,))
+        assert "has no suite of ssl.enabled.protocols" in error.message
 
 
 def test_an_empty_identification_algorithm_skips_the_name_and_nothing_else():

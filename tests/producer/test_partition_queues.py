@@ -14,8 +14,8 @@ def test_a_partition_has_no_queue_before_its_first_batch() -> None:
     cluster = Cluster(nodes={1: NODE1, 2: NODE2}, topics={"t": PartitionInfos.of("t", infos)})
     queues = PartitionQueues()
     queues.lay_out(cluster)
-    assert list(queues) == []
-    queues.of(TopicPartition("t", 7))
+    assert not queues.by_partition
+    queues.by_partition[TopicPartition("t", 7)]
     assert {node: [q.tp.partition for q in of] for node, of in queues.by_node.items()} == {2: [7]}
 
 
@@ -26,12 +26,12 @@ def test_a_nodes_queues_stand_in_order_whenever_they_were_made() -> None:
         random.Random(seed).shuffle(order)
         queues = PartitionQueues()
         for number in order[: seed % 8]:
-            queues.of(TopicPartition("test", number))
+            queues.by_partition[TopicPartition("test", number)]
         queues.lay_out(cluster)
         for number in order:
-            queues.of(TopicPartition("test", number))
+            queues.by_partition[TopicPartition("test", number)]
         found = {node: [q.tp.partition for q in of] for node, of in queues.by_node.items()}
         assert found == {1: [0, 2, 5], 2: [1, 4]}
         assert [q.tp.partition for q in queues.leaderless] == [3, 6, 7]
-        queue = queues.of(TopicPartition("test", 4))
+        queue = queues.by_partition[TopicPartition("test", 4)]
         assert (queue.leader, queue.leader_epoch) == (2, 1)

@@ -37,7 +37,7 @@ class Sequenced:
 
     def send(self, name: str, count: int = 1) -> None:
         assert self.sequences.can_send_new()
-        self.sequences.add(name, self.sequences.take(count), count)
+        self.sequences.take(name, count)
 
     def establish(self) -> None:
         self.send("first")
@@ -308,8 +308,8 @@ class World:
     def send_new(self, count: int, node: int) -> None:
         if self.queue or not self.sequences.can_send_new():
             return
-        batch = Batch(self.sequences.take(count), count)
-        self.sequences.add(batch, batch.first, count)
+        batch = Batch(self.sequences.next_sequence, count)
+        assert self.sequences.take(batch, count) == batch.first
         self.batches.append(batch)
         self.produced += count
         self.connections[node].requests.append(batch)

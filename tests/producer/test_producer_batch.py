@@ -83,12 +83,35 @@ def test_bytes_are_frozen_at_close_and_every_retry_hands_out_the_same_objects():
     assert all(a is b for a, b in zip(first, batch.buffers(), strict=True))
 
 
+@pytest.mark.parametrize(
+    ("origin", "target", "move"),
+    [
+        (BatchState.OPEN, BatchState.CLOSING, lambda batch: batch.claim()),
+        (BatchState.CLOSING, BatchState.READY, lambda batch: batch.finish_close(None, Codec())),
+        (BatchState.READY, BatchState.IN_FLIGHT, lambda batch: batch.drained(0)),
+        (BatchState.IN_FLIGHT, BatchState.READY, lambda batch: batch.reenqueued(0)),
+    ],
+)
+def test_each_step_is_taken_from_where_it_begins_and_from_nowhere_else(origin, target, move):
+    assert target in TRANSITIONS[origin]
+    for state in BatchState:
+        batch = ProducerBatch(TP0, 0, 1, 0, Listener())
+        batch.state = state
+        if state is origin:
+            move(batch)
+            assert batch.state is target
+        elif target not in TRANSITIONS[state]:
+            with pytest.raises(IllegalStateError):
+                move(batch)
+            assert batch.state is state
+
+
 def test_every_move_that_the_table_leaves_out_raises_and_changes_nothing():
     """Behaviour 14."""
     for state, allowed in TRANSITIONS.items():
         for target in BatchState:
             batch = batch_of(ROWS)
-            batch._state = state
+            batch.state = state
             if target in allowed:
                 batch._move(target)
                 assert batch.state is target

@@ -15,7 +15,7 @@ from spark_kafka_sink.producer.record_future import RecordFuture
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.record_batch import parse_batch
 from spark_kafka_sink.records.single_record import record_bytes, record_tail, size_upper_bound
-from tests.fakes.accumulator_world import HEADER, TP0, TP1, World
+from tests.fakes.accumulator_world import HEADER, TP0, TP1, World, cluster_of
 
 
 class Records:
@@ -147,9 +147,21 @@ def test_linger_runs_from_the_creation_of_a_batch():
     assert world.ready_nodes() == set()
     world.clock.advance(1)
     assert world.ready_nodes() == {1}
-    (batch,) = world.drain()
-    assert batch.tp == TP0
-    assert world.ready().next_ready_check_delay_ms == 4
+
+
+def test_what_lingers_goes_along_with_a_request_to_its_broker():
+    """RecordAccumulator.drainBatchesForOneNode: the first batch of every partition of the node."""
+    world = World(linger_ms=5)
+    records = Records(world)
+    cluster = cluster_of([1] * 12)
+    requests = 0
+    for ms in range(2_000):
+        records(TopicPartition("test", ms % 12))
+        world.clock.advance(1)
+        if world.ready_nodes(cluster):
+            requests += 1
+            assert len(world.drain(1, cluster=cluster)) == 5
+    assert requests == 400
 
 
 def test_columns_that_are_older_do_not_hide_a_record_that_is_due():
@@ -266,12 +278,10 @@ def test_the_futures_of_a_split_batch_end_with_their_own_piece():
 def test_a_batch_that_a_record_filled_is_ready_at_once_and_one_buffer(codec):
     world = World(batch_size=500, linger_ms=10_000, compression_type=codec)
     records = Records(world)
-    batches = world.drain()
-    while not batches:
+    while not world.ready_nodes():
         assert world.accumulator.appended_records < 10_000
         records(value=bytes(range(50)))
-        batches = world.drain()
-    (batch,) = batches
+    (batch,) = world.drain()
     assert batch.record_count > 3
     assert len(batch.buffers()) == 2, "the header and all records: one call of the socket"
     assert len(parse_batch(b"".join(batch.buffers())).records) == batch.record_count

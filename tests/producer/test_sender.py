@@ -92,7 +92,7 @@ def test_one_request_carries_all_partitions_of_a_node() -> None:
         world.round(2)
         assert all(acknowledged(batch) for batch in batches)
         assert [r.destination for r in world.client.requests[1:]] == [1, 2]
-        assert world.client.poll_timeouts[1] == 0, "more of the same partitions may be ready"
+        assert world.client.poll_timeouts[1] > 0, "each node's next request waits for this one"
         report = world.recorder.report()
         assert report.requests == 2
         assert report.throttle_ms == 7

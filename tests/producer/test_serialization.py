@@ -87,6 +87,6 @@ def test_an_error_of_ones_own_serializer_comes_out_as_it_is():
     ],
 )
 def test_a_wrong_serializer_is_named(given_: object, text: str):
-    with pytest.raises(ConfigError, match=r"^key\.serializer: ") as caught:
+    with pytest.raises(ConfigError, match=r"\] key\.serializer: ") as caught:
         serializer(given_, "key.serializer")
     assert text in caught.value.message

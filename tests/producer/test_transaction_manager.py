@@ -21,6 +21,7 @@ from spark_kafka_sink.producer.transaction_manager import (
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.responses import InitProducerIdResponse
+from spark_kafka_sink.records.compression import Codec
 from tests.fakes.accumulator_world import Listener
 
 TP = TopicPartition("t", 0)
@@ -37,9 +38,8 @@ def ready() -> TransactionManager:
 
 def leave(manager: TransactionManager, tp: TopicPartition = TP, records: int = 1) -> ProducerBatch:
     batch = ProducerBatch(tp, 0, 1, 0, Listener())
-    batch.record_count = records
-    batch.base_sequence = manager.take_sequence(tp, records)
-    manager.add_in_flight_batch(batch)
+    batch.append(b"", records, 0)
+    batch.close(Codec())
     manager.batch_sent(batch)
     return batch
 
@@ -150,7 +150,7 @@ def test_an_acknowledgement_lapses_so_that_a_forgotten_producer_probes_first() -
 
 def test_an_idempotent_producer_may_use_produce_12() -> None:
     manager = ready()
-    assert manager.max_produce_version == 12
+    assert manager.produce_versions == (0, 12)
     assert not manager.is_transactional
     assert not manager.is_completing
     assert manager.transactional_id is None

@@ -53,6 +53,7 @@ from spark_kafka_sink.protocol.responses import (
     AddPartitionsToTxnResponse,
     InitProducerIdResponse,
 )
+from spark_kafka_sink.records.compression import Codec
 from tests.fakes.accumulator_world import Listener
 from tests.fakes.clock import FakeClock
 from tests.fakes.sender_world import NODE1, NODE2, PRODUCER_ID, TP0, TP1, TP2, metadata_answer
@@ -1182,9 +1183,9 @@ def test_prepare_is_held_back_by_each_thing_that_is_without_its_answer() -> None
     added = AddPartitionsToTxnResponse({TP0: ErrorCode.NONE})
     manager.requests.handle_response(request, added, "here")
     batch = ProducerBatch(TP0, 0, 1, 0, Listener())
-    batch.record_count = 1
-    batch.base_sequence = manager.take_sequence(TP0, 1)
-    manager.add_in_flight_batch(batch)
+    batch.append(b"", 1, 0)
+    batch.close(Codec())
+    manager.batch_sent(batch)
     refused()  # a sequence without an answer
     manager.handle_answer(batch, Answer.ACKNOWLEDGED, 0, 0)
     incomplete = True

@@ -33,13 +33,14 @@ from spark_kafka_sink.protocol.request import ApiKey, VersionRange
 API_VERSIONS = ApiVersionsRequest("spark-kafka-sink", "0.1.0")
 METADATA = MetadataRequest(("orders", "nope", "t"))
 INIT_PRODUCER_ID = InitProducerIdRequest(None, 60_000)
+INIT_2PC = InitProducerIdRequest("job-7", 60_000, enable_2pc=True)
 CREATE_TOPICS = CreateTopicsRequest(
     (NewTopic("orders", 3, 1, {"retention.ms": "1000"}), NewTopic("clicks", 1, 1)), 5_000
 )
 
 ALL: list[tuple[Any, int]] = [
     (request, version)
-    for request in (API_VERSIONS, METADATA, INIT_PRODUCER_ID, CREATE_TOPICS)
+    for request in (API_VERSIONS, METADATA, INIT_PRODUCER_ID, INIT_2PC, CREATE_TOPICS)
     for version in range(request.versions.min, request.versions.max + 1)
 ]
 IDS = [f"{request.api_key.name}-v{version}" for request, version in ALL]
@@ -246,6 +247,16 @@ def test_init_producer_id_carries_an_own_id_from_version_3_on(
             bump.encode(version)
 
 
+@pytest.mark.parametrize("flags", [(True, False), (False, True), (True, True)])
+def test_two_phase_commit_is_asked_for_in_version_6_only(flags: tuple[bool, bool]) -> None:
+    request = InitProducerIdRequest("job-7", 60_000, 4711, 2, *flags)
+    assert request.versions == VersionRange(6, 6)
+    read = read_request(request, 6)
+    assert (read.enable2_pc, read.keep_prepared_txn) == flags
+    assert (read.transactional_id, read.producer_id, read.producer_epoch) == ("job-7", 4711, 2)
+    assert InitProducerIdRequest("job-7", 60_000).versions == VersionRange(0, 5)
+
+
 @pytest.mark.parametrize("version", range(2, 8))
 def test_create_topics_carries_counts_and_configs(version: int) -> None:
     read = read_request(CREATE_TOPICS, version)
@@ -450,6 +461,27 @@ def test_init_producer_id_is_read(version: int) -> None:
 @pytest.mark.parametrize("fields", [{"producer_id": -1}, {"producer_epoch": -1}])
 def test_success_without_a_producer_id_is_refused(fields: dict[str, int]) -> None:
     assert refused(lambda: decode(INIT_PRODUCER_ID, 5, init_producer_id(5, **fields)))
+
+
+def test_version_6_names_the_transaction_that_was_kept_open() -> None:
+    data = init_producer_id(6, ongoing_txn_producer_id=4711, ongoing_txn_producer_epoch=1)
+    response = decode(INIT_2PC, 6, data)
+    assert (response.producer_id, response.producer_epoch) == (4711, 2)
+    assert (response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch) == (4711, 1)
+    response = decode(INIT_2PC, 6, init_producer_id(6))
+    assert (response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch) == (-1, -1)
+    refusal = init_producer_id(
+        6,
+        error_code=KioErrorCode.transactional_id_authorization_failed,
+        ongoing_txn_producer_id=4711,
+        ongoing_txn_producer_epoch=1,
+    )
+    assert decode(INIT_2PC, 6, refusal).ongoing_txn_producer_id == -1
+
+
+@pytest.mark.parametrize("field", ["ongoing_txn_producer_id", "ongoing_txn_producer_epoch"])
+def test_half_a_transaction_that_was_kept_open_is_refused(field: str) -> None:
+    assert refused(lambda: decode(INIT_2PC, 6, init_producer_id(6, **{field: 4})))
 
 
 @pytest.mark.parametrize("version", range(2, 8))

@@ -50,6 +50,10 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
+from spark_kafka_sink.protocol.transaction_offset_messages import (
+    OffsetAndMetadata,
+    TxnOffsetCommitRequest,
+)
 from spark_kafka_sink.secrets import Password
 
 METADATA = MetadataRequest(("t",))
@@ -164,10 +168,12 @@ def of_the_others() -> list[Case]:
     api = ApiVersionsRequest("n", "1")
     plain_init = InitProducerIdRequest(None, 1000)
     raising = InitProducerIdRequest("x", 1000, 4711, 5)
+    two_phases = InitProducerIdRequest("x", 1000, enable_2pc=True)
     ending = EndTxnRequest("x", 4711, 5, True, 2)
     produce = producing.request(producing.batch("t", 0, b"a"))
     tp, tps = TopicPartition("a", 0), tuple(TopicPartition("a", i) for i in range(2000))
     none = KioErrorCode.none
+    one_offset, many_offsets = {tp: OffsetAndMetadata(1)}, dict.fromkeys(tps, OffsetAndMetadata(1))
 
     def api_answer(count: int) -> bytes:
         return struct.pack(">hi", 0, count) + b"".join(
@@ -212,6 +218,10 @@ def of_the_others() -> list[Case]:
         Case("no id", plain_init, 5, control.init_producer_id(5, producer_id=-1), "negative"),
         Case("no epoch", plain_init, 5, control.init_producer_id(5, producer_epoch=-1), "negative"),
         Case("the same epoch", raising, 5, again(5), "epoch 5"),
+        Case(
+            "half a transaction kept open", two_phases, 6,
+            control.init_producer_id(6, ongoing_txn_producer_epoch=3), "half of a transaction",
+        ),
         Case("epoch going back", raising, 5, again(4), "epoch 4"),
         Case(
             "another id at epoch 0", raising, 5,
@@ -241,6 +251,21 @@ def of_the_others() -> list[Case]:
             "partitions that nobody added", AddPartitionsToTxnRequest("x", 1, 0, (tp,)), 3,
             transactions.add_partitions_to_txn(3, [("a", [(i, none) for i in range(9000)])]),
             "not asked for",
+        ),
+        Case(
+            "offsets that nobody committed",
+            TxnOffsetCommitRequest("x", "g", 1, 0, one_offset, 2), 5,
+            transactions.txn_offset_commit(5, [("a", [(i, none) for i in range(9000)])]),
+            "not asked for",
+        ),
+        Case(
+            "offsets committed twice", TxnOffsetCommitRequest("x", "g", 1, 0, one_offset, 1), 0,
+            transactions.txn_offset_commit(0, [("a", [(0, none)] * 9000)]), "comes twice",
+        ),
+        Case(
+            "offsets asked for", TxnOffsetCommitRequest("x", "g", 1, 0, many_offsets, 2), 5,
+            transactions.txn_offset_commit(5, [("a", [(i, none) for i in range(2000)])]),
+            None, 2000,
         ),
         Case(
             "topics that nobody made", CreateTopicsRequest((NewTopic("a"),), 1), 7,

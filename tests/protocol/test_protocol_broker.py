@@ -85,7 +85,8 @@ def test_api_versions(connection: BlockingConnection, version: int) -> None:
     versions = NodeApiVersions.of(response)
     assert versions.latest_usable(ApiKey.PRODUCE, produce("t").versions) == 12
     assert versions.latest_usable(ApiKey.METADATA, MetadataRequest.versions) == 13
-    assert versions.latest_usable(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest.versions) == 5
+    asked = InitProducerIdRequest("i", 1).versions
+    assert versions.latest_usable(ApiKey.INIT_PRODUCER_ID, asked) == 5
     assert versions.transaction_version == (2 if version >= 3 else 0)
 
 

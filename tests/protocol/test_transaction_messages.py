@@ -1,5 +1,5 @@
-"""FindCoordinator, AddPartitionsToTxn, EndTxn: requests against kio's reader, answers against its
-writer, and liars.
+"""FindCoordinator, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn: requests against
+kio's reader, answers against its writer, and liars.
 """
 
 from __future__ import annotations
@@ -18,11 +18,17 @@ from spark_kafka_sink.errors import ErrorCode, InvalidTopicError, UnsupportedVer
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.messages import (
     AddPartitionsToTxnRequest,
+    CoordinatorType,
     EndTxnRequest,
     FindCoordinatorRequest,
 )
 from spark_kafka_sink.protocol.request import VersionRange
 from spark_kafka_sink.protocol.responses import Coordinator
+from spark_kafka_sink.protocol.transaction_offset_messages import (
+    AddOffsetsToTxnRequest,
+    OffsetAndMetadata,
+    TxnOffsetCommitRequest,
+)
 
 FIND = FindCoordinatorRequest(("orders",))
 FIND_TWO = FindCoordinatorRequest(("orders", "clicks"))
@@ -30,10 +36,20 @@ PARTITIONS = (TopicPartition("a", 0), TopicPartition("b", 7), TopicPartition("a"
 ADD = AddPartitionsToTxnRequest("orders", 4711, 3, PARTITIONS)
 END_1 = EndTxnRequest("orders", 4711, 3, True, 1)
 END_2 = EndTxnRequest("orders", 4711, 3, False, 2)
+FIND_GROUPS = FindCoordinatorRequest(("readers", "lag"), CoordinatorType.GROUP)
+ADD_OFFSETS = AddOffsetsToTxnRequest("orders", 4711, 3, "readers")
+OFFSETS = {
+    PARTITIONS[0]: OffsetAndMetadata(2**62),
+    PARTITIONS[1]: OffsetAndMetadata(0, 12),
+    PARTITIONS[2]: OffsetAndMetadata(7, metadata="batch 5"),
+}
+OFFSETS_1 = TxnOffsetCommitRequest("orders", "readers", 4711, 3, OFFSETS, 1)
+OFFSETS_2 = TxnOffsetCommitRequest("orders", "readers", 4711, 3, OFFSETS, 2)
+REQUESTS = (FIND, FIND_TWO, FIND_GROUPS, ADD, ADD_OFFSETS, OFFSETS_1, OFFSETS_2, END_1, END_2)
 
 ALL: list[tuple[Any, int]] = [
     (request, version)
-    for request in (FIND, FIND_TWO, ADD, END_1, END_2)
+    for request in REQUESTS
     for version in range(request.versions.min, request.versions.max + 1)
 ]
 IDS = [f"{request.api_key.name}-v{version}" for request, version in ALL]
@@ -71,7 +87,7 @@ def find_coordinator(
     plain |= fields
     if version < 4:
         return write(kio.FindCoordinatorResponse(throttle_time=THROTTLE, **plain))
-    keys = fields.pop("keys", request.transactional_ids)
+    keys = fields.pop("keys", request.keys)
     coordinators = tuple(kio.Coordinator(key=key, **plain) for key in keys)
     return write(kio.FindCoordinatorResponse(throttle_time=THROTTLE, coordinators=coordinators))
 
@@ -111,7 +127,37 @@ def end_txn(version: int, code: KioErrorCode = KioErrorCode.none, **fields: Any)
     return write(kio.EndTxnResponse(throttle_time=THROTTLE, error_code=code, **plain))
 
 
+def add_offsets_to_txn(version: int, code: KioErrorCode = KioErrorCode.none) -> bytes:
+    kio = Module("add_offsets_to_txn", version, "response")
+    return write(kio.AddOffsetsToTxnResponse(throttle_time=THROTTLE, error_code=code))
+
+
+def txn_offset_commit(
+    version: int, errors: list[tuple[str, list[tuple[int, KioErrorCode]]]]
+) -> bytes:
+    kio = Module("txn_offset_commit", version, "response")
+    return write(
+        kio.TxnOffsetCommitResponse(
+            throttle_time=THROTTLE,
+            topics=tuple(
+                kio.TxnOffsetCommitResponseTopic(
+                    name=topic,
+                    partitions=tuple(
+                        kio.TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
+                        for index, code in partitions
+                    ),
+                )
+                for topic, partitions in errors
+            ),
+        )
+    )
+
+
 def answer(request: Any, version: int) -> bytes:
+    if isinstance(request, AddOffsetsToTxnRequest):
+        return add_offsets_to_txn(version)
+    if isinstance(request, TxnOffsetCommitRequest):
+        return txn_offset_commit(version, ADDED)
     if isinstance(request, FindCoordinatorRequest):
         return find_coordinator(request, version)
     if isinstance(request, AddPartitionsToTxnRequest):
@@ -129,6 +175,15 @@ def test_find_coordinator_asks_for_a_transactional_id(version: int) -> None:
     assert (read.key if version < 4 else read.coordinator_keys) == (
         "orders" if version < 4 else ("orders",)
     )
+
+
+@pytest.mark.parametrize("version", range(4, 7))
+def test_find_coordinator_asks_for_groups(version: int) -> None:
+    read = read_request(FIND_GROUPS, version)
+    assert (read.key_type, read.coordinator_keys) == (0, ("readers", "lag"))
+    one = FindCoordinatorRequest(("readers",), CoordinatorType.GROUP)
+    assert one.versions == VersionRange(1, 6)
+    assert read_request(one, 1).key_type == 0
 
 
 def test_several_ids_in_one_request_need_version_4() -> None:
@@ -161,6 +216,44 @@ def test_the_end_of_a_transaction_is_asked_for_in_its_own_protocol() -> None:
         read = read_request(request, version)
         assert (read.transactional_id, read.producer_id, read.producer_epoch) == ("orders", 4711, 3)
         assert read.committed is request.committed
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_offsets_are_added_to_a_transaction_of_version_1(version: int) -> None:
+    read = read_request(ADD_OFFSETS, version)
+    assert (read.transactional_id, read.group_id) == ("orders", "readers")
+    assert (read.producer_id, read.producer_epoch) == (4711, 3)
+
+
+def test_offsets_are_committed_in_the_transactions_own_protocol() -> None:
+    """KIP-890: version 5 adds the group to the transaction, the versions below must not."""
+    assert OFFSETS_1.versions == (0, 4)
+    assert OFFSETS_2.versions == (5, 5)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_offsets_are_committed_without_a_member(version: int) -> None:
+    read = read_request(OFFSETS_2 if version == 5 else OFFSETS_1, version)
+    assert (read.transactional_id, read.group_id) == ("orders", "readers")
+    assert (read.producer_id, read.producer_epoch) == (4711, 3)
+    if version >= 3:
+        assert (read.generation_id, read.member_id, read.group_instance_id) == (-1, "", None)
+    found = {
+        TopicPartition(topic.name, p.partition_index): OffsetAndMetadata(
+            p.committed_offset,
+            p.committed_leader_epoch if version >= 2 else OFFSETS[PARTITIONS[1]].leader_epoch,
+            p.committed_metadata,
+        )
+        for topic in read.topics
+        for p in topic.partitions
+    }
+    assert [topic.name for topic in read.topics] == ["a", "b"]
+    if version >= 2:
+        assert found == OFFSETS
+    else:
+        assert {tp: one.offset for tp, one in found.items()} == {
+            tp: one.offset for tp, one in OFFSETS.items()
+        }
 
 
 @pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
@@ -229,6 +322,26 @@ def test_the_errors_of_partitions_are_read(version: int) -> None:
 @pytest.mark.parametrize("version", [0, 3])
 def test_an_answer_about_other_partitions_is_refused(version: int, errors: Any) -> None:
     assert refused(lambda: decode(ADD, version, add_partitions_to_txn(version, errors)))
+    assert refused(lambda: decode(OFFSETS_1, version, txn_offset_commit(version, errors)))
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_the_errors_of_offsets_are_read(version: int) -> None:
+    request = OFFSETS_2 if version == 5 else OFFSETS_1
+    response = decode(request, version, txn_offset_commit(version, ADDED))
+    assert response.errors == {
+        TopicPartition("a", 0): ErrorCode.OPERATION_NOT_ATTEMPTED,
+        TopicPartition("a", 3): ErrorCode.NONE,
+        TopicPartition("b", 7): ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+    assert response.throttle_ms == 9
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_whether_offsets_were_added_is_read(version: int) -> None:
+    for code in (KioErrorCode.none, KioErrorCode.group_authorization_failed):
+        response = decode(ADD_OFFSETS, version, add_offsets_to_txn(version, code))
+        assert (response.error.value, response.throttle_ms) == (code.value, 9)
 
 
 @pytest.mark.parametrize("version", range(6))

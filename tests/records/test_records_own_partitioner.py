@@ -90,7 +90,10 @@ def test_each_topic_is_asked_for_by_itself():
         ([0, 1], r"of shape \(2,\) for 4 rows of topic t"),
         ([0.0, 1.0, 2.0, 3.0], "answered float64"),
         (None, "answered object"),
-        (ValueError("key b'secret'"), "raised ValueError for topic t"),
+        (
+            ValueError("key b'secret'"),
+            r"raised ValueError in partition \(\w+\.py:\d+\) for topic t",
+        ),
     ],
 )
 def test_a_wrong_answer_is_named_with_the_class_and_the_topic(answer, text):

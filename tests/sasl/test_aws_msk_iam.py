@@ -7,6 +7,7 @@ import datetime as dt
 import json
 import sys
 import threading
+import traceback
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlsplit
@@ -254,6 +255,17 @@ def test_a_function_of_ones_own_gives_a_session_or_credentials(no_aws):
     assert found.value.keys == AwsKeys("H", "I")
     with pytest.raises(ConfigError, match="awsCredentialsProvider"):
         keys_fetcher(AwsLogin(provider="no.such:thing"), SystemClock())
+
+
+def away():
+    raise ConnectionError("https://vault/?key=s3cr3t")
+
+
+def test_what_such_a_function_raises_is_told_by_its_place(no_aws):
+    fetch = keys_fetcher(AwsLogin(provider=f"{__name__}:away"), SystemClock())
+    with pytest.raises(OSError, match=r"awsCredentialsProvider: ConnectionError in away") as raised:
+        fetch("h")
+    assert "s3cr3t" not in "".join(traceback.format_exception(raised.value))
 
 
 def test_missing_credentials_are_told(no_aws):

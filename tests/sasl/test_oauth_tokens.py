@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import traceback
 
 import pytest
 import trustme
@@ -274,6 +275,34 @@ def away():
     raise ConnectionError(f"https://vault/?key={SECRET}")
 
 
+def leaving():
+    raise SystemExit(SECRET)
+
+
+def ends(when):
+    return lambda: ("token", when)
+
+
+for_ever, no_time = ends(float("inf")), ends(float("nan"))
+
+
+class Wrong:
+    """Its ``configure`` fails, with a secret in its text."""
+
+    def configure(self, options):
+        raise ValueError(f"{SECRET} {options}")
+
+    def token(self):
+        return "token"
+
+
+class WrongExtensions(Wrong):
+    def configure(self, options): ...
+
+    def extensions(self):
+        raise ValueError(SECRET)
+
+
 NEITHER = 5
 
 
@@ -297,9 +326,27 @@ def test_a_class_that_is_no_provider_is_told():
         from_path("Missing")
     with pytest.raises(AuthenticationError, match="gave no token but int"):
         from_path("wrong")("b")
-    with pytest.raises(OSError, match="away failed: ConnectionError") as raised:
+    with pytest.raises(OSError, match=r"away: token\(\) raised ConnectionError in away") as raised:
         from_path("away")("b")
     assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("broken", r"token\(\) raised ValueError in broken \(test_oauth_tokens\.py:\d+\)"),
+        ("leaving", r"token\(\) raised SystemExit in leaving"),
+        ("Wrong", r"configure\(\) raised ValueError in configure"),
+        ("WrongExtensions", r"extensions\(\) raised ValueError in extensions"),
+        ("for_ever", "the end of the token of .* is no number of seconds"),
+        ("no_time", "the end of the token of .* is no number of seconds"),
+    ],
+)
+def test_what_a_users_code_raises_is_told_by_its_place_and_not_by_its_text(name, words):
+    with pytest.raises(AuthenticationError, match=words) as raised:
+        from_path(name, who="me")("b")
+    assert SECRET not in "".join(traceback.format_exception(raised.value))
+    assert raised.value.__cause__ is raised.value.__context__ is None
 
 
 # ---- fetching beside the network thread ----
@@ -437,6 +484,8 @@ def test_what_can_not_pass_is_an_authentication_error_for_all():
         (AuthenticationError("no", hint="h"), "no"),
         (ConfigError("bad"), "bad"),
         (ValueError(SECRET), "fetching the credential failed: ValueError"),
+        (SystemExit(SECRET), "fetching the credential failed: SystemExit"),
+        (KeyboardInterrupt(SECRET), "fetching the credential failed: KeyboardInterrupt"),
     ]
     for failure, words in cases:
         login, woken = login_of(Scripted(failure), FakeClock())

@@ -30,9 +30,10 @@ def client_options(secure, protocol, mechanism):
 
 def bare(secure, **more):
     """Options of SASL_SSL without a credential."""
-    options = client_options(secure, "SASL_SSL", "PLAIN")
+    more = {name.replace("__", "."): value for name, value in more.items()}
+    options = client_options(secure, more.get("security.protocol", "SASL_SSL"), "PLAIN")
     del options["sasl.jaas.config"], options["sasl.mechanism"]
-    return options | {name.replace("__", "."): value for name, value in more.items()}
+    return options | more
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -240,7 +241,9 @@ def test_a_listener_of_another_kind_is_told_with_the_one_that_fits(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"} | options
-    if given["sasl.mechanism"] == "PLAIN" and given["security.protocol"].startswith("SASL"):
+    if not given["security.protocol"].startswith("SASL"):
+        del given["sasl.mechanism"]
+    elif given["sasl.mechanism"] == "PLAIN":
         given |= {"sasl.username": "alice", "sasl.password": SECRET}
     if given["security.protocol"].endswith("SSL"):
         given = bare(secure_kafka) | given

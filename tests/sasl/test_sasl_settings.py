@@ -77,7 +77,7 @@ def test_iam_takes_its_options_or_none():
     )
     handler = {"sasl__client__callback__handler__class": f"{IAM}.IAMClientCallbackHandler"}
     found = settings("AWS_MSK_IAM", jaas, **handler).aws
-    assert found == AwsLogin("p", "arn:x", "s", "e", "eu-west-1")
+    assert found == AwsLogin("p", "arn:x", "s", Password("e"), "eu-west-1")
     jaas = f'{IAM}.IAMLoginModule required awsCredentialsProvider="my.module:session";'
     assert settings("AWS_MSK_IAM", jaas).aws == AwsLogin(provider="my.module:session")
     with pytest.raises(ConfigError, match="awsCredentialsProvider and awsProfileName"):

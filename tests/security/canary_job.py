@@ -120,9 +120,9 @@ def processes(out: Path, name: str) -> None:
             environment, command = process.environ(), process.cmdline()
         except psutil.Error:
             continue
-        # The one place where that secret has to be, under that name and no other.
-        environment.pop("KPROD_CANARY_ENV", None)
-        lines = [*command, *(f"{n}={v}" for n, v in environment.items())]
+        # The one place where those secrets have to be, under their names and no other.
+        shown = {n: v for n, v in environment.items() if not n.startswith("KPROD_CANARY")}
+        lines = [*command, *(f"{n}={v}" for n, v in shown.items())]
         path = out / "processes" / f"{name} {process.pid} {process.name()}"
         path.write_text("\n".join(lines))
 

@@ -15,6 +15,7 @@ import http.server
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -36,6 +37,9 @@ from cryptography.x509 import load_pem_x509_certificate
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.option_table import PRODUCER_OPTIONS
+from spark_kafka_sink.options import Status
+from spark_kafka_sink.secret_references import takes_references
 from tests.security.canaries import files_below, forms, new_canary, search
 
 # One application serves all tests here; on a busy machine it takes its time.
@@ -58,19 +62,22 @@ logging.basicConfig(level=logging.DEBUG,
 
 @contextlib.contextmanager
 def identity_provider(token: str) -> Iterator[str]:
-    """Gives ``token`` at /token. At /evil it refuses, and shows all that it was told."""
+    """Gives ``token`` below /token. At /evil it refuses, and shows all that it was told."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             told = self.headers["Authorization"].removeprefix("Basic ")
-            self.rfile.read(int(self.headers["Content-Length"]))
-            if self.path == "/token":
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            if self.path.startswith("/token"):
                 self._answer(200, {"access_token": token, "expires_in": 3600})
                 return
             plain = base64.b64decode(told).decode()
             secret = plain.partition(":")[2]
             shown = f"{plain} {told} {secret.encode().hex()} {urllib.parse.quote(secret, safe='')}"
-            self._answer(401, {"error": f"invalid_client {secret}", "error_description": shown})
+            error = f"invalid_client {secret}"
+            if "scope=" in body:
+                error = f"{self.path} {body} {urllib.parse.unquote_plus(body)}"
+            self._answer(401, {"error": error, "error_description": shown})
 
         def _answer(self, status: int, fields: dict[str, object]) -> None:
             content = json.dumps(fields).encode()
@@ -103,10 +110,20 @@ class Secrets:
         directory.mkdir()
         self.directory = directory
         self.known: dict[str, str] = {}
+        #: For those who read it from there.
+        self.environment: dict[str, str] = {}
 
-    def new(self, name: str) -> str:
-        self.known[name] = new_canary()
+    def new(self, name: str, *, spicy: bool = True) -> str:
+        self.known[name] = new_canary(spicy=spicy)
         return self.known[name]
+
+    def reference(self, kind: str, name: str, content: str) -> str:
+        """To a file or a variable (``kind``) with that content."""
+        if kind == "file":
+            return self.file(name, content)
+        variable = f"KPROD_CANARY_{len(self.environment)}"
+        self.environment[variable] = content
+        return f"${{env:{variable}}}"
 
     def file(self, name: str, content: str | bytes) -> str:
         """A reference to a file with that content."""
@@ -152,6 +169,67 @@ def stores(secure, secrets: Secrets) -> dict[str, str]:
         "store password": secrets.file("store password", secrets.known["ssl.keystore.password"]),
         "trust password": secrets.file("trust password", secrets.known["ssl.truststore.password"]),
     }
+
+
+#: Options of TLS and SASL that are no secret; what a reference leads to is one all the same.
+TEXTS = [
+    option.name
+    for option in PRODUCER_OPTIONS.values()
+    if takes_references(option) and not option.secret and option.status is Status.HONOURED
+]
+
+
+def rows_of_texts(secure, secrets: Secrets, provider: str, row) -> list[dict[str, object]]:
+    """Each of ``TEXTS`` by file and by variable, where it works and where it does not."""
+    cluster, rows = secure.cluster, []
+    ca = {"ssl.truststore.location": str(cluster.security.ca)}
+    oauth = "sasl.oauthbearer."
+    beside = {
+        "ssl.truststore.location": {},
+        "ssl.keystore.location": ca,
+        "sasl.mechanism": ca | {"sasl.username": "alice", "sasl.password": "p"},
+        "sasl.kerberos.service.name": ca | {"sasl.mechanism": "GSSAPI"},
+    } | {
+        f"{oauth}{name}": ca
+        | {
+            "sasl.mechanism": "OAUTHBEARER",
+            f"{oauth}token.endpoint.url": f"{provider}/evil",
+            f"{oauth}client.credentials.client.id": "i",
+            f"{oauth}client.credentials.client.secret": "${env:KPROD_CANARY_ENV}",
+        }
+        for name in ("token.endpoint.url", "client.credentials.client.id", "scope")
+    }
+    assert set(TEXTS) <= set(beside)
+    for kind in ("file", "env"):
+        good: dict[str, str] = {}
+        for name in TEXTS:
+            canary = secrets.new(f"{name} by {kind}", spicy=False)
+            listener = "SSL" if name.startswith("ssl.") else "SASL_SSL"
+            # The endpoint's is a URL: an address that nobody has, and no path that is not there.
+            wrong = f"https://{canary}.invalid/" if name.endswith("url") else canary
+            options = beside[name] | {name: secrets.reference(kind, f"wrong {name}", wrong)}
+            ways = {
+                "ssl.truststore.location file": "batch",
+                "ssl.truststore.location env": "stream",
+            }
+            how = ways.get(f"{name} {kind}", "producer")
+            rows.append(row(f"wrong {name} by {kind}", listener, options, says=".", kind=how))
+            if name.startswith("ssl."):
+                keys = cluster.security.client_keys
+                source = cluster.security.ca if "trust" in name else keys["alice"]
+                directory = secrets.directory / canary
+                directory.mkdir()
+                shutil.copy(source, directory / "it.pem")
+                right = str(directory / "it.pem")
+            else:
+                right = f"{provider}/token/{canary}" if name.endswith("url") else canary
+            good[name] = secrets.reference(kind, f"right {name}", right)
+        paths = {n: v for n, v in good.items() if n.startswith("ssl.")}
+        rows.append(row(f"paths by {kind}", "SSL", paths))
+        token = {n: v for n, v in good.items() if n.startswith(oauth)}
+        options = beside[f"{oauth}scope"] | token
+        rows.append(row(f"token endpoint by {kind}", "SASL_SSL", options))
+    return rows
 
 
 def rows_of(secure, secrets: Secrets, provider: str, token: str) -> list[dict[str, object]]:
@@ -243,6 +321,7 @@ def rows_of(secure, secrets: Secrets, provider: str, token: str) -> list[dict[st
             | {"sasl.oauthbearer.token.endpoint.url": f"{provider}/evil"}, says="401"),
         row("missing file", "SASL_SSL", ca | user("${file:/nowhere/pw}"),
             says=r"\$\{file:/nowhere/pw\}.*the driver", kind="batch"),
+        *rows_of_texts(secure, secrets, provider, row),
     ]  # fmt: skip
 
 
@@ -295,6 +374,8 @@ def left_behind(secure_kafka, tmp_path_factory):
             "conf": {
                 "spark.ui.enabled": "true",
                 "spark.ui.port": "0",
+                # Plans before and after each phase, with every option.
+                "spark.sql.ui.explainMode": "extended",
                 "spark.eventLog.enabled": "true",
                 "spark.eventLog.compress": "false",
                 "spark.eventLog.dir": (out / "events").as_uri(),
@@ -309,11 +390,15 @@ def left_behind(secure_kafka, tmp_path_factory):
         }
         (home / "spec.json").write_text(json.dumps(spec))
         # The secret of the environment is the password itself: it has to work.
-        environment = os.environ | {
-            "KPROD_CANARY_ENV": secrets.known["alice's password"],
-            "KPROD_TEST_LOGS": str(out / "logs"),
-            "PYTHONPATH": os.pathsep.join([str(home / "site"), str(ROOT)]),
-        }
+        environment = (
+            os.environ
+            | secrets.environment
+            | {
+                "KPROD_CANARY_ENV": secrets.known["alice's password"],
+                "KPROD_TEST_LOGS": str(out / "logs"),
+                "PYTHONPATH": os.pathsep.join([str(home / "site"), str(ROOT)]),
+            }
+        )
         with (out / "logs" / "stderr").open("wb") as log:
             ended = subprocess.run(
                 [sys.executable, "-m", "tests.security.canary_job", str(home / "spec.json")],
@@ -342,11 +427,23 @@ def test_each_row_came_to_what_it_is_about(left_behind):
 
 def test_no_secret_is_anywhere_but_where_it_was_put(left_behind):
     referred = {n: v for n, v in left_behind.known.items() if not n.startswith(INLINE)}
-    assert set(referred) == {
+    assert set(referred) - {f"{name} by {kind}" for name in TEXTS for kind in ("file", "env")} == {
         "ssl.key.password", "ssl.keystore.password", "ssl.truststore.password", "ssl.keystore.key",
         "alice's password", "a wrong password", "client secret", "token",
     }  # fmt: skip
     assert search(left_behind.places(), referred) == set()
+
+
+def test_every_text_was_given_by_file_and_by_variable_and_failed_by_its_reference(left_behind):
+    assert len(TEXTS) >= 6
+    for name in TEXTS:
+        for kind in ("file", "env"):
+            assert f"{name} by {kind}" in left_behind.known
+            (row,) = (r for r in left_behind.rows if r.name == f"wrong {name} by {kind}")
+            reference = row.options[f"kafka.{name}"]
+            assert reference.startswith(f"${{{kind}:")
+            if name.startswith("ssl.") or name.endswith(("url", "mechanism")):
+                assert reference in row.outcome, row.outcome
 
 
 def test_an_inline_secret_is_in_the_plan_that_travels_and_nowhere_else(left_behind):

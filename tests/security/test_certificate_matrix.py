@@ -52,6 +52,12 @@ MATRIX = {
     "wrong host": Row("OTHERHOST", ("does not name this address", "subjectAltName")),
     "address in the certificate (IP SAN)": Row("MUTUAL", None, {KEYS: "client_key"}),
     "wildcard": Row("WILDCARD"),
+    "an intermediate, its root trusted": Row("INTERMEDIATE"),
+    "an intermediate, only that trusted": Row("INTERMEDIATE", None, {TRUST: "intermediate_ca"}),
+    "only the broker's own trusted": Row("INTERMEDIATE", None, {TRUST: "own_certificate"}),
+    "another broker's own trusted": Row(
+        "GOOD", ("a CA that is not trusted", TRUST), {TRUST: "own_certificate"}
+    ),
     "self-signed": Row("SELFSIGNED", ("a CA that is not trusted", TRUST)),
     "no client certificate": Row("MUTUAL", ("client certificate", KEYS)),
     "client certificate of a stranger": Row(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.config import ProducerConfig, SinkConfig
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.jaas_config import parse_jaas_config
+from spark_kafka_sink.jaas_config import shown_by_spark
 from spark_kafka_sink.option_table import PRODUCER_OPTIONS
 from spark_kafka_sink.secret_references import (
     UnresolvedReferenceError,
@@ -24,6 +24,7 @@ from spark_kafka_sink.secret_references import (
 from spark_kafka_sink.secrets import Password
 
 SERVERS = {"bootstrap.servers": "b:9092"}
+TLS = SERVERS | {"security.protocol": "SSL", "ssl.keystore.location": "/k.pem"}
 JAAS = "sasl.jaas.config"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
@@ -32,6 +33,11 @@ def resolved(name, text):
     value = resolve({name: Password(text)})[name]
     assert isinstance(value, Password), "a secret stays hidden when it is looked up"
     return value.value
+
+
+def login_module(text):
+    """The options of a login module, its references looked up."""
+    return resolve({JAAS: Password(text)})[JAAS].options
 
 
 @pytest.fixture
@@ -48,13 +54,15 @@ def test_a_variable_and_a_file_are_looked_up(monkeypatch, secret_file):
     assert resolved("ssl.key.password", "a ${env:PW} b") == "a from the environment b"
 
 
-def test_a_path_that_is_no_secret_is_looked_up_and_stays_text(monkeypatch):
+def test_a_path_that_is_no_secret_is_looked_up_and_shows_its_reference(monkeypatch):
     monkeypatch.setenv("CERTS", "/etc/certs")
     options = {"ssl.truststore.location": "${env:CERTS}/ca.pem", "ssl.cipher.suites": ("A",)}
-    assert resolve(options) == {
-        "ssl.truststore.location": "/etc/certs/ca.pem",
+    found = resolve(options)
+    assert found == {
+        "ssl.truststore.location": Password("/etc/certs/ca.pem"),
         "ssl.cipher.suites": ("A",),
     }
+    assert f"{found['ssl.truststore.location']}" == "${env:CERTS}/ca.pem"
 
 
 def test_only_the_newline_at_the_end_of_a_file_is_not_part_of_the_secret(tmp_path):
@@ -67,17 +75,17 @@ def test_a_line_of_a_properties_file_is_looked_up_with_its_own_references(monkey
     path = tmp_path / "client.properties"
     path.write_text(f'sasl.jaas.config={MODULE} \\\n  username="u" password="${{env:PW}}";\nb=2\n')
     monkeypatch.setenv("PW", 'with "quotes" and \\')
-    text = resolved(JAAS, file_reference(str(path), JAAS))
-    assert text == f'{MODULE} username="u" password="with \\"quotes\\" and \\\\";'
+    options = login_module(file_reference(str(path), JAAS))
+    assert options == {"username": "u", "password": 'with "quotes" and \\'}
     assert resolved("ssl.key.password", f"${{file:{path}:b}}") == "2"
 
 
 def test_what_comes_into_quotes_of_a_login_module_ends_none_of_them(monkeypatch):
     monkeypatch.setenv("PW", 'x" required evil="')
     jaas = f'{MODULE} username="u\\"v" password="${{env:PW}}";'
-    assert 'password="x\\" required evil=\\"";' in resolved(JAAS, jaas)
-    monkeypatch.setenv("ALL", f'{MODULE} username="u" password="p";')
-    assert resolved(JAAS, "${env:ALL}") == f'{MODULE} username="u" password="p";'
+    assert login_module(jaas) == {"username": 'u"v', "password": 'x" required evil="'}
+    monkeypatch.setenv("ALL", f'{MODULE} username="u" password="${{env:PW}}";')
+    assert login_module("${env:ALL}") == {"username": "u", "password": "${env:PW}"}
 
 
 @given(
@@ -87,8 +95,51 @@ def test_what_comes_into_quotes_of_a_login_module_ends_none_of_them(monkeypatch)
 def test_any_password_comes_whole_out_of_a_quoted_login_module(password, quote):
     with mock_environment(PW=password):
         jaas = f"{MODULE} username='\"' password={quote}${{env:PW}}{quote} last=1;"
-        entry = parse_jaas_config(resolved(JAAS, jaas))
-    assert entry.options == {"username": '"', "password": password, "last": "1"}
+        options = login_module(jaas)
+    assert options == {"username": '"', "password": password, "last": "1"}
+
+
+EVIL = 'x" awsCredentialsProvider="evil:f'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'M required username="a" password="${env:PW}" last=1;',
+        "M required username='a' password='${env:PW}' last=1;",
+        "M required username=a password=${env:PW} last=1;",
+        '/* don\'t */ M required username="a" password="${env:PW}" last=1;',
+        '// don\'t\nM required username="a" // it\'s "\n password=${env:PW} /* " */ last=1;',
+        'M required username="a" "password" = "${env:PW}" last=1;',
+    ],
+)
+@pytest.mark.parametrize(
+    "password", [EVIL, "it's", "a b=c", "x; M required;", "/* x", "a\\", "\n", "${env:HOME}", "}"]
+)
+def test_a_secrets_content_never_changes_the_login_module(text, password, monkeypatch):
+    monkeypatch.setenv("PW", password)
+    assert login_module(text) == {"username": "a", "password": password, "last": "1"}
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=30).filter(lambda t: "\0" not in t),
+    st.sampled_from(["{}", '"{}"', "'{}'", '"x{}"', "x{}"]),
+    st.sampled_from(["", "/* ' */", '// "\n', "/*'\"*/"]),
+)
+def test_neither_does_any_content_in_any_quotes_behind_any_comment(password, quotes, comment):
+    with mock_environment(PW=password):
+        given_text = quotes.replace("{}", "${env:PW}")
+        options = login_module(f"{comment}M required {comment}password={given_text} last=1;")
+    assert options == {"password": quotes.strip("\"'").replace("{}", password), "last": "1"}
+
+
+def test_a_reference_that_leads_to_all_of_it_is_read_like_any_text(monkeypatch, tmp_path):
+    path = tmp_path / "client.properties"
+    path.write_text("a=${env:ALL}\nb=M required password=${env:PW};\n")
+    monkeypatch.setenv("ALL", 'M required password="${env:PW}";')
+    monkeypatch.setenv("PW", EVIL)
+    assert login_module(f"${{file:{path}:a}}") == {"password": "${env:PW}"}
+    assert login_module(f"${{file:{path}:b}}") == {"password": EVIL}
 
 
 @contextmanager
@@ -120,8 +171,8 @@ def test_text_without_a_reference_stays_as_it_is(text):
         ("${env:KPROD_NOT_SET}", "environment variable that is not set"),
         ("${file:/nowhere/pw}", "No such file or directory"),
         ("${file:/}", "Is a directory"),
-        ("${file:/dev/null:key}", "a key that the file does not have"),
-        ("${file:/dev/zero}", "larger than"),
+        ("${file:/proc/version:key}", "a key that the file does not have"),
+        ("${file:/dev/zero}", "no regular file"),
     ],
 )
 def test_a_reference_that_leads_nowhere_names_option_reference_and_host(reference, problem):
@@ -175,7 +226,7 @@ def test_a_line_of_a_file_with_anothers_reference_is_told_without_what_it_names(
 
 def test_a_password_that_only_looks_a_little_like_a_reference_is_a_password():
     for text in ("a${b}c", "${}", "${env", "$(env:X)", "x${vault:a:b}", "{file:/x}"):
-        options = SERVERS | {"security.protocol": "SSL", "ssl.key.password": text}
+        options = TLS | {"ssl.key.password": text}
         config = ProducerConfig.parse(options)
         assert resolve(dict(config.security))["ssl.key.password"] == Password(text)
 
@@ -201,7 +252,9 @@ KEY = "-----BEGIN PRIVATE KEY-----\nMIIBcanary\n-----END PRIVATE KEY-----"
 
 @pytest.mark.parametrize("name", ["ssl.keystore.key"])
 def test_a_secret_that_spark_does_not_hide_is_refused_inline_and_taken_by_reference(name):
+    chain = "ssl.keystore.certificate.chain"
     options = {"kafka.bootstrap.servers": "b:9092", "topic": "t", "kafka.security.protocol": "SSL"}
+    options[f"kafka.{chain}"] = "chain"
     with pytest.raises(ConfigError, match="Spark would show it") as raised:
         SinkConfig.parse(options | {f"kafka.{name}": KEY})
     assert f"kafka.{name}=${{file:" in str(raised.value)
@@ -210,7 +263,7 @@ def test_a_secret_that_spark_does_not_hide_is_refused_inline_and_taken_by_refere
         config = SinkConfig.parse(options | {f"kafka.{name}": reference})
         assert (name, Password(reference)) in config.producer.security
     # A producer of one's own has no Spark that could show anything.
-    ProducerConfig.parse(SERVERS | {"security.protocol": "SSL", name: KEY})
+    ProducerConfig.parse(SERVERS | {"security.protocol": "SSL", name: KEY, chain: "chain"})
 
 
 def test_every_secret_is_hidden_by_spark_or_refused_inline(spark):
@@ -231,7 +284,19 @@ def test_every_secret_is_hidden_by_spark_or_refused_inline(spark):
     assert shown == set(NOT_HIDDEN_BY_SPARK)
 
 
+def test_spark_hides_a_login_module_by_the_words_that_we_take_it_to(spark):
+    texts = [
+        f'{MODULE} {inner}="c4nary";'
+        for inner in ("apiKey", "Token", "SECRET", "accessKey", "access.key", "pass.word", "key")
+    ]
+    conf = spark._jsparkSession.sessionState().conf()
+    for text in texts:
+        options = spark._jvm.PythonUtils.toScalaMap({"kafka.sasl.jaas.config": text})
+        seen = conf.redactOptions(options).apply("kafka.sasl.jaas.config")
+        assert (seen == text) == bool(shown_by_spark(text)), text
+
+
 def test_an_inline_password_still_prints_as_hidden_everywhere(secret_file):
-    config = ProducerConfig.parse(SERVERS | {"security.protocol": "SSL", "ssl.key.password": "pw9"})
+    config = ProducerConfig.parse(TLS | {"ssl.key.password": "pw9"})
     assert "pw9" not in repr(config)
     assert is_one_reference(f" ${{file:{secret_file}}} ")

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.secrets import HIDDEN, without_secrets
+from spark_kafka_sink.network.login import StaticLogin
+from spark_kafka_sink.network.sasl_plain import PlainMechanism
+from spark_kafka_sink.network.sasl_scram import ScramLogin
+from spark_kafka_sink.secrets import HIDDEN, Password, without_secrets
 from tests.security.canaries import forms, new_canary, search
 
 ORDINARY = st.text("abc xyz:'()-.0123", max_size=60)
@@ -38,3 +41,34 @@ def test_what_holds_no_secret_stays_as_it_is(text):
 def test_a_short_secret_is_replaced_and_the_rest_stays(secret):
     said = f"invalid password {secret} for user alice"
     assert without_secrets(said, [secret]) == f"invalid password {HIDDEN} for user alice"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        str.upper,
+        str.title,
+        lambda s: "".join(f"&#{ord(c)};" for c in s),
+        lambda s: "".join(f"&#x{ord(c):x};" for c in s),
+        lambda s: "".join(f"%{ord(c):02x}" for c in s),
+        lambda s: base64.b32encode(s.encode()).decode(),
+        lambda s: base64.b32encode(f"client:{s}:x".encode()).decode().lower(),
+    ],
+)
+def test_neither_does_one_in_other_letters(told):
+    secret = new_canary()
+    assert without_secrets(f"you sent {told(secret)}, which is wrong", [secret]) == HIDDEN
+
+
+def test_a_name_that_a_reference_led_to_is_a_secret_for_each_mechanism():
+    """A broker may say whom it does not know."""
+    hidden = Password("canary-of-alice", "${env:WHO}")
+    plain = StaticLogin(lambda: PlainMechanism(hidden, Password("pw")))
+    scram = ScramLogin("SCRAM-SHA-256", hidden, Password("pw\u00a0x"))
+    for login in (plain, scram):
+        mechanism = login.mechanism("b", 0)
+        assert "canary-of-alice" in mechanism.secrets
+        assert b"canary-of-alice" in mechanism.first()
+    assert scram.mechanism("b", 0).refused()  # the prepared form comes next
+    assert "canary-of-alice" in scram.mechanism("b", 0).secrets
+    assert "alice" not in PlainMechanism("alice", Password("pw")).secrets

@@ -62,7 +62,7 @@ def resend_with_a_new_sequence() -> AbstractContextManager[Any]:
         true(self, batch, now)
         manager = self._transaction_manager
         if manager is not None:
-            sequence = manager.take_sequence(batch.tp, batch.record_count)
+            sequence = manager.next_sequence(batch.tp)
             identity, epoch = manager.producer_id_and_epoch
             batch.base_sequence = -1
             batch.set_producer_state(identity, epoch, sequence, transactional=False)
@@ -139,9 +139,8 @@ def take_out_of_order_for_a_duplicate() -> AbstractContextManager[Any]:
 
 
 def keep_the_memory_of_a_failed_batch() -> AbstractContextManager[Any]:
-    def broken(true: Any, self: RecordAccumulator, batch: ProducerBatch) -> None:
-        if batch.error is None:
-            true(self, batch)
+    def broken(true: Any, self: RecordAccumulator, *batches: ProducerBatch) -> None:
+        true(self, *[batch for batch in batches if batch.error is None])
 
     return _wrap(RecordAccumulator, "deallocate", _every(1, broken))
 

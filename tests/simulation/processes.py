@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,6 +18,7 @@ from greenlet import GreenletExit
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.network.selectable import NetworkSend
+from spark_kafka_sink.protocol.request import ApiKey
 from tests.fakes.simulated_network import Brokers, NetworkFaults, SimulatedNetwork
 from tests.simulation.scheduler import Scheduler, Task
 from tests.simulation.world import _owned
@@ -29,6 +31,12 @@ class Blow(Enum):
 
     KILL = "kill"
     CUT = "cut"
+    #: SIGSTOP, and SIGCONT later.
+    FREEZE = "freeze"
+    #: It and whoever started it: the machine of a driver goes.
+    KILL_ALL = "kill all"
+    #: The user has it stopped; what that is, ``Machine.stop`` says.
+    STOP = "stop"
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,11 @@ class Strike:
     nth: int
     step: int
     blow: Blow
+    #: Of a freeze.
+    ms: int = 0
+    #: From where its steps are counted: the start of the process, or what :meth:`Process.mark` was
+    #: told last.
+    since: str = ""
 
 
 class Network(SimulatedNetwork):
@@ -57,7 +70,12 @@ class Network(SimulatedNetwork):
         super().__init__(scheduler, brokers, ports, fate, faults, trace=trace)
         self._process = process
 
+    def next_due_ms(self) -> int:
+        """Of its own; the brokers are a source themselves (:class:`Machine`)."""
+        return self._events[0][0] if self._events else NEVER
+
     def send(self, send: NetworkSend) -> None:
+        self._process.sends(b"".join(bytes(buffer[:8]) for buffer in send.buffers[:2]))
         self._process.step(self)
         super().send(send)
 
@@ -78,6 +96,19 @@ class Network(SimulatedNetwork):
 
 
 @dataclass(eq=False)
+class _BrokerSource:
+    """What brokers do by themselves, asked once a turn and not once for each connection."""
+
+    brokers: Brokers
+
+    def next_due_ms(self) -> int:
+        return self.brokers.next_due_ms()
+
+    def happen(self, now: int) -> None:
+        self.brokers.advance(now)
+
+
+@dataclass(eq=False)
 class Machine:
     """All processes, in the order of their start."""
 
@@ -89,21 +120,36 @@ class Machine:
     strikes: list[Strike] = field(default_factory=list)
     faults: NetworkFaults = field(default_factory=NetworkFaults)
     processes: list[Process] = field(default_factory=list)
+    stop: Callable[[Process], None] = lambda process: None
     #: Strikes that were met.
     met: list[Strike] = field(default_factory=list)
+    _started: Counter[str] = field(default_factory=Counter)
+    _with_locks: list[Process] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.scheduler.locked = self._locked
+        self.scheduler.sources.append(_BrokerSource(self.brokers))
 
-    def process(self, role: str) -> Process:
-        nth = sum(p.role == role for p in self.processes)
-        process = Process(self, role, nth)
+    @property
+    def current(self) -> Process:
+        """The process whose turn it is."""
+        task = self.scheduler.current
+        return next(p for p in reversed(self.processes) if task in p.tasks)
+
+    def process(
+        self, role: str, parent: Process | None = None, *, dies_with_it: bool = True
+    ) -> Process:
+        nth = self._started[role]
+        self._started[role] += 1
+        process = Process(self, role, nth, parent)
+        if parent is not None and dies_with_it:
+            parent.children.append(process)
         self.processes.append(process)
         self.trace(f"{process.name} starts")
         return process
 
     def _locked(self) -> bool:
-        return any(lock.locked() for p in self.processes if not p.dead for lock in p.locks)
+        return any(lock.locked() for p in self._with_locks if not p.dead for lock in p.locks)
 
     def cut_node(self, node: int) -> None:
         for process in self.processes:
@@ -136,10 +182,15 @@ class Process:
     machine: Machine
     role: str
     nth: int
+    parent: Process | None = None
     dead: bool = False
     steps: int = 0
+    #: By name, at which step something happened.
+    marks: dict[str, int] = field(default_factory=dict)
     tasks: list[Task] = field(default_factory=list)
     networks: list[Network] = field(default_factory=list)
+    #: They die with it.
+    children: list[Process] = field(default_factory=list)
     locks: list[threading.Lock] = field(default_factory=list)
 
     @property
@@ -148,6 +199,8 @@ class Process:
 
     def start(self, run: Callable[[], None], name: str) -> Task:
         """Also KafkaProducer's ``start_thread``."""
+        if not self.dead:
+            self.tasks = [task for task in self.tasks if not task.done]
         task = self.machine.scheduler.start(run, f"{self.name}: {name}")
         self.tasks.append(task)
         return task
@@ -163,6 +216,7 @@ class Process:
             machine.faults,
             lambda what: machine.trace(f"{self.name}: {what}"),
         )
+        self.networks = [n for n in self.networks if not n.over or n.fired]
         self.networks.append(network)
         sources = machine.scheduler.sources
         sources[:] = [s for s in sources if not (isinstance(s, Network) and s.over)]
@@ -172,6 +226,16 @@ class Process:
     def guard(self, thing: object) -> None:
         """Nobody loses its turn while a lock of ``thing`` is held."""
         self.locks += [lock for name, lock in _owned(thing, _Lock, set()) if name != "_gate"]
+        known = [p for p in self.machine._with_locks if not p.dead and p is not self]
+        self.machine._with_locks = [*known, self]
+
+    def mark(self, name: str) -> None:
+        """Strikes may count from here."""
+        self.marks[name] = self.steps
+
+    def sends(self, head: bytes) -> None:
+        if int.from_bytes(head[4:6], "big") == ApiKey.DESCRIBE_TRANSACTIONS:
+            self.marks.setdefault("check", self.steps)
 
     def step(self, network: Network) -> None:
         step, self.steps = self.steps, self.steps + 1
@@ -180,14 +244,27 @@ class Process:
             self.machine.trace(f"{self.name}: {strike.blow.value} at step {step}")
             if strike.blow is Blow.CUT:
                 network.cut_everything()
+            elif strike.blow is Blow.FREEZE:
+                self.freeze(strike.ms)
+            elif strike.blow is Blow.STOP:
+                self.machine.stop(self)
             else:
-                self.kill()
+                both = strike.blow is Blow.KILL_ALL and self.parent is not None
+                (self.parent if both and self.parent is not None else self).kill()
                 self.machine.scheduler.block(lambda: False, NEVER)
 
     def _strikes(self, step: int) -> Iterator[Strike]:
         for strike in self.machine.strikes:
-            if (strike.role, strike.nth, strike.step) == (self.role, self.nth, step):
+            begun = self.marks.get(strike.since, NEVER) if strike.since else 0
+            if (strike.role, strike.nth, begun + strike.step) == (self.role, self.nth, step):
                 yield strike
+
+    def freeze(self, ms: int) -> None:
+        """None of its greenlets gets a turn for so long; the world goes on."""
+        until = self.machine.scheduler.now + ms
+        for task in self.tasks:
+            task.frozen_ms = until
+        self.machine.scheduler.block(lambda: True, NEVER)
 
     def kill(self) -> None:
         """SIGKILL: none of its greenlets gets another turn."""
@@ -200,3 +277,5 @@ class Process:
         for network in self.networks:
             if not network.closed:
                 network.close()
+        for child in self.children:
+            child.kill()

@@ -51,6 +51,8 @@ class Task:
     #: What it waits for: None while it is ready to go on.
     until: Callable[[], bool] | None = None
     deadline_ms: int = NEVER
+    #: Its process is stopped until then (SIGSTOP).
+    frozen_ms: int = 0
     error: BaseException | None = None
     done: bool = False
 
@@ -63,7 +65,15 @@ class Task:
         scheduler.block(lambda: self.done, deadline)
 
     def ready(self, now: int) -> bool:
+        if now < self.frozen_ms:
+            return False
         return self.until is None or self.deadline_ms <= now or self.until()
+
+    def next_due_ms(self, now: int) -> int:
+        """When time alone makes it ready."""
+        if now < self.frozen_ms:
+            return self.frozen_ms
+        return self.deadline_ms
 
 
 @dataclass(eq=False)
@@ -92,6 +102,11 @@ class Scheduler:
     _hub: greenlet | None = None
     _current: Task | None = None
     _dead: bool = False
+
+    @property
+    def current(self) -> Task | None:
+        """The task whose turn it is."""
+        return self._current
 
     # -- Clock --
 
@@ -194,7 +209,8 @@ class Scheduler:
     def _turn(self) -> None:
         for source in self.sources:
             source.happen(self.now)
-        ready = [task for task in self.tasks if task.ready(self.now)]
+        # (What happened may have killed some.)
+        ready = [task for task in self.tasks if not task.done and task.ready(self.now)]
         if not ready:
             self._jump()
             return
@@ -215,7 +231,7 @@ class Scheduler:
     def _jump(self) -> None:
         nearest = min(
             (
-                *(task.deadline_ms for task in self.tasks),
+                *(task.next_due_ms(self.now) for task in self.tasks if not task.done),
                 *(source.next_due_ms() for source in self.sources),
             ),
             default=NEVER,

@@ -18,6 +18,7 @@ from tests.fakes.fake_cluster import FakeCluster, FakeConnection
 from tests.fakes.fake_cluster.cluster import Outcome
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import Control, Fault, Kind
+from tests.fakes.fake_cluster.partition_log import PartitionLog
 
 NODES = 3
 
@@ -38,6 +39,18 @@ class ClusterFaults:
     #: An answer of the coordinator that says: later, or elsewhere.
     coordinator_error: float = 0.0
     coordinator_moves: float = 0.0
+    #: A change of a transaction is being written for up to so long.
+    append_ms: int = 0
+    #: A move of a coordinator takes up to so long, twice: nobody is it, then it loads.
+    failover_ms: int = 0
+    #: A broker loses its controller for seconds, and goes on answering.
+    cut_off: float = 0.0
+    #: A request of the transactional calls is on its way for seconds.
+    held: float = 0.0
+    #: Followers of a partition fall behind for seconds (min.insync.replicas is 2 then).
+    under_replicated: float = 0.0
+    #: A reader's question that is to be asked again.
+    reader_error: float = 0.0
     restart: float = 0.0
     #: An answer that no retry mends.
     refused: float = 0.0
@@ -58,7 +71,15 @@ _COORDINATOR_ERRORS: Mapping[int, tuple[ErrorCode, ...]] = {
         ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.NOT_COORDINATOR,
     ),
+    ApiKey.DESCRIBE_TRANSACTIONS: (
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    ),
+    ApiKey.LIST_TRANSACTIONS: (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,),
 }
+_READER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
+#: Requests that may be on their way for long.
+_HELD = frozenset({ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN, ApiKey.ADD_PARTITIONS_TO_TXN})
 
 
 class SeededCluster(FakeCluster):
@@ -84,6 +105,11 @@ class SeededCluster(FakeCluster):
         self.trace = trace
         self.control = _SeededControl(self)
         self.work_ms = self._work_ms
+        self.append_ms = lambda: self._up_to(self.faults.append_ms)
+        self.failover_ms = lambda: (
+            self._up_to(self.faults.failover_ms),
+            self._up_to(self.faults.failover_ms),
+        )
         self.throttle_ms = self._throttle_ms
         self._too_large = too_large
         for topic, partitions in topics.items():
@@ -126,14 +152,34 @@ class SeededCluster(FakeCluster):
                     self.move_leader(tp, fate.choice(able))
             if self.may("restart", faults.restart):
                 log.restart()
+            if self.may("under-replicated", faults.under_replicated):
+                log.min_isr = 2
+                log.isr = {log.leader}
+                self.at(now + fate.randint(10, 8_000), lambda log=log: self._caught_up(log))
         if self.may("coordinator moves", faults.coordinator_moves):
             for key in self.transactions.transactions:
-                self.move_coordinator(key, fate.randint(1, NODES))
+                resigned, loading = self.failover_ms()
+                self.move_coordinator(
+                    key, fate.randint(1, NODES), resigned_ms=resigned, loading_ms=loading
+                )
+        if self.may("cut off", faults.cut_off):
+            node = fate.randint(1, NODES)
+            if not self.down and not self._cut_off:
+                self.cut_off(node)
+                self.at(now + fate.randint(100, 8_000), lambda: self.rejoin(node))
         if self.may("broker stops", faults.broker_stops):
             node = fate.randint(1, NODES)
-            if node not in self.down and len(self.down) < NODES - 1:
+            out = self.down | self._cut_off.keys()
+            if node not in out and len(out) < NODES - 1:
                 self.stop_broker(node)
                 self.at(now + fate.randint(10, 5_000), lambda: self.start_broker(node))
+
+    def _caught_up(self, log: PartitionLog) -> None:
+        log.isr = set(log.replicas) - self.down - self._cut_off.keys()
+        self._elect(log)
+
+    def _up_to(self, ms: int) -> int:
+        return self.fate.randint(0, ms) if ms else 0
 
     def _work_ms(self) -> int:
         if self.may("stall", self.faults.stall):
@@ -162,6 +208,11 @@ class _SeededControl(Control):
         cluster, faults = self._cluster, self._cluster.faults
         if request.api == ApiKey.PRODUCE:
             return self._produce(request)
+        if request.api in (ApiKey.FETCH, ApiKey.LIST_OFFSETS):
+            if cluster.may("reader error", faults.reader_error):
+                answer = cluster.fate.choice(_READER_ERRORS)
+                return Fault(Kind.ANSWER, request.api, 1, answer=answer)
+            return None
         if request.api == ApiKey.METADATA:
             if cluster.may("leader unknown", faults.metadata_error):
                 return Fault(Kind.ANSWER, request.api, 1, answer=ErrorCode.LEADER_NOT_AVAILABLE)
@@ -169,8 +220,24 @@ class _SeededControl(Control):
             "coordinator error", faults.coordinator_error
         ):
             answer = cluster.fate.choice(_COORDINATOR_ERRORS[request.api])
-            return Fault(Kind.ANSWER, request.api, 1, answer=answer)
+            # It may be told of a change that was written as the coordinator moved.
+            late = answer is ErrorCode.NOT_COORDINATOR and cluster.fate.random() < 0.3
+            return Fault(Kind.ANSWER, request.api, 1, answer=answer, processed=late)
         return None
+
+    @property
+    def may_hold(self) -> bool:
+        return self._cluster.faults.held > 0 or super().may_hold
+
+    def held_by(self, request: Request, node: int) -> Fault | None:
+        laid = super().held_by(request, node)
+        cluster = self._cluster
+        if laid is not None or request.api not in _HELD:
+            return laid
+        if not cluster.may("held", cluster.faults.held):
+            return None
+        ms = cluster.fate.choice((50, 1_000, 6_000, 40_000))
+        return Fault(Kind.HOLD, request.api, 1, delay_ms=ms)
 
     def _produce(self, request: Request) -> Fault | None:
         """For one of the request's partitions; acks=0 has no answer to be wrong."""

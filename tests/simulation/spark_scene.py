@@ -6,11 +6,20 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
-from spark_kafka_sink.datasource.transaction_commit import prepared_transactions
+from spark_kafka_sink.datasource.transaction_commit import payload_of, prepared_transactions
 from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
-from spark_kafka_sink.transactions.exactly_once import Batch, Commit, Owner
+from spark_kafka_sink.transactions.exactly_once import Batch, Commit
 from tests.fakes.fake_cluster.transaction_coordinator import State
-from tests.simulation.spark_world import PREFIX, QUERY, Run, SparkLife, SparkWorld, _plan
+from tests.simulation.spark_world import (
+    PREFIX,
+    QUERY,
+    TOPIC,
+    Run,
+    SparkLife,
+    SparkWorld,
+    _plan,
+    owner_of,
+)
 
 
 class Scene(SparkWorld):
@@ -60,14 +69,15 @@ class Scene(SparkWorld):
         messages: list[TaskCommitMessage],
         query: str = QUERY,
     ) -> Commit:
-        owner = Owner(PREFIX, run.id, query, plan.generation)
+        owner = owner_of(run.id, plan, query)
+        batch = Batch(number, prepared_transactions(messages, owner), payload_of(messages, TOPIC))
         with self._driver_side(run) as committer:
-            return committer.commit(owner, Batch(number, prepared_transactions(messages, owner)))
+            return committer.commit(owner, batch)
 
     def abort(
         self, run: Run, number: int, plan: TransactionPlan, messages: list[TaskCommitMessage]
     ) -> tuple[str, ...]:
-        owner = Owner(PREFIX, run.id, QUERY, plan.generation)
+        owner = owner_of(run.id, plan)
         with self._driver_side(run) as aborter:
             prepared = prepared_transactions(messages, owner)
             return aborter.abort(owner, number, prepared, tasks_may_live=False)

@@ -21,7 +21,7 @@ import pyarrow as pa
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
-from spark_kafka_sink.datasource.transaction_commit import prepared_transactions
+from spark_kafka_sink.datasource.transaction_commit import payload_of, prepared_transactions
 from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.transactional_producers import (
     WarmProducers,
@@ -36,8 +36,8 @@ from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.committer import margin_ms
 from spark_kafka_sink.transactions.exactly_once import Batch, ExactlyOnce, Owner
+from spark_kafka_sink.transactions.ownership import Numbering
 from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.processes import Machine, Process, Strike
 from tests.simulation.scheduler import START_MS, Scheduler, SimulationError
@@ -243,14 +243,14 @@ class SparkWorld:
         with self._driver_side(run) as planner:
             plan = _plan(planner.plan(PREFIX))
         messages, whole = self._stage(run, number, plan)
-        owner = Owner(PREFIX, run.id, QUERY, plan.generation)
+        owner = owner_of(run.id, plan)
         prepared = prepared_transactions(messages, owner)
         if not whole:
             self._abort(run, owner, number, prepared, tasks_may_live=True)
             raise KafkaError(f"a task of batch {number} failed {MOST_ATTEMPTS} times")
         try:
             with self._driver_side(run) as committer:
-                how = committer.commit(owner, Batch(number, prepared))
+                how = committer.commit(owner, Batch(number, prepared, payload_of(messages, TOPIC)))
         except KafkaError:
             self._abort(run, owner, number, prepared, tasks_may_live=False)
             raise
@@ -388,7 +388,6 @@ class SparkWorld:
     def _write(
         self, worker: PythonWorker, identity: TaskIdentity, plan: TransactionPlan
     ) -> TaskCommitMessage:
-        done = plan.is_done(identity)
         producers = producers_of_task(
             plan,
             self._config("task"),
@@ -405,7 +404,9 @@ class SparkWorld:
             monotonic_ms=self.scheduler.now_ms,
             wall_ms=self.scheduler.wall_ms,
         )
-        return task.run(iter(()) if done else self._batches(identity))
+        if plan.is_done(identity):
+            return task.drop(self._batches(identity), look=plan.verify)
+        return task.run(self._batches(identity))
 
     def _producer(self, process: Process, config: ProducerConfig) -> KafkaProducer:
         network = process.network()
@@ -487,14 +488,18 @@ def _plan(state: CommitState) -> TransactionPlan:
     """What planning ships (``transaction_plan.plan_transactions``)."""
     return TransactionPlan(
         key=PREFIX,
-        prefix=PREFIX,
-        job="",
-        generation=state.generation,
-        last_done=state.last_done,
-        query_id=state.query_id,
-        superseded=state.superseded,
-        txn_version=None,
+        state=state,
+        numbering=Numbering.STREAM,
+        context=None,
+        number=None,
+        driver="",
+        verify=True,
         transaction_timeout_ms=TIMEOUT_MS,
-        margin_ms=margin_ms(TIMEOUT_MS),
         log_topic=LOG_TOPIC,
     )
+
+
+def owner_of(run_id: str, plan: TransactionPlan, query_id: str = QUERY) -> Owner:
+    """Who commits what ``plan`` has planned."""
+    state = plan.state
+    return Owner(PREFIX, run_id, query_id, state.generation, state.incarnation)

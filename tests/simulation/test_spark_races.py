@@ -14,14 +14,14 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.exactly_once import Commit
-from spark_kafka_sink.transactions.transactional_ids import log_id, worker_id
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_id
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.spark_scene import Scene
 from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, SparkLife
 
 
-def log_s_end(request: Request) -> bool:
+def of_the_log(request: Request) -> bool:
     return bool(request.body.transactional_id == log_id(PREFIX))
 
 
@@ -55,7 +55,7 @@ def test_a_sweep_leaves_a_query_alone_whose_prefix_begins_with_ours() -> None:
         run = scene.run("run-0")
         plan = scene.plan(run)
         messages = scene.write(run, 0, plan)
-        ours, theirs = (str(worker_id(p, "run-0", "w", 9)) for p in (PREFIX, f"{PREFIX}.eu"))
+        ours, theirs = (str(TransactionalId(p, "run-0", "w", 9)) for p in (PREFIX, f"{PREFIX}.eu"))
         for transactional_id in (ours, theirs):
             begin_foreign(scene, transactional_id)
         assert {ours, theirs} < set(scene.open_ids())
@@ -83,18 +83,39 @@ def test_an_abort_after_an_unclear_decision_undoes_nothing() -> None:
         run = scene.run("run-0")
         plan = scene.plan(run)
         messages = scene.write(run, 0, plan)
-        lost = scene.cluster.control.drop(ApiKey.END_TXN, FOREVER, where=log_s_end)
+        lost = scene.cluster.control.drop(ApiKey.END_TXN, FOREVER, where=of_the_log)
+        # Nor can the log be opened again to find out.
+        shut = scene.cluster.control.drop(
+            ApiKey.INIT_PRODUCER_ID, FOREVER, processed=False, where=of_the_log, nth=2
+        )
         with pytest.raises(CommitOutcomeUnknownError, match="was decided is not known") as caught:
             scene.commit(run, 0, plan, messages)
         assert lost.fired
+        assert shut.fired
         assert len(caught.value.transactional_ids) == 1
         scene.cluster.control.clear()
         assert scene.abort(run, 0, plan, messages) == ()
         # The next start finds the decision and ends it; its own tasks have nothing to write.
         again = scene.run("run-1")
         plan = scene.plan(again)
-        assert plan.last_done == 0
+        assert plan.state.last_done == 0
         assert scene.commit(again, 0, plan, scene.write(again, 0, plan)) is Commit.ALREADY_DONE
+
+    scene = Scene.of(play, SparkLife(1, tasks=1, transaction_version=2))
+    assert scene.batches() == {0}
+
+
+def test_an_unclear_decision_is_settled_inside_the_same_commit() -> None:
+    """The log's EndTxn is done and its answers are lost; whoever opens the log finds out."""
+
+    def play(scene: Scene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        lost = scene.cluster.control.drop(ApiKey.END_TXN, 3, where=of_the_log)
+        assert scene.commit(run, 0, plan, messages) is Commit.COMMITTED
+        assert lost.fired
+        assert scene.open_ids() == []
 
     scene = Scene.of(play, SparkLife(1, tasks=1, transaction_version=2))
     assert scene.batches() == {0}
@@ -237,19 +258,52 @@ def test_a_warm_producer_that_is_evicted_leaves_its_prepared_transaction_alone()
     assert {(b, t) for b, t, _ in scene.visible()} == {(0, 0), (0, 1), (0, 2)}
 
 
-def test_a_driver_that_stays_away_too_long_after_its_decision_is_loud_until_it_is_resolved() -> (
-    None
-):
-    """DECIDED, then nobody for longer than the transactions live: brokers abort them."""
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_decision_of_which_nothing_is_committed_is_undone_and_written_again(
+    version: int,
+) -> None:
+    """DECIDED, then nobody for longer than the transactions live: brokers abort them. Nothing is
+    visible, so nobody need be asked.
+    """
 
     def play(scene: Scene) -> None:
         run = scene.run("run-0")
         plan = scene.plan(run)
         messages = scene.write(run, 0, plan, tasks=2)
         lost = scene.cluster.control.drop(
-            ApiKey.END_TXN, FOREVER, processed=False, where=lambda r: not log_s_end(r)
+            ApiKey.END_TXN, FOREVER, processed=False, where=lambda r: not of_the_log(r)
         )
         with pytest.raises(CommitOutcomeUnknownError, match="is decided, but the outcome of 2"):
+            scene.commit(run, 0, plan, messages)
+        assert lost.fired
+        scene.abort(run, 0, plan, messages)
+        scene.scheduler.sleep(2 * TIMEOUT_MS)
+        scene.cluster.control.clear()
+        again = scene.run("run-1")
+        assert scene.plan(again).state.last_done == -1
+        assert scene.visible() == set()
+        assert scene.batch(again, 0) is Commit.COMMITTED
+
+    scene = Scene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {0}
+
+
+def test_a_driver_that_stays_away_too_long_in_its_commit_is_loud_until_it_is_resolved() -> None:
+    """DECIDED, one of two is committed, then nobody for longer than the other one lives."""
+
+    def play(scene: Scene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan, tasks=2)
+        assert messages[1].transaction is not None
+        late = messages[1].transaction[0]
+        lost = scene.cluster.control.drop(
+            ApiKey.END_TXN,
+            FOREVER,
+            processed=False,
+            where=lambda r: bool(r.body.transactional_id == late),
+        )
+        with pytest.raises(CommitOutcomeUnknownError, match="is decided, but the outcome of 1"):
             scene.commit(run, 0, plan, messages)
         assert lost.fired
         scene.abort(run, 0, plan, messages)
@@ -258,13 +312,11 @@ def test_a_driver_that_stays_away_too_long_after_its_decision_is_loud_until_it_i
         for name in ("run-1", "run-2"):
             with pytest.raises(PartialCommitError, match="committed in part") as caught:
                 scene.plan(scene.run(name))
-            assert set(caught.value.transactional_ids) == {
-                p[0] for m in messages if (p := m.transaction) is not None
-            }
+            assert caught.value.transactional_ids == (late,)
             assert "kprod txn resolve orders --batch 0 --as done" in str(caught.value)
 
     scene = Scene.of(play)
-    assert scene.visible() == set()
+    assert {task for _, task, _ in scene.visible()} == {0}
 
 
 def test_a_job_that_took_too_long_is_aborted_before_anything_is_decided() -> None:

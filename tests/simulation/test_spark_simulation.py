@@ -15,13 +15,21 @@ from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.transactional_producers import WorkerIds
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.transactions.committer import Committer
-from spark_kafka_sink.transactions.transactional_ids import worker_id
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.simulation.processes import Blow, Strike
+from tests.simulation.spark_application import Application, Kind
 from tests.simulation.spark_invariants import check
-from tests.simulation.spark_lives import SparkLifeError, draw, live
+from tests.simulation.spark_lives import SparkLifeError, draw, live, long_run
+from tests.simulation.spark_mutants import (
+    CARELESS,
+    REVIEWED,
+    found_by,
+    never_sweeps,
+)
 from tests.simulation.spark_world import SparkLife, SparkWorld
 
-SEEDS = 200
+#: About 20 s of one core. (``make queries`` lives thousands.)
+SEEDS = range(3, 53)
 
 
 def lived(life: SparkLife) -> SparkWorld:
@@ -44,7 +52,7 @@ def strikes(life: SparkLife, blow: Blow) -> Iterator[SparkLife]:
 SHORT = SparkLife(7, batches=1, tasks=2, rows=3)
 
 
-@pytest.mark.parametrize("blow", list(Blow))
+@pytest.mark.parametrize("blow", [Blow.KILL, Blow.CUT])
 @pytest.mark.parametrize("version", [1, 2])
 def test_struck_at_any_step_each_row_of_a_committed_batch_is_visible_once(version, blow):
     met: Counter[str] = Counter()
@@ -56,9 +64,10 @@ def test_struck_at_any_step_each_row_of_a_committed_batch_is_visible_once(versio
     assert met["worker"] > 10
 
 
+@pytest.mark.timeout(600)
 def test_whatever_happens_each_row_of_a_committed_batch_is_visible_once():
     happened: Counter[str] = Counter()
-    for seed in range(SEEDS):
+    for seed in SEEDS:
         happened += live(seed).happened()
     # What never happened has tested nothing.
     for name in (
@@ -67,25 +76,31 @@ def test_whatever_happens_each_row_of_a_committed_batch_is_visible_once():
         "coordinator error",
         "coordinator moves",
         "leader moves",
+        "held",
         "a dead connection's request is worked on",
         "= attempts that raised",
         "= workers lost with a prepared transaction",
         "= speculative attempts",
-        "= struck: driver kill",
-        "= struck: driver cut",
-        "= struck: worker kill",
-        "= commits: committed",
-        "= commits: done before",
+        "= stopped by the user",
+        "= rights taken",
+        "= struck: commit kill all",
+        *(f"= committed: {kind.value}" for kind in Kind),
         "= commits: no rows",
-        "= starts ended by SupersededError",
         "= orphans swept by an abort",
+        "= looks for what hangs after a commit",
+        "= looks for what hangs after an abort",
     ):
         assert happened[name] > 0, name
+    assert sum(count for name, count in happened.items() if name.startswith("= struck")) > 10
+
+
+def test_a_driver_that_was_frozen_behind_its_decision_calls_nothing_partial_that_is_not_visible():
+    live(2)
 
 
 def test_the_same_seed_lives_the_same_life():
     def trace(seed: int) -> list[str]:
-        world = SparkWorld(draw(seed))
+        world = Application(draw(seed))
         world.live()
         return world.trace
 
@@ -94,10 +109,29 @@ def test_the_same_seed_lives_the_same_life():
 
 def test_a_failing_seed_tells_its_script_and_how_to_replay_it():
     with (
-        patch.object(SparkWorld, "seen", lambda _, **__: {}),
+        patch.object(Application, "seen", lambda _, **__: {}),
         pytest.raises(SparkLifeError, match=r"lost: .*(.|\n)*spark_lives --seeds 1 --from 3"),
     ):
         live(3)
+
+
+@pytest.mark.parametrize("mutant", [*CARELESS, *REVIEWED], ids=lambda mutant: mutant.__name__)
+def test_a_broken_protocol_still_breaks_something_that_is_there(mutant):
+    """(``make mutants`` tells with which seed each is found.)"""
+    with mutant():
+        pass
+
+
+@pytest.mark.parametrize("mutant", [never_sweeps])
+def test_a_broken_protocol_is_found_by_random_lives(mutant):
+    assert found_by(mutant, range(40)) is not None
+
+
+@pytest.mark.parametrize("kind", [Kind.STREAM, Kind.FOREACH_BATCH])
+def test_a_long_run_needs_no_more_ids_than_its_workers(kind, capsys):
+    """(``make queries LONG=24000`` runs longer.)"""
+    assert long_run(kind, 64) == 0
+    assert "every row once" in capsys.readouterr().out
 
 
 # ---- what the invariants are worth: each deliberate fault breaks one ----------------------------
@@ -113,17 +147,19 @@ def forgets_what_is_done() -> AbstractContextManager[Any]:
 
 def ends_without_a_decision() -> AbstractContextManager[Any]:
     """EndTxn before the commit point."""
-    return patch.object(Committer, "_decide", lambda *_: None)
+    return patch.object(Committer, "_decide", lambda *given: given[-1])
 
 
 def does_not_roll_forward() -> AbstractContextManager[Any]:
     """A decided batch counts as done without being ended."""
-    return patch.object(Committer, "_finish", lambda _self, _key, _session, state: state.finished())
+    return patch.object(
+        Committer, "_finish", lambda _self, _key, _session, state, **_: state.finished()
+    )
 
 
 def gives_one_id_to_two_tasks() -> AbstractContextManager[Any]:
-    def take(self: WorkerIds, prefix: str, run: str, _batch: int, _done: int) -> Any:
-        return worker_id(prefix, run, self.token, 0)
+    def take(self: WorkerIds, plan: TransactionPlan, run: str, _batch: int, _done: int) -> Any:
+        return TransactionalId(plan.key, run, self.token, 0)
 
     return patch.object(WorkerIds, "take", take)
 

@@ -9,6 +9,7 @@ import pytest
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from tests.real_kafka import RealKafka
+from tests.transactions.open_transactions import fence
 from tests.transactions.operator_stage import Stage
 
 
@@ -33,4 +34,4 @@ def stage(
     yield found
     left = list(found.still_open())
     if left:
-        operator_client.fence(left, found.soon())
+        fence(operator_client, left)

@@ -47,3 +47,11 @@ def open_transactions(
 def _again(code: ErrorCode) -> ErrorCode | None:
     assert code is ErrorCode.NONE or following(code) is not Next.CLEAR, code.name
     return None if code is ErrorCode.NONE else code
+
+
+def fence(client: TransactionClient, ids: Sequence[str]) -> dict[str, ErrorCode]:
+    """InitProducerId for each: what was open is aborted."""
+    deadline = client.clock.now_ms() + TIMEOUT_MS
+    for i in ids:
+        client.init_producer_id(i, 60_000, deadline)
+    return dict.fromkeys(ids, ErrorCode.NONE)

@@ -20,7 +20,7 @@ from spark_kafka_sink.transactions.commit_state import CommitState, Decision
 from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog, KafkaLogSession
 from spark_kafka_sink.transactions.operations import Operator
 from spark_kafka_sink.transactions.transaction_client import TransactionClient
-from spark_kafka_sink.transactions.transactional_ids import task_id, worker_id
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_key
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import TIMEOUT_MS, open_transactions
 
@@ -43,12 +43,14 @@ class Stage:
     def soon(self) -> int:
         return self.client.clock.now_ms() + TIMEOUT_MS
 
-    def open(self, count: int, run: str = "run-1", worker: str = "w") -> list[PreparedTransaction]:
-        """Transactions that tasks of ``run`` left open; without a worker, of a batch job."""
-        ids = [
-            str(worker_id(self.prefix, run, worker, k) if worker else task_id(self.prefix, run, k))
-            for k in range(count)
-        ]
+    def open(
+        self, count: int, run: str = "run-1", worker: str = "w", *, name: str | None = None
+    ) -> list[PreparedTransaction]:
+        """Transactions that tasks of ``run`` left open: of a stream, or of the job ``name``.
+        Without a worker they are of a job of version 0.1, whatever its name was.
+        """
+        key = log_key(self.prefix, name if worker else run)
+        ids = [str(TransactionalId(key, run, worker, k)) for k in range(count)]
         return open_transactions(self.client, ids, TopicPartition(self.topic, 0))
 
     def state(self, transactions: Sequence[PreparedTransaction] = (), **fields: Any) -> CommitState:
@@ -64,7 +66,7 @@ class Stage:
         return session
 
     def read(self, key: str | None = None) -> CommitState | None:
-        return self.log.read(key or self.prefix, self.soon())
+        return self.log.read(key or self.prefix, self.soon()).state
 
     def states(self, transactions: Sequence[PreparedTransaction]) -> list[TransactionState]:
         ids = [t.transactional_id for t in transactions]
@@ -72,7 +74,8 @@ class Stage:
         return [found[i].state for i in ids]
 
     def still_open(self) -> set[str]:
-        return {t.transactional_id for t in self.client.open_transactions(self.prefix, self.soon())}
+        found = self.client.open_transactions(self.prefix, self.soon())
+        return {t.transactional_id for t in found.transactions}
 
     # -- the command line -------------------------------------------------------------------------
 

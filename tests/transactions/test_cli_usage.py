@@ -16,17 +16,18 @@ import typer
 from typer.testing import CliRunner
 
 import spark_kafka_sink
-from spark_kafka_sink.cli import txn
+from spark_kafka_sink.cli import connection, txn
 from spark_kafka_sink.cli.app import app
+from spark_kafka_sink.cli.connection import Cluster, settings_of
 from spark_kafka_sink.cli.show import age, show_open, show_report
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
     TransactionState,
 )
-from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.inspection import KeyReport, OpenTransaction, Standing
-from spark_kafka_sink.transactions.transactional_ids import worker_id
+from spark_kafka_sink.transactions.commit_state import CommitState, Standing
+from spark_kafka_sink.transactions.inspection import KeyReport, OpenTransaction
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = txn.app.registered_commands
@@ -60,8 +61,48 @@ def test_the_entry_point_runs_and_a_cluster_that_is_not_there_is_one_line() -> N
     assert run.returncode == 1
     assert run.stdout == ""
     assert run.stderr.count("\n") == 1
-    assert run.stderr.startswith("kprod: ")
-    assert "127.0.0.1:1: Connection refused" in run.stderr
+    assert run.stderr.startswith(
+        "kprod: [KP0301] no broker answered within 300 ms; tried 127.0.0.1:1: Connection refused"
+    )
+    assert run.stderr.endswith("/errors/#kp0301)\n")
+
+
+def test_a_cluster_that_is_not_there_is_given_up_long_before_a_step_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """--timeout is for steps that get answers; who waits meanwhile is told for whom."""
+    assert connection._MOST_TO_CONNECT <= 15
+    monkeypatch.setattr(connection, "_MOST_TO_CONNECT", 0.5)
+    monkeypatch.setattr(connection, "_SIGN_OF_LIFE", 0.01)
+    for command in (["list", "p"], ["abort", "p~r~w~1", "--yes"], ["reset", "p", "--yes"]):
+        result = CliRunner().invoke(app, ["txn", *command, "-b", "127.0.0.1:1", "--timeout", "600"])
+        assert result.exit_code == 1
+        waits, said = result.stderr.splitlines()
+        assert waits == "kprod: waiting for an answer of 127.0.0.1:1 (0.5 s at most) ..."
+        assert said.startswith(
+            "kprod: [KP0301] no broker answered within 500 ms; tried 127.0.0.1:1"
+        )
+
+
+def test_a_warning_of_the_configuration_is_a_line_before_the_error(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("acks=1\nsecurity.protocol=SSL\nssl.endpoint.identification.algorithm=\n")
+    run = CliRunner().invoke(app, ["txn", "list", "p", *NOBODY, "-c", str(file)])
+    first, second, last = run.stderr.splitlines()
+    assert first.startswith("kprod: warning: ssl.endpoint.identification.algorithm (in ")
+    assert "is empty: brokers are not asked whether their certificate" in first
+    assert second.startswith("kprod: warning: deliveryGuarantee is none because acks (in ")
+    assert not last.startswith("kprod: warning")
+
+
+def test_the_commit_log_is_the_files_unless_the_command_names_another(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "bootstrap.servers=127.0.0.1:1\ndeliveryGuarantee=exactly_once\ncommitLogTopic=theirs\n"
+    )
+    for arguments, topic in (((), "theirs"), (("--log-topic", "other"), "other")):
+        cluster = Cluster(None, file, arguments[1] if arguments else None, 0.3)
+        assert settings_of(cluster)[1] == topic
 
 
 @pytest.mark.parametrize(
@@ -145,7 +186,7 @@ def test_a_name_from_the_log_does_nothing_to_a_terminal(capsys: pytest.CaptureFi
 def test_a_long_table_says_how_much_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     found = TransactionDescription(ErrorCode.NONE, "", TransactionState.ONGOING)
     rows = [
-        OpenTransaction(worker_id("p", "r", "w", k), found, Standing.UNKNOWN, None, None)
+        OpenTransaction(TransactionalId("p", "r", "w", k), found, Standing.UNKNOWN, None, None)
         for k in range(103)
     ]
     show_open("Open", rows)

@@ -27,7 +27,7 @@ def write(options: dict[str, str], topic: str, key: str) -> None:
     with TransactionClient(ProducerConfig.parse(options)) as client:
         log = KafkaDecisionLog(client, topic)
         log.open(key, deadline).write(STATE, deadline)
-        assert log.read(key, deadline) == STATE
+        assert log.read(key, deadline).state == STATE
 
 
 def test_each_missing_right_is_named(secure_kafka: SecureKafka) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,12 +11,27 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import CommitError, IllegalStateError
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
-from spark_kafka_sink.transactions.commit_state import KEPT_RUNS, CommitState, Decision, Phase
+from spark_kafka_sink.transactions.commit_state import (
+    FORMAT,
+    KEPT_DONE,
+    KEPT_RUNS,
+    CommitState,
+    Decision,
+    Done,
+    Part,
+    Payload,
+    Phase,
+    Standing,
+)
 
 TEXT = st.from_regex(r"[A-Za-z0-9._-]{0,12}", fullmatch=True)
+PART = st.from_regex(r"[A-Za-z0-9._-]{1,12}", fullmatch=True)
+PAYLOADS = st.lists(
+    st.builds(Payload, st.integers(0, 2**62), st.integers(0, 2**62), TEXT), max_size=3
+).map(tuple)
 PREPARED = st.builds(
     PreparedTransaction,
-    st.builds(lambda run, k: f"p~{run}~w~{k}", TEXT, st.integers(0, 2**62)),
+    st.builds(lambda run, k: f"p~{run}~w~{k}", PART, st.integers(0, 2**62)),
     st.integers(0, 2**62),
     st.integers(0, 32_767),
     st.sampled_from((1, 2)),
@@ -24,7 +40,9 @@ DECISIONS = st.builds(
     Decision,
     st.integers(0, 2**62),
     st.lists(PREPARED, unique_by=lambda t: t.transactional_id).map(tuple),
+    PAYLOADS,
 )
+PARTS = st.lists(st.builds(Part, st.integers(0, 9), st.just(()), st.just(Payload(1, 2, "t"))))
 STATES = st.builds(
     CommitState,
     generation=st.integers(0, 2**40),
@@ -34,24 +52,40 @@ STATES = st.builds(
     superseded=st.lists(TEXT, max_size=3).map(tuple),
     decision=st.one_of(st.none(), DECISIONS),
     lost=st.lists(TEXT, max_size=2).map(tuple),
+    incarnation=TEXT,
+    done=st.lists(st.builds(Done, st.integers(0, 2**62), PAYLOADS), max_size=3).map(tuple),
+    parts=PARTS.map(tuple),
+    parts_of=st.just(3),
+    burnt=st.lists(TEXT, max_size=2).map(tuple),
+    other=st.sampled_from(((), (("later", '{"a": 1}'),))),
+)
+DECIDED = CommitState(
+    3,
+    "r",
+    "q",
+    41,
+    ("a",),
+    Decision(42, (PreparedTransaction("p~r~w~0", 4711, 12, 2),)),
+    ("p~r~w~0",),
 )
 
 
 @given(STATES)
 def test_a_state_survives_its_bytes(state):
-    again = CommitState.decode(state.encode())
+    state = replace(state, parts_of=3 if state.parts else -1)
+    again = CommitState.decode("p", state.encode())
     if state.decision is None:
         assert again == state
         return
     assert again.decision is not None
     assert set(again.decision.transactions) == set(state.decision.transactions)
-    assert again.encode() == CommitState.decode(again.encode()).encode()
+    assert again.encode() == CommitState.decode("p", again.encode()).encode()
 
 
 @given(st.binary(max_size=40))
 def test_foreign_bytes_are_told_and_never_taken_for_a_state(value):
     with pytest.raises(CommitError, match="commit log"):
-        CommitState.decode(value)
+        CommitState.decode("p", value)
 
 
 @given(STATES, st.data())
@@ -60,13 +94,54 @@ def test_bytes_that_lost_a_field_are_told(state, data):
     name = data.draw(st.sampled_from(["format", "generation", "runId", "queryId", "lastDone"]))
     del fields[name]
     with pytest.raises(CommitError, match="not one of ours"):
-        CommitState.decode(json.dumps(fields).encode())
+        CommitState.decode("p", json.dumps(fields).encode())
+
+
+NESTED = b"[" * 200_000
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"generation": NESTED},
+        {"generation": b"1e400"},
+        {"generation": b"NaN"},
+        {"generation": b"1.0"},
+        {"generation": b"true"},
+        {"generation": b"9223372036854775808"},
+        {"lastDone": b'"4"'},
+        {"format": b"1e400"},
+        {"batch": b"7" * 5000},
+        {"runId": b"7"},
+        {"runId": json.dumps("r" * 201).encode()},
+        {"runId": b'"line\\nbreak"'},
+        {"queryId": b'"\\u001b[31m"'},
+        {"queryId": b'"\\ud800"'},
+        {"queryId": b'"\\u202e"'},
+        {"superseded": b'["\\u0007"]'},
+        {"superseded": b"[[]]"},
+        {"lost": b'["p~r~w~0\\n"]'},
+        {"transactions": b'{"p~r~\\n~":[[0,1,2,2]]}'},
+        {"transactions": b'{"p~r~w~":[[0,1,1e999,2]]}'},
+        {"transactions": b'{"p~r~w~":[[0,1,2]]}'},
+        {"transactions": b'{"%s":[[0,1,2,2]]}' % (b"p" * 401)},
+    ],
+    ids=lambda change: " ".join((*change, *(v[:12].decode() for v in change.values()))),
+)
+def test_a_record_of_somebody_else_is_told_as_such_and_nothing_else_leaves(change):
+    """What passes stands in messages, so it is short and on one line."""
+    fields = {k: json.dumps(v).encode() for k, v in json.loads(DECIDED.encode()).items()}
+    value = b",".join(b'"%s":%s' % (k.encode(), v) for k, v in (fields | change).items())
+    with pytest.raises(CommitError, match="not one of ours") as told:
+        CommitState.decode("p", b"{" + value + b"}")
+    assert len(str(told.value)) < 400
+    assert "\n" not in told.value.message
 
 
 def test_a_newer_format_is_refused_by_name():
-    fields = json.loads(CommitState().encode()) | {"format": 2}
+    fields = json.loads(CommitState().encode()) | {"format": FORMAT + 1}
     with pytest.raises(CommitError, match="newer spark-kafka-sink"):
-        CommitState.decode(json.dumps(fields).encode())
+        CommitState.decode("p", json.dumps(fields).encode())
 
 
 def test_a_batch_goes_from_decided_to_done():
@@ -85,16 +160,89 @@ def test_a_batch_that_lost_transactions_waits_for_an_operator():
         state.finished()
     with pytest.raises(IllegalStateError):
         state.decided(decision)
-    assert state.resolved(done=True) == CommitState(last_done=7)
+    assert state.resolved(done=True) == CommitState(last_done=7, done=(Done(7),))
     assert state.resolved(done=False) == CommitState(last_done=6)
 
 
-def test_a_replay_of_a_stream_s_first_batch_here_expects_that_batch_again():
-    decision = Decision(7, (PreparedTransaction("p~r~w~0", 1, 2, 2),))
-    stream = CommitState().taken_over("r", "q").decided(decision).partly_lost(["p~r~w~0"])
-    assert stream.resolved(done=False).last_done == 6
-    job = CommitState(last_done=3).taken_over("j", "").decided(decision).partly_lost(["p~r~w~0"])
-    assert job.resolved(done=False).last_done == 3, "versions 4 to 6 were not done"
+def test_a_decision_that_names_another_key_s_transaction_is_refused_and_the_id_is_named():
+    for stranger in ("payments-flink~7~w~1", "p.b~r~w~0", "p~name~r~w~0", "q~job~1"):
+        decision = Decision(7, (PreparedTransaction(stranger, 1, 2, 2),))
+        value = CommitState().decided(decision).encode()
+        with pytest.raises(CommitError, match=f"'{stranger}', which is not one of its own"):
+            CommitState.decode("p", value)
+
+
+@pytest.mark.parametrize("text", ["a\nb", "\x1b[31m", "x" * 201, 7])
+def test_a_text_that_can_not_be_shown_on_one_line_is_not_one_of_ours(text):
+    fields = json.loads(CommitState().encode()) | {"runId": text}
+    with pytest.raises(CommitError, match="not one of ours"):
+        CommitState.decode("p", json.dumps(fields).encode())
+
+
+def test_what_nests_or_counts_without_end_is_not_one_of_ours():
+    for value in (b"[" * 100_000, b'{"format": 1e400, "generation": 1}', b'{"format":1}'):
+        with pytest.raises(CommitError, match="not one of ours"):
+            CommitState.decode("p", value)
+
+
+def test_fields_of_a_newer_version_are_written_again_as_they_were():
+    fields = json.loads(CommitState(last_done=3).encode()) | {"later": {"a": [1]}, "more": None}
+    state = CommitState.decode("p", json.dumps(fields).encode()).taken_over("r", "q")
+    assert json.loads(state.encode()) | fields == json.loads(state.encode()) | fields
+    assert json.loads(state.encode())["later"] == {"a": [1]}
+    assert json.loads(state.encode())["more"] is None
+
+
+def test_a_record_of_version_0_1_is_read():
+    state = CommitState.decode(
+        "p",
+        b'{"format":1,"generation":2,"runId":"r","queryId":"q","lastDone":4,"superseded":["a"],'
+        b'"batch":5,"transactions":{"p~r~w~":[[0,1,2,2]]}}',
+    )
+    assert state.phase is Phase.DECIDED
+    assert (state.done, state.incarnation, state.parts) == ((), "", ())
+    assert state.finished().done == (Done(5),)
+    job = b'{"format":1,"generation":1,"runId":"u","queryId":"","lastDone":-1,"superseded":[],'
+    job += b'"batch":1,"transactions":{"p~u~":[[17,1,2,2]]}}'
+    decoded = CommitState.decode("p~app", job)
+    assert decoded.decision is not None
+    assert decoded.decision.ids == ("p~u~17",)
+
+
+def test_the_runs_that_were_found_open_come_before_the_last_owner():
+    state = CommitState().taken_over("first", "q").taken_over("second", "q")
+    state = state.without([f"old{n:02}" for n in range(KEPT_RUNS + 5)])
+    assert len(state.superseded) == KEPT_RUNS
+    assert state.superseded[-1] == "first"
+
+
+def test_parts_are_the_batch_s_own_and_end_with_their_run():
+    part = Part(1, (PreparedTransaction("p~r~w~1", 1, 2, 2),), Payload(1, 1, "b"))
+    first = replace(part, index=0)
+    state = CommitState().taken_over("r", "q").with_part(7, part).with_part(7, first)
+    assert [p.index for p in state.parts] == [0, 1]
+    assert CommitState.decode("p", state.encode()) == state
+    assert json.loads(state.encode())["format"] == FORMAT
+    assert state.with_part(8, part).parts == (part,)
+    assert state.taken_over("s", "q").parts == ()
+    assert state.given_up("r").parts == ()
+    assert state.given_up("x").parts == state.parts
+
+
+def test_the_batches_done_last_are_remembered_with_what_they_were():
+    state = CommitState().taken_over("r", "q")
+    for number in range(KEPT_DONE + 3):
+        payload = Payload(number, number, "t")
+        state = state.decided(Decision(number, (), (payload,))).finished()
+    assert len(state.done) == KEPT_DONE
+    assert state.done_as(2) is None
+    assert state.done_as(KEPT_DONE + 2) == Done(KEPT_DONE + 2, (payload,))
+
+
+def test_a_run_stands_as_the_log_says():
+    state = CommitState().taken_over("a", "q").taken_over("b", "q")
+    standings = [state.standing(run) for run in ("a", "b", "c")]
+    assert standings == [Standing.SUPERSEDED, Standing.OWNER, Standing.UNKNOWN]
 
 
 def test_there_is_nothing_to_resolve_after_a_batch_that_is_done():
@@ -126,4 +274,4 @@ def test_two_thousand_transactions_take_less_than_a_hundred_kilobytes():
     )
     state = CommitState(3, "r" * 36, "q" * 36, 41).decided(Decision(42, prepared))
     assert len(state.encode()) < 100_000
-    assert CommitState.decode(state.encode()) == state
+    assert CommitState.decode("orders", state.encode()) == state

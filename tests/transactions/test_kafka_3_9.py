@@ -36,16 +36,22 @@ from spark_kafka_sink.protocol.messages import ApiVersionsRequest
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.transactions.aborter import Aborter
-from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Phase
+from spark_kafka_sink.transactions.commit_state import (
+    CommitState,
+    Decision,
+    Done,
+    Payload,
+    Phase,
+)
 from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
 from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.sweep import Sweeper
 from spark_kafka_sink.transactions.transaction_client import TransactionClient
-from spark_kafka_sink.transactions.transactional_ids import worker_id
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.engine.rows import Row, in_pieces, plan, stored, write
 from tests.real_kafka import RealKafka, consume_topic
-from tests.transactions.open_transactions import TIMEOUT_MS
+from tests.transactions.open_transactions import TIMEOUT_MS, fence
 from tests.transactions.operator_stage import Stage, names
 
 if TYPE_CHECKING:
@@ -92,7 +98,7 @@ def stage(
     yield found
     left = list(found.still_open())
     if left:
-        client.fence(left, found.soon())
+        fence(client, left)
 
 
 def producer_of(kafka: RealKafka, transactional_id: str, **options: object) -> KafkaProducer:
@@ -281,7 +287,7 @@ def test_a_state_is_written_read_replaced_and_removed(kafka_3_9: RealKafka, stag
         session.write(state, stage.soon())
         assert stage.read() == state
     told = consume_topic(kafka_3_9.bootstrap, topic, isolation=COMMITTED)
-    assert [value and CommitState.decode(value) for value in told.values] == states
+    assert [value and CommitState.decode(stage.prefix, value) for value in told.values] == states
     assert stage.log.states(stage.prefix, stage.soon()) == {stage.prefix: done}
 
 
@@ -323,12 +329,13 @@ class Query:
         return Aborter(self.stage.log, client, sweeper, client.clock, block_ms=TIMEOUT_MS)
 
     def owner(self, run: str = "run-1", generation: int = 0) -> Owner:
-        return Owner(self.stage.prefix, run, "query-1", generation)
+        incarnation = "run-1" if generation else ""
+        return Owner(self.stage.prefix, run, "query-1", generation, incarnation)
 
     def task(
         self, k: int, *values: str, run: str = "run-1", **options: object
     ) -> PreparedTransaction:
-        name = str(worker_id(self.stage.prefix, run, "w", k))
+        name = str(TransactionalId(self.stage.prefix, run, "w", k))
         return prepared(self.kafka, self.topic, name, values, **options)
 
     def shows(self, *values: str) -> bool:
@@ -351,23 +358,24 @@ def test_batches_are_committed_one_after_the_other_and_each_once(query: Query) -
     assert driver.commit(owner, Batch(2, (again,))) is Commit.ALREADY_DONE
     assert query.shows("a", "b", "c", "d")
     state = query.stage.read()
-    assert state == CommitState(1, "run-1", "query-1", last_done=2)
+    done = tuple(Done(number, (Payload(),)) for number in range(3))
+    assert state == CommitState(1, "run-1", "query-1", last_done=2, incarnation="run-1", done=done)
     assert query.driver().roll_forward(owner.key) == state
     assert query.stage.still_open() == set()
 
 
 def test_an_abort_ends_what_was_prepared_and_what_was_left(query: Query) -> None:
-    """And what has an identity only: its first row may be on its way."""
+    """What has an identity only stays: version 1 can't end that without hurting a later use."""
     driver, owner, stage = query.driver(), query.owner(), query.stage
     assert driver.commit(owner, Batch(0, (query.task(0, "kept"),))) is Commit.COMMITTED
     transaction = query.task(0, "dropped")
     orphans = stage.open(2, worker="dead")
-    idle = str(worker_id(stage.prefix, "run-1", "idle", 0))
+    idle = str(TransactionalId(stage.prefix, "run-1", "idle", 0))
     identity = stage.client.init_producer_id(idle, 60_000, stage.soon())
     swept = query.aborter().abort(owner, 1, [transaction], tasks_may_live=False)
     assert sorted(swept) == sorted(names(orphans))
     assert stage.still_open() == set()
-    assert stage.client.describe([idle], stage.soon())[idle].producer_epoch == identity.epoch + 1
+    assert stage.client.describe([idle], stage.soon())[idle].producer_epoch == identity.epoch
     answers = stage.client.end(orphans, committed=True, deadline_ms=stage.soon())
     assert set(answers.values()) == {ErrorCode.PRODUCER_FENCED}
     again = Batch(1, (query.task(0, "again", run="run-2"),))
@@ -386,13 +394,30 @@ def test_what_a_dead_driver_decided_is_rolled_forward(query: Query) -> None:
     assert query.shows("a", "b", "c")
 
 
-def test_a_decided_transaction_whose_time_was_over_is_told_as_lost(query: Query) -> None:
-    stage = query.stage
-    kept, lost = query.task(0, "kept"), query.task(1, "lost", transaction_timeout_ms=300)
-    stage.write(stage.state([kept, lost]))
+def time_out(stage: Stage, lost: PreparedTransaction) -> None:
     deadline = time.monotonic() + 30
     while stage.states([lost]) != [TransactionState.COMPLETE_ABORT]:
         assert time.monotonic() < deadline, "the broker does not end it"
+
+
+def test_a_decision_of_which_one_timed_out_and_none_was_committed_is_undone(query: Query) -> None:
+    stage = query.stage
+    kept, lost = query.task(0, "kept"), query.task(1, "lost", transaction_timeout_ms=300)
+    stage.write(stage.state([kept, lost]))
+    time_out(stage, lost)
+    assert query.driver().roll_forward(stage.prefix) == stage.state() == stage.read()
+    assert stage.still_open() == set()
+    assert query.shows()
+
+
+def test_a_decided_transaction_that_timed_out_when_another_was_committed_is_told_as_lost(
+    query: Query,
+) -> None:
+    stage = query.stage
+    kept, lost = query.task(0, "kept"), query.task(1, "lost", transaction_timeout_ms=300)
+    stage.write(stage.state([kept, lost]))
+    stage.client.end([kept], committed=True, deadline_ms=stage.soon())
+    time_out(stage, lost)
     answers = stage.client.end([lost], committed=True, deadline_ms=stage.soon())
     assert answers == {lost.transactional_id: ErrorCode.PRODUCER_FENCED}
     for _ in range(2):
@@ -409,7 +434,7 @@ def test_a_batch_one_of_whose_transactions_is_not_open_any_more_is_not_decided(
     query: Query,
 ) -> None:
     open_, gone = query.task(0, "a"), query.task(1, "b")
-    query.stage.client.fence([gone.transactional_id], query.stage.soon())
+    fence(query.stage.client, [gone.transactional_id])
     with pytest.raises(CommitError, match="1 of 2 transactions are not open any more"):
         query.driver().commit(query.owner(), Batch(0, (open_, gone)))
     assert query.stage.read() is None
@@ -423,11 +448,12 @@ def test_a_batch_that_is_open_for_too_long_by_the_brokers_clock_is_not_decided(
     stage = query.stage
     transaction = query.task(0, "a")
     deadline = time.monotonic() + 30
-    while not stage.client.older_than(stage.prefix, 100, stage.soon()):
+    ids = [transaction.transactional_id]
+    while not stage.client.older_than(ids, 2_000, stage.soon()):
         assert time.monotonic() < deadline, "the broker lists nothing that is older"
-    assert stage.client.older_than(stage.prefix, 3_600_000, stage.soon()) == frozenset()
-    with pytest.raises(CommitError, match="open for more than 100 ms"):
-        query.driver(transaction_timeout_ms=200).commit(query.owner(), Batch(0, (transaction,)))
+    assert stage.client.older_than(ids, 3_600_000, stage.soon()) == frozenset()
+    with pytest.raises(CommitError, match="open for more than 2000 ms"):
+        query.driver(transaction_timeout_ms=4_000).commit(query.owner(), Batch(0, (transaction,)))
     assert stage.still_open() == set()
     assert query.shows()
 
@@ -450,7 +476,7 @@ def test_the_later_driver_wins_and_sweeps_what_the_earlier_one_left(query: Query
         query.driver().commit(query.owner("run-1", planned), Batch(1, (beaten,)))
     assert query.aborter().abort(query.owner("run-1", planned), 1, (), tasks_may_live=False) == ()
     assert query.shows("a", "B")
-    other.client.fence(names(bystander), other.soon())
+    fence(other.client, names(bystander))
 
 
 def test_an_operator_sees_and_ends_what_is_open(stage: Stage) -> None:
@@ -461,7 +487,7 @@ def test_an_operator_sees_and_ends_what_is_open(stage: Stage) -> None:
     assert all(0 <= t["ageMs"] < 60_000 for t in listed)
     stage.run("commit", stage.prefix, "--yes")
     stage.run("sweep", stage.prefix, "--yes")
-    assert stage.read() == stage.state(last_done=8, superseded=("run-0",))
+    assert stage.read() == stage.state(last_done=8, superseded=("run-0",), done=(Done(8),))
     assert stage.still_open() == set()
 
 

@@ -4,7 +4,6 @@ client.
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,7 +19,6 @@ from spark_kafka_sink.errors import (
     CommitError,
     ConfigError,
     IllegalStateError,
-    KafkaTimeoutError,
     RecordTooLargeError,
     SupersededError,
 )
@@ -33,9 +31,8 @@ from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.fetch_messages import FetchRequest
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
 from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
-from spark_kafka_sink.transactions.log_reader import LogPlaces
 from spark_kafka_sink.transactions.transaction_client import TransactionClient
-from spark_kafka_sink.transactions.transactional_ids import log_id, worker_id
+from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.real_kafka import RealKafka, consume_topic
 
 SOON_MS = 30_000
@@ -83,7 +80,7 @@ def soon() -> int:
 
 
 def new_key() -> str:
-    return f"k{uuid.uuid4().hex[:8]}"
+    return f"p~k{uuid.uuid4().hex[:8]}"
 
 
 def state(number: int, transactions: int = 1, stem: str = "worker") -> CommitState:
@@ -92,8 +89,7 @@ def state(number: int, transactions: int = 1, stem: str = "worker") -> CommitSta
         Decision(
             number,
             tuple(
-                PreparedTransaction(str(worker_id("p", "run", f"{stem}{i}", 0)), 7000 + i, 3, 2)
-                for i in range(transactions)
+                PreparedTransaction(f"p~{stem}{i}~0", 7000 + i, 3, 2) for i in range(transactions)
             ),
         )
     )
@@ -101,18 +97,18 @@ def state(number: int, transactions: int = 1, stem: str = "worker") -> CommitSta
 
 def test_a_state_is_written_read_replaced_and_removed(drivers: Drivers) -> None:
     key = new_key()
-    assert drivers.new().read(key, soon()) is None
+    assert drivers.new().read(key, soon()).state is None
     session = drivers.new().open(key, soon())
     assert session.state is None
     session.write(None, soon())  # there is nothing to remove
     for wanted in (state(1), state(1).finished(), state(2), None, state(3)):
         session.write(wanted, soon())
         assert session.state == wanted
-        assert drivers.new().read(key, soon()) == wanted
+        assert drivers.new().read(key, soon()).state == wanted
     assert drivers.new().open(key, soon()).state == state(3)
     told = consume_topic(drivers.kafka.bootstrap, drivers.topic, isolation="read_committed")
     assert set(told.keys) == {key.encode()}
-    assert [v and CommitState.decode(v) for v in told.values] == [
+    assert [v and CommitState.decode(key, v) for v in told.values] == [
         state(1),
         state(1).finished(),
         state(2),
@@ -128,13 +124,13 @@ def test_the_clusters_transaction_version_is_told(drivers: Drivers) -> None:
 
 
 def test_keys_of_one_partition_do_not_meet(drivers: Drivers) -> None:
-    first, second = "a", "a~b"
+    first, second = "p", "p~b"
     log = drivers.new()
     log.open(first, soon()).write(state(1), soon())
     log.open(second, soon()).write(state(2), soon())
-    assert log.read(first, soon()) == state(1)
-    assert log.read(second, soon()) == state(2)
-    assert log.read("a.b", soon()) is None
+    assert log.read(first, soon()).state == state(1)
+    assert log.read(second, soon()).state == state(2)
+    assert log.read("p.b", soon()).state is None
 
 
 def test_the_earlier_of_two_sessions_is_superseded(drivers: Drivers) -> None:
@@ -148,7 +144,7 @@ def test_the_earlier_of_two_sessions_is_superseded(drivers: Drivers) -> None:
     with pytest.raises(IllegalStateError, match="a write failed; open the key again"):
         earlier.write(state(2), soon())
     later.write(state(3), soon())
-    assert drivers.new().read(key, soon()) == state(3)
+    assert drivers.new().read(key, soon()).state == state(3)
 
 
 def test_a_session_that_was_never_used_is_superseded_too(drivers: Drivers) -> None:
@@ -158,22 +154,22 @@ def test_a_session_that_was_never_used_is_superseded_too(drivers: Drivers) -> No
     with pytest.raises(SupersededError):
         earlier.write(state(1), soon())
     later.write(state(2), soon())
-    assert drivers.new().read(key, soon()) == state(2)
+    assert drivers.new().read(key, soon()).state == state(2)
 
 
 def test_a_long_state_is_cut_and_put_together(drivers: Drivers) -> None:
     """5000 transactions; and what is left of it when a short one follows."""
     key = new_key()
-    long, longer = state(1, 5000, "w" * 90), state(2, 9000, "w" * 90)
+    long, longer = state(1, 5000, "w" * 90), state(2, 10_000, "w" * 90)
     assert len(long.encode()) > 512 * 1024
     session = drivers.new().open(key, soon())
     for wanted in (long, longer, long):
         session.write(wanted, soon())
-        assert drivers.new().read(key, soon()) == wanted
+        assert drivers.new().read(key, soon()).state == wanted
     session = drivers.new().open(key, soon())
     assert session.state == long
     session.write(state(3), soon())
-    assert drivers.new().read(key, soon()) == state(3)
+    assert drivers.new().read(key, soon()).state == state(3)
     told = consume_topic(drivers.kafka.bootstrap, drivers.topic, isolation="read_committed")
     last = dict(zip(told.keys, told.values, strict=True))
     assert {k for k, v in last.items() if v is not None} == {key.encode()}
@@ -188,25 +184,21 @@ def test_what_a_dead_writer_left_open_is_ended_by_the_next_open(drivers: Drivers
     assert later.state == state(1)
     assert dead.commits_in_vain()
     later.write(state(2), soon())
-    assert drivers.new().read(key, soon()) == state(2)
+    assert drivers.new().read(key, soon()).state == state(2)
 
 
-def test_a_reader_waits_for_a_writer_in_the_middle_of_a_write(drivers: Drivers) -> None:
+def test_a_write_under_way_is_told_and_one_of_another_key_delays_nobody(drivers: Drivers) -> None:
+    """All keys lie in one partition here."""
     key = new_key()
     drivers.new().open(key, soon()).write(state(1), soon())
-    other = new_key()  # a writer of another key in the same partition holds it up as well
+    other = new_key()
     stuck = DyingWriter(drivers, other)
-    reader = drivers.new()
-    with pytest.raises(KafkaTimeoutError, match=r"a transaction is open from offset \d+ on"):
-        reader.read(key, SystemClock().now_ms() + 300)
-    found: list[CommitState | None] = []
-    thread = threading.Thread(target=lambda: found.append(drivers.new().read(key, soon())))
-    thread.start()
-    time.sleep(0.2)  # it can't be through: nothing ends the transaction but the next line
-    assert not found
-    drivers.new().open(other, soon())
-    thread.join(30)
-    assert found == [state(1)]
+    assert drivers.new().read(key, soon()) == (state(1), True)
+    drivers.new().open(key, soon()).write(state(2), soon())
+    assert drivers.new().read(key, soon()) == (state(2), True)
+    assert drivers.new().read(other, soon()) == (None, False)
+    assert drivers.new().open(other, soon()).state is None
+    assert drivers.new().read(other, soon()) == (None, True)
     assert stuck.commits_in_vain()
 
 
@@ -231,35 +223,20 @@ class DyingWriter:
 
 
 def test_only_what_is_new_is_read_again(drivers: Drivers) -> None:
-    """Within a process by its places, and from one process to the next by a position."""
-    key, places = new_key(), LogPlaces()
+    key = new_key()
     session = drivers.new().open(key, soon())
     for number in range(1, 6):
         session.write(state(number), soon())
     fetched = Fetches(drivers)
-    first = fetched.log(places=places)
-    assert first.read(key, soon()) == state(5)
+    log = fetched.log()
+    assert log.read(key, soon()).state == state(5)
     assert fetched.offsets[0] == 0
-    position = first.position(key)
-    assert position is not None
-    assert position.offset == 8  # after each record there is a marker
     fetched.offsets.clear()
-    assert fetched.log(places=places).read(key, soon()) == state(5)
+    assert log.read(key, soon()).state == state(5)
     assert fetched.offsets == []  # it stands at the end
     session.write(state(6), soon())
-    assert fetched.log(places=places).read(key, soon()) == state(6)
+    assert log.read(key, soon()).state == state(6)
     assert fetched.offsets[0] == 10
-    fetched.offsets.clear()
-    later = fetched.log()
-    later.begin_at(key, position)
-    assert later.read(key, soon()) == state(6)
-    assert fetched.offsets[0] == 8
-    # Of a topic that has another id by now, nothing is believed.
-    fetched.offsets.clear()
-    other = fetched.log()
-    other.begin_at(key, position._replace(topic_id=bytes(16)))
-    assert other.read(key, soon()) == state(6)
-    assert fetched.offsets[0] == 0
 
 
 class Fetches:
@@ -299,7 +276,7 @@ def client(kafka: RealKafka) -> Iterator[TransactionClient]:
 def test_a_missing_topic_is_created_compacted(kafka: RealKafka, client: TransactionClient) -> None:
     topic = f"commits-{uuid.uuid4().hex[:12]}"
     log = KafkaDecisionLog(client, topic)
-    assert log.read("k", soon()) is None
+    assert log.read("k", soon()).state is None
     assert len(client.calls.cluster.topics[topic]) == 16
     names = ("cleanup.policy", "segment.bytes", "segment.ms", "min.cleanable.dirty.ratio")
     assert dict(client.topic_configs(topic, names, soon())) == {
@@ -308,10 +285,10 @@ def test_a_missing_topic_is_created_compacted(kafka: RealKafka, client: Transact
         "segment.ms": "3600000",
         "min.cleanable.dirty.ratio": "0.1",
     }
-    keys = [f"k{i}" for i in range(5)]
+    keys = [f"p~k{i}" for i in range(5)]
     for number, key in enumerate(keys):
         log.open(key, soon()).write(state(number), soon())
-    assert [log.read(key, soon()) for key in keys] == [state(n) for n in range(len(keys))]
+    assert [log.read(key, soon()).state for key in keys] == [state(n) for n in range(len(keys))]
     partitions = consume_topic(kafka.bootstrap, topic).partitions
     assert len(set(partitions)) > 1
 
@@ -322,7 +299,7 @@ def test_adding_partitions_to_the_topic_loses_nothing(
 ) -> None:
     topic = kafka.unique_topic("commits", there, {"cleanup.policy": "compact"})
     log = KafkaDecisionLog(client, topic)
-    keys = [f"k{i}" for i in range(4)]
+    keys = [f"p~k{i}" for i in range(4)]
     for number, key in enumerate(keys):
         log.open(key, soon()).write(state(number), soon())
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
@@ -332,8 +309,8 @@ def test_adding_partitions_to_the_topic_loses_nothing(
         assert SystemClock().now_ms() < deadline
         with TransactionClient(client.config) as other:
             again = KafkaDecisionLog(other, topic)
-            found = [again.read(key, soon()) for key in keys]
-            assert again.states("k0", soon()) == {"k0": state(0)}
+            found = [again.read(key, soon()).state for key in keys]
+            assert again.states("p", soon()) == {k: state(n) for n, k in enumerate(keys)}
             seen = len(other.calls.cluster.topics[topic])
     assert found == [state(n) for n in range(len(keys))]
 
@@ -353,21 +330,63 @@ def test_a_refused_record_leaves_no_transaction_open(
     log, key = KafkaDecisionLog(client, topic), new_key()
     with pytest.raises(RecordTooLargeError):
         log.open(key, soon()).write(state(1, 1000, uuid.uuid4().hex), soon())
-    # Were it open, the read would wait for half a minute.
-    assert log.read("other", client.clock.now_ms() + 5_000) is None
+    # Were it open, the read would tell so.
+    assert log.read(key, soon()) == (None, True)
+
+
+def test_what_we_can_not_have_written_does_not_count(
+    kafka: RealKafka, client: TransactionClient
+) -> None:
+    """Records outside of transactions, of whatever key."""
+    topic = kafka.unique_topic("commits", 1, {"cleanup.policy": "compact"})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for value, key in ((b"{", b"k"), (b"no key", None), (state(1).encode(), b"k")):
+        producer.produce(topic, value, key)
+    assert producer.flush(30) == 0
+    log = KafkaDecisionLog(client, topic)
+    assert log.read("k", soon()) == (None, True)
+    log.open("k", soon()).write(CommitState(last_done=7), soon())
+    assert log.read("k", soon()) == (CommitState(last_done=7), True)
+
+
+def test_a_record_that_is_too_large_harms_its_own_key_only_and_is_told_with_its_place(
+    kafka: RealKafka, client: TransactionClient
+) -> None:
+    """17 MiB of zeros, which are 600 bytes in the log."""
+    topic = kafka.unique_topic("commits", 1, {"cleanup.policy": "compact"})
+    bomb = Producer(
+        {
+            "bootstrap.servers": kafka.bootstrap,
+            "transactional.id": f"bomb-{uuid.uuid4().hex}",
+            "compression.type": "zstd",
+            "message.max.bytes": 20_000_000,
+        }
+    )
+    bomb.init_transactions(30)
+    bomb.begin_transaction()
+    bomb.produce(topic, bytes(17 * 1024 * 1024), b"k")
+    bomb.commit_transaction(30)
+    log = KafkaDecisionLog(client, topic)
+    log.open("other", soon()).write(CommitState(last_done=7), soon())
+    assert log.read("other", soon()) == (CommitState(last_done=7), True)
+    with pytest.raises(CommitError, match=rf"offset 0 of {topic}-0, the commit log") as told:
+        log.read("k", soon())
+    assert "kafka-delete-records" in str(told.value)
 
 
 def test_a_strangers_record_is_told_as_such(kafka: RealKafka, client: TransactionClient) -> None:
     topic = kafka.unique_topic("commits", 1, {"cleanup.policy": "compact"})
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap, "transactional.id": f"x-{uuid.uuid4().hex}"}
+    )
+    producer.init_transactions(30)
     for value in (b"{", b"[1]", b'{"part":0,"of":2,"revision":1}\nabc', b'{"part":"x"}'):
+        producer.begin_transaction()
         producer.produce(topic, value, b"k")
-        assert producer.flush(30) == 0
-        with pytest.raises(CommitError):
+        producer.commit_transaction(30)
+        with pytest.raises(CommitError, match=r"commitLogTopic must not be written by anybody"):
             KafkaDecisionLog(client, topic).read("k", soon())
-    producer.produce(topic, b"no key")
-    producer.produce(topic, state(1).encode(), b"k")
-    assert producer.flush(30) == 0
+        assert KafkaDecisionLog(client, topic).read("other", soon()) == (None, True)
 
 
 def test_a_compacted_log_is_read_over_its_holes(
@@ -386,7 +405,7 @@ def test_a_compacted_log_is_read_over_its_holes(
         },
     )
     log = KafkaDecisionLog(client, topic)
-    sessions = [log.open(f"k{i}", soon()) for i in range(3)]
+    sessions = [log.open(f"p~k{i}", soon()) for i in range(3)]
     wanted: list[CommitState | None] = []
     deadline = time.monotonic() + 60
     number = 0
@@ -396,7 +415,9 @@ def test_a_compacted_log_is_read_over_its_holes(
             session.write(state(number), soon())
         wanted = [s.state for s in sessions]
         offsets = consume_topic(kafka.bootstrap, topic).offsets
-        assert [KafkaDecisionLog(client, topic).read(f"k{i}", soon()) for i in range(3)] == wanted
+        assert [
+            KafkaDecisionLog(client, topic).read(f"p~k{i}", soon()).state for i in range(3)
+        ] == wanted
         if offsets[0] > 0 and number > 3:
             break
         assert time.monotonic() < deadline, "the cleaner did not come"

@@ -11,9 +11,8 @@ import pytest
 
 from spark_kafka_sink.errors import RefusedError, SupersededError
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
-from spark_kafka_sink.transactions.commit_state import CommitState, Decision
+from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Done, Standing
 from spark_kafka_sink.transactions.committer import Batch, Committer
-from spark_kafka_sink.transactions.inspection import Standing
 from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog, KafkaLogSession
 from spark_kafka_sink.transactions.operations import Operator
 from spark_kafka_sink.transactions.ownership import Owner
@@ -64,9 +63,9 @@ def test_what_was_ended_meanwhile_is_left_as_it_is(stage: Stage) -> None:
 def test_a_batch_jobs_driver_is_fenced_under_every_key_that_it_may_decide_under(
     stage: Stage,
 ) -> None:
-    """Without txnAppId that is the job's own; with it, the one that the job owns in the log."""
-    alone = stage.open(1, run="job-1", worker="")
-    named = stage.open(1, run="job-2", worker="")
+    """Its ids tell it; those of version 0.1 didn't: the one that the job owns in the log."""
+    alone = stage.open(1, run="job-1", name="job-1")
+    named = [*stage.open(1, run="job-2", name="app"), *stage.open(1, run="job-2", worker="")]
     state = CommitState(generation=1, run_id="job-2", last_done=7)
     app = f"{stage.prefix}~app"
     driver_1 = stage.log.open(f"{stage.prefix}~job-1", stage.soon())
@@ -81,6 +80,7 @@ def test_a_batch_jobs_driver_is_fenced_under_every_key_that_it_may_decide_under(
 
 
 def test_a_batch_job_that_decides_meanwhile_under_a_key_nobody_knew_is_seen(stage: Stage) -> None:
+    """Of version 0.1: an id of today tells its key."""
     (one,) = stage.open(1, run="job-1", worker="")
     stage.write(stage.state(), f"{stage.prefix}~other")
     plan = stage.operator.plan_sweep(stage.prefix)
@@ -139,7 +139,7 @@ def test_a_driver_that_opens_the_log_behind_the_fence_commits_nothing(
 
 
 def test_the_key_of_a_batch_job_that_was_aborted_is_forgotten(stage: Stage) -> None:
-    transactions = stage.open(2, run="job-1", worker="")
+    transactions = stage.open(2, run="job-1", name="job-1")
     stage.write(stage.state())
     aborted = stage.operator.end(stage.operator.plan_abort(names(transactions)))
     assert set(aborted.ended) == set(names(transactions))
@@ -176,7 +176,7 @@ def test_resolving_as_done_does_not_pass_over_rows_that_were_lost_meanwhile(stag
     assert stage.read() == partial
     again = stage.operator.plan_resolve(stage.prefix, 8, done=True)
     assert len(again.report.transactions) == 2
-    assert stage.operator.resolve(again) == stage.state(last_done=8)
+    assert stage.operator.resolve(again) == stage.state(last_done=8, done=(Done(8),))
 
 
 def test_the_log_lists_whole_states_of_exactly_the_prefix(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""What a sweep fences: what a run's dead attempts left open, and what they might still open."""
+"""What a sweep ends: what a run's dead attempts left open, and what they might still open."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.transactions.open_transactions import open_transactions
 pytestmark = pytest.mark.broker
 
 
-def test_an_attempt_that_has_its_identity_and_wrote_nothing_yet_is_fenced_once(
+def test_an_attempt_that_has_its_identity_and_wrote_nothing_yet_is_ended_once(
     kafka: RealKafka, operator_client: TransactionClient, operator_topics: tuple[str, str]
 ) -> None:
     """With version 2 its first Produce, late, would open a transaction that nobody ends."""
     client, tp = operator_client, TopicPartition(operator_topics[0], 0)
-    prefix = f"sweep{uuid.uuid4().hex[:8]}"
-    idle, kept, orphan = (f"{prefix}~job~{n}" for n in range(3))
-    strangers = (f"{prefix}~other~0", f"{prefix}.b~job~0", f"{prefix}~~check")
+    key = f"sweep{uuid.uuid4().hex[:8]}"
+    idle, kept, orphan = (f"{key}~run~w~{n}" for n in range(3))
+    strangers = (f"{key}~other~w~0", f"{key}.b~run~w~0", f"{key}~name~run~w~0", f"{key}~~check")
 
     def soon() -> int:
         return client.clock.now_ms() + 30_000
@@ -31,21 +31,23 @@ def test_an_attempt_that_has_its_identity_and_wrote_nothing_yet_is_fenced_once(
     given = {i: client.init_producer_id(i, 60_000, soon()) for i in (idle, kept, *strangers)}
     open_transactions(client, [orphan], tp)
     sweeper = Sweeper(client)
-    assert sweeper.sweep(prefix, {"job"}, soon(), keep=[kept]) == (orphan,)
+    assert sweeper.open_runs(key, soon()) == {"run"}
+    assert sweeper.sweep(key, {"run"}, soon(), keep=[kept]) == ((orphan,), ())
     found = client.describe([idle, kept, orphan, *strangers], soon())
-    assert {d.state for d in found.values()} == {TransactionState.EMPTY}
+    ended = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
+    assert all(found[i].state in ended for i in (idle, orphan))
     assert found[idle].producer_epoch == given[idle].epoch + 1
     for untouched in (kept, *strangers):
         assert found[untouched].producer_epoch == given[untouched].epoch
 
-    assert sweeper.sweep(prefix, {"job"}, soon(), keep=[kept]) == ()
-    again = client.describe([idle, orphan], soon())
-    assert {i: d.producer_epoch for i, d in again.items()} == {
-        i: found[i].producer_epoch for i in (idle, orphan)
-    }, "what was fenced stays Empty, and is left alone"
+    assert sweeper.sweep(key, {"run"}, soon(), keep=[kept]) == ((), ())
+    now_ = client.describe([idle, kept, orphan, *strangers], soon())
+    assert {i: d.producer_epoch for i, d in now_.items()} == {
+        i: d.producer_epoch for i, d in found.items()
+    }
 
     # A worker that lives takes the id up again; it may be slow again.
     used_again = client.init_producer_id(idle, 60_000, soon())
-    assert sweeper.sweep(prefix, {"job"}, soon(), keep=[kept]) == ()
+    assert sweeper.sweep(key, {"run"}, soon(), keep=[kept]) == ((), ())
     (now,) = client.describe([idle], soon()).values()
-    assert now.producer_epoch == used_again.epoch + 1, "and is fenced again"
+    assert now.producer_epoch == used_again.epoch + 1, "and is ended again"

@@ -16,7 +16,7 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from tests.real_kafka import RealKafka
-from tests.transactions.open_transactions import TIMEOUT_MS, open_transactions
+from tests.transactions.open_transactions import TIMEOUT_MS, fence, open_transactions
 
 
 @pytest.fixture
@@ -73,20 +73,38 @@ def test_an_unknown_id_and_an_old_epoch_are_answers(
     found = client.describe(["nobody~knows~1", transaction.transactional_id], soon(client))
     assert found["nobody~knows~1"].error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert found[transaction.transactional_id].state is TransactionState.ONGOING
-    client.fence([transaction.transactional_id], soon(client))
+    fence(client, [transaction.transactional_id])
 
 
-def test_a_fence_aborts_what_is_open_and_shuts_its_writer_out(
+def test_an_abort_of_exactly_what_was_found_shuts_its_writer_out(
     client: TransactionClient, tp: TopicPartition
 ) -> None:
     ids = data_ids(5)
     transactions = open_transactions(client, ids, tp)
-    fenced = client.fence(ids, soon(client))
-    assert {i: a.error for i, a in fenced.items() if a} == dict.fromkeys(ids, ErrorCode.NONE)
+    found = client.describe(ids, soon(client))
+    assert client.abort_exactly(found, soon(client)) == dict.fromkeys(ids, ErrorCode.NONE)
     answers = client.end(transactions, committed=True, deadline_ms=soon(client))
     assert set(answers.values()) == {ErrorCode.PRODUCER_FENCED}
-    found = client.describe(ids, soon(client))
-    assert {d.state for d in found.values()} == {TransactionState.EMPTY}
+    now = client.describe(ids, soon(client))
+    assert {d.state for d in now.values()} == {TransactionState.COMPLETE_ABORT}
+
+
+def test_an_abort_that_arrives_late_hurts_nobody_who_has_the_id_by_then(
+    client: TransactionClient, tp: TopicPartition
+) -> None:
+    """Of an id that was Ongoing, and of one that was Empty."""
+    ongoing, empty = data_ids(2)
+    open_transactions(client, [ongoing], tp)
+    client.init_producer_id(empty, 60_000, soon(client))
+    found = client.describe([ongoing, empty], soon(client))
+    again = open_transactions(client, [ongoing, empty], tp)
+    answers = client.abort_exactly(found, soon(client))
+    assert set(answers.values()) == {ErrorCode.PRODUCER_FENCED}
+    now = client.describe([ongoing, empty], soon(client))
+    assert {d.state for d in now.values()} == {TransactionState.ONGOING}
+    assert client.end(again, committed=True, deadline_ms=soon(client)) == dict.fromkeys(
+        (ongoing, empty), ErrorCode.NONE
+    )
 
 
 def test_open_transactions_are_those_of_exactly_the_prefix(
@@ -96,12 +114,16 @@ def test_open_transactions_are_those_of_exactly_the_prefix(
     ours = data_ids(3, prefix)
     others = [*data_ids(2, f"{prefix}.b"), f"{prefix}~~log", f"{prefix}x~r~1", f"{prefix}~no~id~x"]
     transactions = open_transactions(client, ours + others, tp)
-    listed = client.open_transactions(prefix, soon(client))
+    listed, silent = client.open_transactions(prefix, soon(client))
     assert sorted(one.transactional_id for one in listed) == sorted(ours)
-    assert client.older_than(prefix, 0, soon(client)) == frozenset(ours)
-    assert client.older_than(prefix, 3_600_000, soon(client)) == frozenset()
+    assert silent == ()
+    assert client.older_than(ours, 0, soon(client)) == frozenset(ours)
+    assert client.older_than(ours, 3_600_000, soon(client)) == frozenset()
     client.end(transactions, committed=False, deadline_ms=soon(client))
-    assert client.open_transactions(prefix, soon(client)) == ()
+    assert client.open_transactions(prefix, soon(client)).transactions == ()
+    assert client.older_than(ours[:1], 3_600_000, soon(client)) == frozenset(ours[:1]), (
+        "what no coordinator calls open is too old to be committed"
+    )
 
 
 def test_an_identity_is_given_and_the_next_one_is_newer(client: TransactionClient) -> None:
@@ -125,7 +147,6 @@ def test_the_clusters_transaction_version_is_told(client: TransactionClient) -> 
 
 def test_a_deadline_that_is_over_asks_nothing(client: TransactionClient) -> None:
     now = client.clock.now_ms()
-    assert client.fence(["late~id~1"], now) == {"late~id~1": None}
     with pytest.raises(KafkaTimeoutError, match="FindCoordinator has no clear answer in time"):
         client.describe(["late~id~1"], now)
     with pytest.raises(KafkaTimeoutError, match="InitProducerId of transactional id 'late~id~1'"):

@@ -169,8 +169,8 @@ def test_what_passes_is_asked_again(
 
 
 CALLS: dict[ApiKey, Callable[[TransactionClient, int], object]] = {
-    ApiKey.FIND_COORDINATOR: lambda c, d: c.fence(["p~r~1"], d),
-    ApiKey.INIT_PRODUCER_ID: lambda c, d: c.fence(["p~r~1"], d),
+    ApiKey.FIND_COORDINATOR: lambda c, d: c.init_producer_id("p~r~1", 60_000, d),
+    ApiKey.INIT_PRODUCER_ID: lambda c, d: c.init_producer_id("p~r~1", 60_000, d),
     ApiKey.END_TXN: lambda c, d: c.end(
         [PreparedTransaction("p~r~1", 1, 1, 2)], committed=True, deadline_ms=d
     ),
@@ -200,9 +200,10 @@ def test_brokers_before_3_0_are_asked_for_one_coordinator_at_a_time() -> None:
         client = world.client()
         transactions = open_transactions(client, IDS, TP)
         assert finds.fired == len(IDS)
-        listed = client.open_transactions("p", world.soon())
+        listed, silent = client.open_transactions("p", world.soon())
         assert {one.transactional_id for one in listed} == set(IDS)
-        assert client.older_than("p", 0, world.soon()) is None
+        assert silent == ()
+        assert client.older_than(IDS, 0, world.soon()) is None
         assert client.end(transactions, committed=True, deadline_ms=world.soon()) == OK
 
     world.run(main)
@@ -235,12 +236,12 @@ def test_a_list_begins_anew_when_a_broker_dies_in_it(
         client = world.client()
         open_transactions(client, IDS, TP)
         slow = cluster.control.delay(ApiKey.LIST_TRANSACTIONS, 50, 3)
-        listed = client.open_transactions("p", world.soon())
+        listed, _ = client.open_transactions("p", world.soon())
         assert {one.transactional_id for one in listed} == set(IDS)
         assert cut.fired
         assert slow.fired == 3
         cluster.stop_broker(dead)
-        listed = client.open_transactions("p", world.soon())
+        listed, _ = client.open_transactions("p", world.soon())
         assert {one.transactional_id for one in listed} == set(IDS)
 
     world.run(main)
@@ -300,8 +301,6 @@ def test_an_interrupt_anywhere_leaves_a_client_that_works() -> None:
             world.clock.countdown = -1
             assert len(client.describe(ids, deadline)) == len(ids)
             assert client.end(transactions, committed=True, deadline_ms=deadline) == fine
-            fenced = client.fence(ids, deadline)
-            assert {i: a.error for i, a in fenced.items() if a} == fine
             return hit
 
         return world.run(main)

@@ -8,32 +8,33 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.transactions.transactional_ids import (
+    TransactionalId,
     check_id,
     check_part,
     log_id,
     log_key,
     parse,
     prefix_of_key,
-    task_id,
-    worker_id,
 )
 
 PARTS = st.from_regex(r"[A-Za-z0-9._-]{1,40}", fullmatch=True)
 NUMBERS = st.integers(0, 2**63 - 1)
 
 
+@given(PARTS, st.one_of(st.none(), PARTS), PARTS, PARTS, NUMBERS)
+def test_an_id_is_read_back_and_tells_its_key(prefix, name, run, worker, number):
+    made = TransactionalId(log_key(prefix, name), run, worker, number)
+    assert parse(str(made)) == made
+    assert made.prefix == prefix
+    assert made.is_only_run == (name == run)
+
+
 @given(PARTS, PARTS, NUMBERS)
-def test_a_task_s_id_is_read_back(prefix, job, number):
-    made = task_id(prefix, job, number)
-    assert parse(str(made)) == made
-    assert str(made) == made.stem + str(number)
-
-
-@given(PARTS, PARTS, PARTS, NUMBERS)
-def test_a_worker_s_id_is_read_back(prefix, run, worker, number):
-    made = worker_id(prefix, run, worker, number)
-    assert parse(str(made)) == made
-    assert str(made) == made.stem + str(number)
+def test_a_job_s_id_of_version_0_1_is_read(prefix, job, number):
+    found = parse(f"{prefix}~{job}~{number}")
+    assert found is not None
+    assert (found.prefix, found.run, found.worker) == (prefix, job, "")
+    assert str(found) == f"{prefix}~{job}~{number}"
 
 
 @given(st.text(st.sampled_from("ab~0-1."), max_size=12))
@@ -59,7 +60,7 @@ def test_a_prefix_that_begins_another_is_told_from_it():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "a", "a~b", "a~b~c", "a~b~-1", "a~b~01", "a~b~c~d~1", "a~~1", "~b~1", "a~b~1 ", "ä~b~1"],
+    ["", "a", "a~b", "a~b~c", "a~b~-1", "a~b~01", "a~b~c~d~e~1", "a~~1", "~b~1", "a~b~1 ", "ä~b~1"],
 )
 def test_other_texts_are_no_ids(text):
     assert parse(text) is None

@@ -18,7 +18,8 @@ queue and happens, in order, as soon as anybody comes by with a later ``now``.
 
 ``cluster.control`` lays faults in the way of requests; see :class:`Control`. Faults of the cluster
 itself: :meth:`FakeCluster.stop_broker`, ``start_broker``, ``restart_broker``, ``move_leader``,
-``shrink_isr``, ``move_coordinator``, ``expire_producer``.
+``shrink_isr``, ``cut_off`` and ``rejoin``, ``move_coordinator`` (which may take time),
+``expire_producer``; and what takes time: ``append_ms``, ``failover_ms``.
 
 Left out: replication lag (a follower has all its leader has), quotas, ACLs, groups, segments. One
 file for each API (``api_*.py``); what they share is the log (``partition_log.py``), what a broker

@@ -28,8 +28,9 @@ def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
         }
         return _answer(cluster, request, errors)
     transactional_id = body.v3_and_below_transactional_id
-    if transactional_id and not cluster.coordinates(node, transactional_id):
-        return refuse(cluster, request, ErrorCode.NOT_COORDINATOR)
+    refused = cluster.refused_by(node, transactional_id, writes=True)
+    if refused is not ErrorCode.NONE:
+        return refuse(cluster, request, refused)
     producer = (body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
     error = cluster.transactions.add_partitions(
         transactional_id, producer, wanted, cluster.now, version=0

@@ -19,7 +19,7 @@ def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
 
 def refuse(cluster: FakeCluster, request: Request, error: ErrorCode) -> Any:
     answer = request.answer
-    up = [n for n in cluster.brokers if n not in cluster.down and not error]
+    up = [] if error else cluster.registered
     return answer.DescribeClusterResponse(
         throttle_time=cluster.throttle_ms(),
         error_code=error,

@@ -16,8 +16,9 @@ _FENCED, _TRANSACTIONS_V2 = 2, 5
 
 def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
     body = request.body
-    if body.transactional_id and not cluster.coordinates(node, body.transactional_id):
-        return refuse(cluster, request, ErrorCode.NOT_COORDINATOR)
+    refused = cluster.refused_by(node, body.transactional_id, writes=True)
+    if refused is not ErrorCode.NONE:
+        return refuse(cluster, request, refused)
     ended = cluster.transactions.end(
         body.transactional_id,
         (body.producer_id, body.producer_epoch),

@@ -54,7 +54,7 @@ def _failed(request: Request, piece: Any, error: ErrorCode) -> Any:
 
 
 def _fetch(cluster: FakeCluster, node: int, request: Request, name: str, piece: Any) -> Any:
-    log = cluster.logs.get(TopicPartition(name, piece.partition))
+    log = cluster.log_at(node, TopicPartition(name, piece.partition))
     if log is None:
         return _failed(request, piece, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if log.leader != node:

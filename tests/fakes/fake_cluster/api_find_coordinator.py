@@ -17,34 +17,34 @@ _KNOWN_TYPES = (0, 1)
 
 def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
     known = getattr(request.body, "key_type", 0) in _KNOWN_TYPES
-    return _answer(cluster, request, ErrorCode.NONE if known else ErrorCode.INVALID_REQUEST)
+    return _answer(cluster, node, request, ErrorCode.NONE if known else ErrorCode.INVALID_REQUEST)
 
 
 def refuse(cluster: FakeCluster, request: Request, error: ErrorCode) -> Any:
-    return _answer(cluster, request, error)
+    return _answer(cluster, -1, request, error)
 
 
-def _answer(cluster: FakeCluster, request: Request, refused: ErrorCode) -> Any:
+def _answer(cluster: FakeCluster, node: int, request: Request, refused: ErrorCode) -> Any:
     answer, body = request.answer, request.body
 
-    def found(key: str) -> dict[str, Any]:
-        node = -1 if refused else cluster.coordinator_of(key)
+    def told(key: str) -> dict[str, Any]:
+        found = -1 if refused else cluster.coordinator_seen(node, key)
         error = refused
-        if node < 0 and not refused:
+        if found < 0 and not refused:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return {
             "error_code": error,
             "error_message": None,
-            "node_id": node,
-            "host": "127.0.0.1" if node >= 0 else "",
-            "port": cluster.brokers.get(node, -1),
+            "node_id": found,
+            "host": "127.0.0.1" if found >= 0 else "",
+            "port": cluster.brokers.get(found, -1),
         }
 
     throttle = cluster.throttle_ms()
     if request.version < _BATCHED:
-        return answer.FindCoordinatorResponse(throttle_time=throttle, **found(body.key))
+        return answer.FindCoordinatorResponse(throttle_time=throttle, **told(body.key))
     keys = body.coordinator_keys
     return answer.FindCoordinatorResponse(
         throttle_time=throttle,
-        coordinators=[answer.Coordinator(key=key, **found(key)) for key in keys],
+        coordinators=[answer.Coordinator(key=key, **told(key)) for key in keys],
     )

@@ -21,7 +21,7 @@ def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
     answers = {}
     for topic in request.body.topics:
         for piece in topic.partitions:
-            log = cluster.logs.get(TopicPartition(topic.name, piece.partition_index))
+            log = cluster.log_at(node, TopicPartition(topic.name, piece.partition_index))
             if log is None:
                 found = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1)
             elif log.leader != node:

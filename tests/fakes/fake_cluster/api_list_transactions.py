@@ -1,4 +1,6 @@
-"""ListTransactions: those that this node coordinates."""
+"""ListTransactions: those that this node coordinates. One that is only about to load them, or has
+just let them go, does not tell that it misses any.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,15 @@ def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
     duration = getattr(body, "duration_filter", -1)
     # (RE2 in a broker, which has less; it must match the whole id.)
     pattern = getattr(body, "transactional_id_pattern", None)
+    if cluster.is_loading(node):
+        return refuse(cluster, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     found = [
         t
-        for t in cluster.transactions.transactions.values()
-        if cluster.coordinates(node, t.transactional_id)
-        and t.state is not State.DEAD
+        for t in cluster.known_at(node)
+        if t.state is not State.DEAD
         and (not states or t.state.value in states)
         and (not producers or t.producer_id in producers)
-        and (duration < 0 or cluster.now - t.start_ms > duration)
+        and (duration < 0 or cluster.open_for_ms(t) > duration)
         and (not pattern or re.fullmatch(pattern, t.transactional_id))
     ]
     return answer.ListTransactionsResponse(

@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from tests.fakes.fake_cluster.codec import Request
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
     asked = request.body.topics
     whole = asked is None or (request.version == 0 and not asked)
     if whole:
-        topics = [_known(request, t, cluster) for _, t in sorted(cluster.topics.items())]
+        topics = [_known(request, t, cluster, node) for _, t in sorted(cluster.topics.items())]
     else:
         topics = []
         for name, topic_id in dict.fromkeys((t.name, getattr(t, "topic_id", None)) for t in asked):
-            topics.append(_topic(cluster, request, name, topic_id))
+            topics.append(_topic(cluster, node, request, name, topic_id))
     return _answer(cluster, request, topics, ErrorCode.NONE)
 
 
@@ -44,7 +45,7 @@ def refuse(cluster: FakeCluster, request: Request, error: ErrorCode) -> Any:
 
 def _answer(cluster: FakeCluster, request: Request, topics: list[Any], error: ErrorCode) -> Any:
     answer = request.answer
-    up = [node for node in cluster.brokers if node not in cluster.down]
+    up = cluster.registered
     return answer.MetadataResponse(
         throttle_time=cluster.throttle_ms(),
         brokers=[
@@ -60,14 +61,16 @@ def _answer(cluster: FakeCluster, request: Request, topics: list[Any], error: Er
     )
 
 
-def _topic(cluster: FakeCluster, request: Request, name: str | None, topic_id: Any) -> Any:
+def _topic(
+    cluster: FakeCluster, node: int, request: Request, name: str | None, topic_id: Any
+) -> Any:
     if name is None:
         found = cluster.topic_of_id(topic_id or _NO_ID)
         if found is None:
             return _failed(request, None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        return _known(request, found, cluster)
+        return _known(request, found, cluster, node)
     if name in cluster.topics:
-        return _known(request, cluster.topics[name], cluster)
+        return _known(request, cluster.topics[name], cluster, node)
     if not is_legal(name):
         return _failed(request, name, None, ErrorCode.INVALID_TOPIC_EXCEPTION)
     if cluster.auto_create_topics and getattr(request.body, "allow_auto_topic_creation", True):
@@ -84,8 +87,12 @@ def _failed(request: Request, name: str | None, topic_id: Any, error: ErrorCode)
     )
 
 
-def _known(request: Request, topic: Topic, cluster: FakeCluster) -> Any:
+def _known(request: Request, topic: Topic, cluster: FakeCluster, node: int) -> Any:
     answer = request.answer
+    seen = [
+        cluster.log_at(node, TopicPartition(topic.name, index)) or log
+        for index, log in enumerate(topic.partitions)
+    ]
     return answer.MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -101,6 +108,6 @@ def _known(request: Request, topic: Topic, cluster: FakeCluster) -> Any:
                 isr_nodes=tuple(sorted(log.isr)),
                 offline_replicas=tuple(n for n in log.replicas if n in cluster.down),
             )
-            for index, log in enumerate(topic.partitions)
+            for index, log in enumerate(seen)
         ],
     )

@@ -83,7 +83,7 @@ def _one(cluster: FakeCluster, node: int, request: Request, name: str | None, pi
     if name is None:
         return Done(piece.index, ErrorCode.UNKNOWN_TOPIC_ID)
     tp = TopicPartition(name, piece.index)
-    log, start = cluster.logs.get(tp), -1
+    log, start = cluster.log_at(node, tp), -1
     try:
         if log is None:
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
@@ -93,6 +93,9 @@ def _one(cluster: FakeCluster, node: int, request: Request, name: str | None, pi
         # Only the leader's log can say that a transaction is not open; the coordinator isn't asked.
         if log.leader != node:
             raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leader is {log.leader}")
+        if cluster.is_cut_off(node):
+            # It can't ask the coordinator, and nobody replicates what it appends.
+            raise RefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, "cut off from the other brokers")
         _verify(cluster, request, tp, log, batch)
         start = log.start
         done = _append(cluster, request, piece.index, log, batch)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import heapq
 import uuid
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -14,6 +16,7 @@ from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from tests.fakes.fake_cluster import (
+    api_add_offsets_to_txn,
     api_add_partitions_to_txn,
     api_api_versions,
     api_create_topics,
@@ -27,7 +30,9 @@ from tests.fakes.fake_cluster import (
     api_list_offsets,
     api_list_transactions,
     api_metadata,
+    api_offset_fetch,
     api_produce,
+    api_txn_offset_commit,
 )
 from tests.fakes.fake_cluster.batch_checks import RefusedError
 from tests.fakes.fake_cluster.codec import (
@@ -39,12 +44,14 @@ from tests.fakes.fake_cluster.codec import (
 )
 from tests.fakes.fake_cluster.connection import FakeConnection
 from tests.fakes.fake_cluster.control import Control, Fault, Kind
+from tests.fakes.fake_cluster.group_offsets import OFFSETS_PARTITION, GroupOffsets
 from tests.fakes.fake_cluster.partition_log import PartitionLog
 from tests.fakes.fake_cluster.transaction_coordinator import Transaction, TransactionCoordinator
 
 _APIS: Mapping[int, Any] = {
     api.KEY: api
     for api in (
+        api_add_offsets_to_txn,
         api_add_partitions_to_txn,
         api_api_versions,
         api_create_topics,
@@ -58,7 +65,9 @@ _APIS: Mapping[int, Any] = {
         api_list_offsets,
         api_list_transactions,
         api_metadata,
+        api_offset_fetch,
         api_produce,
+        api_txn_offset_commit,
     )
 }
 
@@ -90,6 +99,8 @@ class FakeCluster:
         marker_ms: how long a decided transaction waits for its markers.
         abort_scan_ms: how often timed-out transactions are looked for.
         versions: API key to highest version, for an older cluster; 0 or less takes the API away.
+        two_phase_commit: transaction.two.phase.commit.enable under unstable.api.versions.enable;
+            None: without the latter, so no InitProducerId 6.
     """
 
     def __init__(
@@ -104,6 +115,7 @@ class FakeCluster:
         default_replication: int | None = None,
         min_isr: int = 1,
         versions: Mapping[int, int] | None = None,
+        two_phase_commit: bool | None = None,
     ) -> None:
         self.random = Random(0) if random is None else random
         self.transaction_version = transaction_version
@@ -114,26 +126,47 @@ class FakeCluster:
         self.min_isr = min_isr
         self.control = Control()
         self.now = 0
+        #: Something is asked, or due, since :meth:`advance` looked.
+        self.touched = False
         self.cluster_id = "fake-cluster"
+        self.groups = GroupOffsets()
+        self.two_phase_commit = two_phase_commit
         self.brokers = {node: 9092 + node for node in range(1, nodes + 1)}
         self.down: set[int] = set()
         self.topics: dict[str, Topic] = {}
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        self.transactions = TransactionCoordinator(self._decided)
+        self.transactions = TransactionCoordinator(
+            self._decided, self._append, version=transaction_version
+        )
+        #: How long a change of a transaction is being written to the coordinator's log.
+        self.append_ms: Callable[[], int] = lambda: 0
+        #: How long nobody coordinates what a broker did that stops or starts, and how long the next
+        #: one loads it then.
+        self.failover_ms: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        #: Registered, and nobody can reach them; they lead and coordinate nothing.
+        self.unreachable: set[int] = set()
         #: The latency of one request's work; also when the next of its connection begins.
         self.work_ms: Callable[[], int] = lambda: 0
         #: A broker went down: its connections are closed already.
         self.on_down: Callable[[int], None] = lambda node: None
+        #: A transaction is decided, to be committed or not.
+        self.on_decided: Callable[[Transaction, bool], None] = lambda transaction, commit: None
         #: What throttle time every answer tells.
         self.throttle_ms: Callable[[], int] = lambda: 0
         self.trace: Callable[[str], None] = lambda line: None
         self._coordinators: dict[str, int] = {}
+        self._moves: dict[str, Move] = {}
+        #: When the last move of a coordinator is over, and when a broker came back last.
+        self.moved_ms = self.up_ms = -NEVER
+        self._cut_off: dict[int, View] = {}
+        self._appended_ms = 0
         self._connections: list[FakeConnection] = []
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._due_count = 0
         self._next_scan_ms: int | None = None
         self.ranges = {key: api.VERSIONS for key, api in _APIS.items()}
-        for key, highest in (versions or {}).items():
+        stable = {api_init_producer_id.KEY: 5} if two_phase_commit is None else {}
+        for key, highest in {**stable, **(versions or {})}.items():
             lowest = self.ranges.pop(key)[0]
             if highest > 0:
                 self.ranges[key] = (min(lowest, highest), highest)
@@ -147,7 +180,7 @@ class FakeCluster:
 
     def connect(self, node_id: int) -> FakeConnection | None:
         """None while that broker is down: connection refused."""
-        if node_id in self.down:
+        if node_id in self.down or node_id in self.unreachable:
             return None
         connection = FakeConnection(self, node_id)
         self._connections = [c for c in self._connections if not c.closed and c.alive]
@@ -161,8 +194,9 @@ class FakeCluster:
 
     def advance(self, now: int) -> None:
         """Let everything happen that is due by ``now``."""
-        if now < self.now:
+        if now < self.now or (now == self.now and not self.touched):
             return
+        self.touched = False
         while self._due and self._due[0][0] <= now:
             at, _, event = heapq.heappop(self._due)
             self.now = max(self.now, at)
@@ -174,6 +208,7 @@ class FakeCluster:
 
     def at(self, at_ms: int, event: Callable[[], None]) -> None:
         """Have ``event`` happen at that time."""
+        self.touched = True
         self._due_count += 1
         heapq.heappush(self._due, (at_ms, self._due_count, event))
 
@@ -199,7 +234,7 @@ class FakeCluster:
     def add_partitions(self, name: str, count: int, *, replication: int | None = None) -> None:
         """Raise the topic's number of partitions to ``count``."""
         topic = self.topics[name]
-        configs, nodes = topic.configs, list(self.brokers)
+        configs, nodes = topic.configs, [n for n in self.brokers if n not in self.unreachable]
         first = self.random.randrange(len(nodes))
         for partition in range(len(topic.partitions), count):
             turn = (first + partition) % len(nodes)
@@ -235,6 +270,8 @@ class FakeCluster:
 
     def heal(self) -> None:
         """All brokers up, all replicas in sync, no fault left."""
+        for node in list(self._cut_off):
+            self.rejoin(node)
         for node in list(self.down):
             self.start_broker(node)
         for log in self.logs.values():
@@ -245,7 +282,9 @@ class FakeCluster:
     def stop_broker(self, node: int) -> None:
         """Its connections end with what they asked; its partitions move if they can."""
         self.trace(f"broker {node} is down")
-        self.down.add(node)
+        self.rejoin(node)
+        with self._failing_over():
+            self.down.add(node)
         for connection in self._connections:
             if connection.node_id == node:
                 connection.hang_up()
@@ -257,7 +296,9 @@ class FakeCluster:
 
     def start_broker(self, node: int) -> None:
         self.trace(f"broker {node} is up")
-        self.down.discard(node)
+        self.up_ms = self.now
+        with self._failing_over():
+            self.down.discard(node)
         for log in self.logs.values():
             if node in log.replicas:
                 log.isr.add(node)
@@ -276,33 +317,168 @@ class FakeCluster:
 
     def _elect(self, log: PartitionLog) -> None:
         """A leader that is up and in sync; -1 when there is none."""
-        if log.leader in log.isr - self.down:
+        there = log.isr - self.down - self._cut_off.keys()
+        if log.leader in there:
             return
-        able = [node for node in log.replicas if node in log.isr - self.down]
+        able = [node for node in log.replicas if node in there]
         leader = able[0] if able else -1
         if leader != log.leader:
             log.move(leader)
 
+    def cut_off(self, node: int) -> None:
+        """It loses controller and peers, and does not know: it goes on answering clients with what
+        it knew, until :meth:`rejoin`. Others lead and coordinate in its place; what it should
+        write, it refuses.
+        """
+        if node in self._cut_off or node in self.down:
+            return
+        self.trace(f"broker {node} is cut off")
+        view = View(
+            {tp: log.frozen() for tp, log in self.logs.items()},
+            {
+                tid: copy(t)
+                for tid, t in self.transactions.transactions.items()
+                if self.refused_by(node, tid) is ErrorCode.NONE
+            },
+        )
+        with self._failing_over():
+            self._cut_off[node] = view
+        for log in self.logs.values():
+            if log.isr != {node}:
+                log.isr.discard(node)
+            self._elect(log)
+
+    def rejoin(self, node: int) -> None:
+        """A broker that was cut off learns what happened meanwhile."""
+        if node not in self._cut_off:
+            return
+        self.trace(f"broker {node} is back")
+        with self._failing_over():
+            del self._cut_off[node]
+        for log in self.logs.values():
+            if node in log.replicas:
+                log.isr.add(node)
+            self._elect(log)
+
+    def is_cut_off(self, node: int) -> bool:
+        return node in self._cut_off
+
+    def log_at(self, node: int, tp: TopicPartition) -> PartitionLog | None:
+        """The partition as ``node`` knows it."""
+        view = self._cut_off.get(node)
+        return self.logs.get(tp) if view is None else view.logs.get(tp)
+
+    @property
+    def registered(self) -> list[int]:
+        """The brokers that Metadata tells of."""
+        return [node for node in self.brokers if node not in self.down]
+
     # -- transactions --
 
     def coordinator_of(self, key: str) -> int:
-        """The node that answers for a transactional id, or -1."""
-        up = [node for node in self.brokers if node not in self.down]
+        """The node that answers for a transactional id, or is about to; or -1."""
+        out = self.down | self.unreachable | self._cut_off.keys()
+        up = [node for node in self.brokers if node not in out]
         chosen = self._coordinators.get(key)
         if chosen is not None and chosen in up:
             return chosen
         if not up:
             return -1
-        nodes = list(self.brokers)
+        nodes = [node for node in self.brokers if node not in self.unreachable]
         first = zlib.crc32(key.encode()) % len(nodes)
         return next(n for n in nodes[first:] + nodes[:first] if n in up)
 
-    def move_coordinator(self, key: str, node: int) -> None:
+    def move_coordinator(
+        self, key: str, node: int, *, resigned_ms: int = 0, loading_ms: int = 0
+    ) -> None:
+        """``node`` coordinates ``key`` from now on: after nobody did for ``resigned_ms``, and it
+        has loaded it for ``loading_ms``.
+        """
+        before = self.coordinator_of(key)
         self._coordinators[key] = node
         self.transactions.epoch += 1
+        self._begin_move(key, before, (resigned_ms, loading_ms))
+
+    @contextmanager
+    def _failing_over(self) -> Iterator[None]:
+        """Ids that have another coordinator afterwards move, and that takes its time."""
+        before = {tid: self.coordinator_of(tid) for tid in self.transactions.transactions}
+        yield
+        for tid, node in before.items():
+            if self.coordinator_of(tid) != node:
+                self._begin_move(tid, node, self.failover_ms())
+
+    def _begin_move(self, key: str, before: int, took: tuple[int, int]) -> None:
+        resigned, loading = took
+        self.moved_ms = self.now + resigned + loading
+        if resigned or loading:
+            self.trace(f"the coordinator of {key} moves: {resigned} + {loading} ms")
+            move = Move(before, self.now + resigned, self.now + resigned + loading)
+            self._moves[key] = move
+
+    def _moving(self, key: str) -> Move | None:
+        move = self._moves.get(key)
+        if move is not None and move.loaded_ms <= self.now:
+            del self._moves[key]
+            return None
+        return move
+
+    def coordinator_seen(self, node: int, key: str) -> int:
+        """What ``node`` answers to FindCoordinator: its view may be old for a moment; -1: none."""
+        view = self._cut_off.get(node)
+        if view is not None and key in view.transactions:
+            return node
+        move = self._moving(key)
+        found = self.coordinator_of(key)
+        if move is None or move.resigned_ms <= self.now:
+            return found
+        return (move.before, -1, found)[node % 3]
 
     def coordinates(self, node: int, key: str) -> bool:
-        return self.coordinator_of(key) == node
+        return self.refused_by(node, key) is ErrorCode.NONE
+
+    def refused_by(self, node: int, key: str, *, writes: bool = False) -> ErrorCode:
+        """What ``node`` says to a question about that id, before it looks at it."""
+        view = self._cut_off.get(node)
+        if not key:
+            return ErrorCode.NONE
+        if view is not None:
+            if key not in view.transactions:
+                return ErrorCode.NOT_COORDINATOR
+            # Its log is not replicated any more: a write to it ends with its time.
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE if writes else ErrorCode.NONE
+        move = self._moving(key)
+        if self.coordinator_of(key) != node or (move is not None and self.now < move.resigned_ms):
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.NONE if move is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def known_at(self, node: int) -> list[Transaction]:
+        """The transactional ids that ``node`` coordinates, as it knows them."""
+        view = self._cut_off.get(node)
+        if view is not None:
+            return list(view.transactions.values())
+        return [t for i, t in self.transactions.transactions.items() if self.coordinates(node, i)]
+
+    def is_loading(self, node: int) -> bool:
+        """``node`` loads transactional ids, whichever."""
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return node not in self._cut_off and any(
+            self.refused_by(node, key) is loading for key in list(self._moves)
+        )
+
+    def open_for_ms(self, transaction: Transaction) -> int:
+        """(Very long, when it never began.)"""
+        begun = transaction.start_ms
+        return self.wall_ms() if begun < 0 else self.now - begun
+
+    def _append(self, change: Callable[[], None]) -> bool:
+        took = self.append_ms()
+        if not took:
+            change()
+            return False
+        self._appended_ms = took
+        self.at(self.now + took, change)
+        return True
 
     def schedule_abort_scan(self) -> None:
         """A transaction is open: look for late ones until none is."""
@@ -312,17 +488,23 @@ class FakeCluster:
 
     def _scan(self) -> None:
         self._next_scan_ms = None
-        self.transactions.abort_timed_out(self.now)
+        self.transactions.abort_timed_out(self.now, known=lambda key: self._moving(key) is None)
         if any(t.state.value == "Ongoing" for t in self.transactions.transactions.values()):
             self.schedule_abort_scan()
 
     def _decided(self, transaction: Transaction, commit: bool, now: int) -> None:
         epoch, pid = transaction.epoch, transaction.producer_id
         self.trace(f"{transaction.transactional_id} is decided: {commit=} {pid=} {epoch=}")
+        self.on_decided(transaction, commit)
         self.at(now + self.marker_ms, lambda: self._mark(transaction, commit, pid, epoch))
 
     def _mark(self, transaction: Transaction, commit: bool, pid: int, epoch: int) -> None:
-        """Write the markers that are missing; those whose leader is down are tried again."""
+        """Write the markers that are missing; those whose leader is down are tried again, and all
+        while nobody coordinates them.
+        """
+        if self._moving(transaction.transactional_id) is not None:
+            self.at(self.now + 20, lambda: self._mark(transaction, commit, pid, epoch))
+            return
         for tp in sorted(transaction.partitions):
             log = self.logs.get(tp)
             if log is not None:
@@ -339,12 +521,28 @@ class FakeCluster:
                 except RefusedError as refused:
                     self.trace(f"{tp} refuses a marker: {refused}")
             transaction.partitions.discard(tp)
+            if tp == OFFSETS_PARTITION:
+                self.groups.end(pid, commit=commit)
         if transaction.partitions:
             self.at(self.now + 100, lambda: self._mark(transaction, commit, pid, epoch))
         else:
             self.transactions.complete(transaction)
 
     # -- requests --
+
+    def holds(self, node: int, frame: bytes) -> int:
+        """So long a fault keeps this request from being worked on."""
+        if not self.control.may_hold:
+            return 0
+        try:
+            request = read_request(frame)
+        except UnreadableError:
+            return 0
+        fault = self.control.held_by(request, node)
+        if fault is None:
+            return 0
+        self.trace(f"{request} is held for {fault.delay_ms} ms")
+        return fault.delay_ms
 
     def work(self, node: int, frame: bytes, now: int) -> Outcome:
         """Work on one request of a connection to ``node``."""
@@ -367,11 +565,13 @@ class FakeCluster:
 
     def _work(self, request: Request, node: int, faults: dict[Kind, Fault]) -> Outcome:
         delay = faults[Kind.DELAY].delay_ms if Kind.DELAY in faults else 0
+        self._appended_ms = 0
         lost = faults.get(Kind.CUT) or faults.get(Kind.DROP)
         closes = Kind.CUT in faults
         if lost is not None and not lost.processed:
             return Outcome(None, delay, closes)
         body = self._answer(request, node, faults.get(Kind.ANSWER))
+        delay += self._appended_ms
         if lost is not None:
             return Outcome(None, delay, closes)
         if isinstance(body, Closed):
@@ -394,6 +594,23 @@ class FakeCluster:
         if isinstance(fault.answer, ErrorCode):
             return api.refuse(self, request, fault.answer)
         return fault.answer(request) if callable(fault.answer) else fault.answer
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A transactional id changes its coordinator: nobody's until ``resigned_ms``, then loaded."""
+
+    before: int
+    resigned_ms: int
+    loaded_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a broker knew when it was cut off."""
+
+    logs: dict[TopicPartition, PartitionLog]
+    transactions: dict[str, Transaction]
 
 
 class Closed:

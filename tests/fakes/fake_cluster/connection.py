@@ -22,6 +22,7 @@ class FakeConnection:
     _answers: deque[tuple[int, bytes | None]] = field(default_factory=deque)
     _free_ms: int = 0
     _gone: bool = False
+    _held: bytes | None = None
 
     def send(self, frame: bytes, now: int) -> None:
         """Hand over one whole request, without its length prefix."""
@@ -29,6 +30,7 @@ class FakeConnection:
         if not self.closed:
             self._free_ms = max(self._free_ms, now) + self.cluster.work_ms()
             self._asked.append((self._free_ms, frame))
+            self.cluster.touched = True
             self.work(now)
 
     def due(self, now: int) -> list[bytes]:
@@ -39,6 +41,7 @@ class FakeConnection:
         told: list[bytes] = []
         while self._answers and self._answers[0][0] <= now and not self.closed:
             answer = self._answers.popleft()[1]
+            self.cluster.touched = True
             if answer is None:
                 self.hang_up()
             else:
@@ -81,6 +84,11 @@ class FakeConnection:
             if at > now:
                 self._asked[0] = (at, frame)
                 return
+            if frame is not self._held and (held := self.cluster.holds(self.node_id, frame)):
+                # (Its connection's next requests wait behind it, as they do on the wire.)
+                self._asked[0] = (at + held, frame)
+                self._held = frame
+                continue
             self._asked.popleft()
             outcome = self.cluster.work(self.node_id, frame, at)
             if outcome.closes:

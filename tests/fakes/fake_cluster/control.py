@@ -21,6 +21,7 @@ class Kind(Enum):
     DELAY = "delay"
     DROP = "drop"
     CUT = "cut"
+    HOLD = "hold"
 
 
 @dataclass(eq=False)
@@ -95,6 +96,10 @@ class Control:
         """Work on the request now and answer that much later."""
         return self._add(Fault(Kind.DELAY, int(api), times, delay_ms=milliseconds, **filters))
 
+    def hold(self, api: int, milliseconds: int, times: int = 1, **filters: Any) -> Fault:
+        """Work on the request that much later, as if it had been on its way for so long."""
+        return self._add(Fault(Kind.HOLD, int(api), times, delay_ms=milliseconds, **filters))
+
     def drop(self, api: int, times: int = 1, *, processed: bool = True, **filters: Any) -> Fault:
         """Never answer; the connection stays and takes the next request."""
         return self._add(Fault(Kind.DROP, int(api), times, processed=processed, **filters))
@@ -122,6 +127,16 @@ class Control:
         """The faults of this request: at most one of each kind, the one laid first."""
         met: dict[Kind, Fault] = {}
         for fault in self.faults:
-            if fault.kind not in met and fault.meets(request, node):
+            if fault.kind is not Kind.HOLD and fault.kind not in met and fault.meets(request, node):
                 met[fault.kind] = fault
         return list(met.values())
+
+    @property
+    def may_hold(self) -> bool:
+        """A request may be held."""
+        return any(f.kind is Kind.HOLD and f.times != f.fired for f in self.faults)
+
+    def held_by(self, request: Request, node: int) -> Fault | None:
+        """The fault that holds this request."""
+        holds = (fault for fault in self.faults if fault.kind is Kind.HOLD)
+        return next((fault for fault in holds if fault.meets(request, node)), None)

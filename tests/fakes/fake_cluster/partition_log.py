@@ -216,6 +216,21 @@ class PartitionLog:
         self.producers = {p: e for p, e in known if e.batches or e.transaction_start is not None}
         self.aborted = [a for a in self.aborted if a.last_offset < self.end]
 
+    def frozen(self) -> PartitionLog:
+        """As it is now: what a leader goes on showing that is none any more."""
+        producers = {
+            pid: replace(entry, batches=entry.batches.copy())
+            for pid, entry in self.producers.items()
+        }
+        return replace(
+            self,
+            isr=set(self.isr),
+            batches=list(self.batches),
+            producers=producers,
+            aborted=list(self.aborted),
+            verifications={},
+        )
+
     # -- readers --
 
     def records(self, *, committed: bool = False) -> list[Record]:

@@ -2,6 +2,10 @@
 
 Kafka's TransactionCoordinator and TransactionMetadata. Which protocol ends a transaction is said
 by the request's version (EndTxn v5 is protocol 2), not by the cluster.
+
+What changes a transaction is written to the coordinator's own log first. While that is under way
+(``Transaction.pending``, Kafka's pendingTransition), and from a decision to its last marker, every
+call that would change it is told CONCURRENT_TRANSACTIONS; who asks what it is hears the old state.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 
 MAX_EPOCH = 32767
 MAX_TIMEOUT_MS = 900_000
+NO_TIMEOUT_MS = 2**31 - 1
 
 
 class State(Enum):
@@ -47,6 +52,14 @@ class Transaction:
     partitions: set[TopicPartition] = field(default_factory=set)
     start_ms: int = -1
     version: int = 0
+    #: A change is being written.
+    pending: bool = False
+    #: When InitProducerId gave its identity.
+    since_ms: int = -1
+
+    @property
+    def busy(self) -> bool:
+        return self.pending or self.state in _PREPARED
 
     @property
     def exhausted(self) -> bool:
@@ -54,19 +67,35 @@ class Transaction:
 
 
 Ended = tuple[ErrorCode, int, int]
+#: Has a change happen once it is written; how long that takes is the cluster's say.
+Append = Callable[[Callable[[], None]], bool]
+
+
+def _at_once(change: Callable[[], None]) -> bool:
+    change()
+    return False
 
 
 class TransactionCoordinator:
     """All transactional ids of the cluster; which node may answer for one is the cluster's say.
 
     ``write_markers(transaction, commit)`` is called when a transaction is decided; whoever has
-    written them calls :meth:`complete`.
+    written them calls :meth:`complete`. ``append(change)`` writes a change to the coordinator's log
+    and then has it happen; True when that is later. ``version`` is the cluster's.
     """
 
-    def __init__(self, write_markers: Callable[[Transaction, bool, int], None]) -> None:
+    def __init__(
+        self,
+        write_markers: Callable[[Transaction, bool, int], None],
+        append: Append = _at_once,
+        *,
+        version: int = 2,
+    ) -> None:
         self.transactions: dict[str, Transaction] = {}
         self.epoch = 0
+        self.version = version
         self._write_markers = write_markers
+        self._append = append
         self._next_producer_id = 1000
 
     def new_producer_id(self) -> int:
@@ -81,34 +110,61 @@ class TransactionCoordinator:
         """transactional.id.expiration.ms passed."""
         self.transactions.pop(transactional_id).state = State.DEAD
 
+    def _change(self, found: Transaction, change: Callable[[], None]) -> None:
+        """``change`` happens when it is written; until then nobody else may change it."""
+
+        def written() -> None:
+            found.pending = False
+            change()
+
+        found.pending = self._append(written)
+
     # -- InitProducerId --
 
     def initialize(
-        self, transactional_id: str, timeout_ms: int, expected: tuple[int, int] | None, now: int
+        self,
+        transactional_id: str,
+        timeout_ms: int | None,
+        expected: tuple[int, int] | None,
+        now: int,
     ) -> Ended:
-        """Error, producer id, epoch. ``expected`` is the caller's own, to go on with (KIP-360)."""
+        """Error, producer id, epoch. ``expected`` is the caller's own, to go on with (KIP-360);
+        no time-out is that of two-phase commit (KIP-939).
+        """
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST, -1, -1
-        if not 0 < timeout_ms <= MAX_TIMEOUT_MS:
+        if timeout_ms is None:
+            timeout_ms = NO_TIMEOUT_MS
+        elif not 0 < timeout_ms <= MAX_TIMEOUT_MS:
             return ErrorCode.INVALID_TRANSACTION_TIMEOUT, -1, -1
         found = self.find(transactional_id)
         if found is None:
             found = Transaction(transactional_id, self.new_producer_id(), timeout_ms)
             self.transactions[transactional_id] = found
+        if found.busy:
+            return ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1
         if expected is not None and not self._may_go_on(found, expected):
             return ErrorCode.PRODUCER_FENCED, -1, -1
-        if found.state in _PREPARED:
-            return ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1
         if found.state is State.ONGOING:
             self._fence(found, now)
             return ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1
-        if not self._next_epoch(found, expected):
+        following = self._next_epoch(found, expected)
+        if following is None:
             return ErrorCode.PRODUCER_FENCED, -1, -1
-        found.state = State.EMPTY
-        found.timeout_ms = timeout_ms
-        found.partitions = set()
-        found.start_ms = -1
-        return ErrorCode.NONE, found.producer_id, found.epoch
+
+        def change() -> None:
+            previous = found.producer_id
+            found.producer_id, found.epoch, found.last_epoch = following
+            if found.producer_id != previous:
+                found.previous_producer_id = previous
+            found.state = State.EMPTY
+            found.timeout_ms = timeout_ms
+            found.partitions = set()
+            found.start_ms = -1
+            found.since_ms = now
+
+        self._change(found, change)
+        return ErrorCode.NONE, following[0], following[1]
 
     @staticmethod
     def _may_go_on(found: Transaction, expected: tuple[int, int]) -> bool:
@@ -117,19 +173,20 @@ class TransactionCoordinator:
             return True
         return producer_id == found.previous_producer_id and epoch >= MAX_EPOCH - 1
 
-    def _next_epoch(self, found: Transaction, expected: tuple[int, int] | None) -> bool:
+    def _next_epoch(
+        self, found: Transaction, expected: tuple[int, int] | None
+    ) -> tuple[int, int, int] | None:
+        """Producer id, epoch and the epoch before; None for somebody who was fenced."""
         if found.exhausted and (expected is None or expected[1] == found.epoch):
-            found.previous_producer_id = found.producer_id
-            found.producer_id = self.new_producer_id()
-            found.last_epoch = -1 if expected is None else found.epoch
-            found.epoch = 0
-        elif expected is None:
-            found.last_epoch, found.epoch = -1, found.epoch + 1
-        elif found.epoch in (-1, expected[1]):
-            found.last_epoch, found.epoch = found.epoch, found.epoch + 1
-        elif expected[1] != found.last_epoch:
-            return False  # (else: the same call again, whose answer was lost)
-        return True
+            return self.new_producer_id(), 0, -1 if expected is None else found.epoch
+        if expected is None:
+            return found.producer_id, found.epoch + 1, -1
+        if found.epoch in (-1, expected[1]):
+            return found.producer_id, found.epoch + 1, found.epoch
+        if expected[1] != found.last_epoch:
+            return None
+        # The same call again, whose answer was lost.
+        return found.producer_id, found.epoch, found.last_epoch
 
     # -- partitions --
 
@@ -142,22 +199,31 @@ class TransactionCoordinator:
         *,
         version: int,
     ) -> ErrorCode:
-        """AddPartitionsToTxn, or what a leader does for a Produce of protocol 2 (``version``)."""
+        """AddPartitionsToTxn, or what a leader does for a Produce of protocol 2 (``version``; there
+        the change is taken at once, though it is written to the coordinator's log, too).
+        """
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         found = self.find(transactional_id)
+        if found is not None and found.busy:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
         if found is None or found.producer_id != producer[0]:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if found.epoch != producer[1]:
             return ErrorCode.PRODUCER_FENCED
-        if found.state in _PREPARED:
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        if found.state in _IDLE:
-            found.start_ms = now
-            found.partitions = set()
-        found.state = State.ONGOING
-        found.partitions |= set(partitions)
-        found.version = version
+
+        def change() -> None:
+            if found.state in _IDLE:
+                found.start_ms = now
+                found.partitions = set()
+            found.state = State.ONGOING
+            found.partitions |= set(partitions)
+            found.version = version
+
+        if version >= 2 or (found.state is State.ONGOING and found.partitions >= set(partitions)):
+            change()
+        else:
+            self._change(found, change)
         return ErrorCode.NONE
 
     def verify(
@@ -198,6 +264,8 @@ class TransactionCoordinator:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING, -1, -1
         if found.epoch != producer[1]:
             return ErrorCode.PRODUCER_FENCED, -1, -1
+        if found.busy:
+            return ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1
         error = _END_V1[found.state].get(commit, ErrorCode.INVALID_TXN_STATE)
         if error is None:
             self._decide(found, commit=commit, now=now, version=0)
@@ -207,6 +275,8 @@ class TransactionCoordinator:
     def _end_v2(
         self, found: Transaction, producer: tuple[int, int], *, commit: bool, now: int
     ) -> Ended:
+        if found.busy:
+            return ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1
         producer_id, epoch = producer
         overflowed = (
             found.previous_producer_id == producer_id
@@ -217,18 +287,8 @@ class TransactionCoordinator:
         same = found.epoch == epoch
         if found.producer_id != producer_id and not overflowed:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING, -1, -1
-        if found.state in _PREPARED:
-            valid = again and not overflowed
-        elif found.state in _COMPLETE:
-            valid = again or same
-        else:
-            valid = same
-        if not valid:
+        if not (same or (again and found.state in _COMPLETE)):
             return ErrorCode.PRODUCER_FENCED, -1, -1
-        if found.state in _PREPARED:
-            same_way = _PREPARED[found.state] == commit
-            concurrent = ErrorCode.CONCURRENT_TRANSACTIONS
-            return (concurrent if same_way else ErrorCode.INVALID_TXN_STATE), -1, -1
         if found.state in _COMPLETE and again:
             if _COMPLETE[found.state] != commit:
                 return ErrorCode.INVALID_TXN_STATE, -1, -1
@@ -238,22 +298,26 @@ class TransactionCoordinator:
                 return ErrorCode.INVALID_TXN_STATE, -1, -1
             found.start_ms = now  # an abort without any partition bumps the epoch all the same
             found.partitions = set()
-        self._decide(found, commit=commit, now=now, version=2)
-        if found.next_producer_id >= 0:
-            return ErrorCode.NONE, found.next_producer_id, 0
-        if found.state in _COMPLETE and found.producer_id != producer_id:
-            return ErrorCode.NONE, found.producer_id, 0
-        return ErrorCode.NONE, found.producer_id, found.epoch
+        producer_id, epoch = self._decide(found, commit=commit, now=now, version=2)
+        return ErrorCode.NONE, producer_id, epoch
 
-    def _decide(self, found: Transaction, *, commit: bool, now: int, version: int) -> None:
-        found.version = version
-        found.next_producer_id = -1
-        if version >= 2:
-            if found.exhausted:
-                found.next_producer_id = self.new_producer_id()
-            found.last_epoch, found.epoch = found.epoch, found.epoch + 1
-        found.state = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
-        self._write_markers(found, commit, now)
+    def _decide(
+        self, found: Transaction, *, commit: bool, now: int, version: int
+    ) -> tuple[int, int]:
+        """The identity to go on with in protocol 2."""
+        fresh = self.new_producer_id() if version >= 2 and found.exhausted else -1
+        following = (found.producer_id, found.epoch + 1) if fresh < 0 else (fresh, 0)
+
+        def change() -> None:
+            found.version = version
+            found.next_producer_id = fresh
+            if version >= 2:
+                found.last_epoch, found.epoch = found.epoch, found.epoch + 1
+            found.state = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
+            self._write_markers(found, commit, now)
+
+        self._change(found, change)
+        return following
 
     def complete(self, found: Transaction) -> None:
         """The markers are written."""
@@ -268,23 +332,38 @@ class TransactionCoordinator:
     # -- time --
 
     def _fence(self, found: Transaction, now: int) -> None:
-        """The epoch goes up so that its owner can't go on, and the transaction is aborted."""
-        found.epoch = min(found.epoch + 1, MAX_EPOCH)
-        found.last_epoch = -1
-        found.state = State.PREPARE_ABORT
-        self._write_markers(found, False, now)
+        """The epoch goes up so that its owner can't go on, and the transaction is aborted.
 
-    def abort_timed_out(self, now: int) -> None:
+        (In a cluster of version 2 it goes up as the abort is written, else before that.)
+        """
+
+        def raise_epoch() -> None:
+            found.epoch = min(found.epoch + 1, MAX_EPOCH)
+            found.last_epoch = -1
+
+        def change() -> None:
+            if self.version >= 2:
+                raise_epoch()
+            found.state = State.PREPARE_ABORT
+            self._write_markers(found, False, now)
+
+        if self.version < 2:
+            raise_epoch()
+        self._change(found, change)
+
+    def abort_timed_out(
+        self, now: int, *, known: Callable[[str], bool] = lambda transactional_id: True
+    ) -> None:
+        """``known``: its coordinator is there."""
         for found in list(self.transactions.values()):
-            if found.state is State.ONGOING and now > found.start_ms + found.timeout_ms:
+            late = found.state is State.ONGOING and now > found.start_ms + found.timeout_ms
+            if late and not found.pending and known(found.transactional_id):
                 self._fence(found, now)
 
 
 #: Protocol 1: state and whether it is a commit, to the answer; None: decide it now.
 _END_V1: dict[State, dict[bool, ErrorCode | None]] = {
     State.ONGOING: {True: None, False: None},
-    State.PREPARE_COMMIT: {True: ErrorCode.CONCURRENT_TRANSACTIONS},
-    State.PREPARE_ABORT: {False: ErrorCode.CONCURRENT_TRANSACTIONS},
     State.COMPLETE_COMMIT: {True: ErrorCode.NONE},
     State.COMPLETE_ABORT: {False: ErrorCode.NONE},
     State.EMPTY: {},

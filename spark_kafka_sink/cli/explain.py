@@ -1,0 +1,55 @@
+"""``kprod explain KP0301``: what an error means and what to do, without a network.
+
+Owns: the command. Never: the texts (``error_kinds.py``, and ``errors.py`` for brokers' answers).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from typing import Annotated
+
+import typer
+
+from spark_kafka_sink.documentation import error_url, page_url
+from spark_kafka_sink.error_kinds import ENTRIES, Kind
+from spark_kafka_sink.errors import CODES, ErrorCode
+
+_Code = Annotated[
+    str,
+    typer.Argument(metavar="CODE", help="An error's code, as KP0301, or a broker's name of it."),
+]
+
+#: A page of ours in the text of an entry.
+_LINK = re.compile(r"\[([^]]+)]\(([a-z-]+)\.md(?:#([^)]+))?\)")
+
+
+def explain(code: _Code) -> None:
+    """What an error means and what to do about it."""
+    asked = code.strip().strip("[]").upper()
+    for kind, entry in ENTRIES.items():
+        if kind.kp_code == asked:
+            _show(asked, entry.title, [_addressed(entry.advice)])
+            return
+    for answer, info in CODES.items():
+        if asked in (answer.kp_code, answer.name) and answer is not ErrorCode.NONE:
+            said = [f"A broker's answer: {info.meaning}. The producer: {info.error_class.value}."]
+            if info.hint is not None:
+                said.append(f"What helps: {info.hint}.")
+            _show(answer.kp_code, f"{answer.name} ({answer.value})", said)
+            return
+    known = [*Kind, *(c.kp_code for c in ErrorCode), *ErrorCode.__members__]
+    near = difflib.get_close_matches(asked, known, n=1)
+    raise typer.BadParameter(
+        f"there is no {code!r}{f'; is it {near[0]}?' if near else ''}", param_hint="CODE"
+    )
+
+
+def _show(code: str, title: str, paragraphs: list[str]) -> None:
+    sys.stdout.write("\n\n".join((f"{code}: {title}", *paragraphs, error_url(code))) + "\n")
+
+
+def _addressed(markdown: str) -> str:
+    """Links to our pages as addresses: who reads this has no docs/ beside it."""
+    return _LINK.sub(lambda m: f"{m[1]} ({page_url(m[2], m[3] or '')})", markdown)

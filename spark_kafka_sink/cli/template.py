@@ -1,0 +1,39 @@
+"""``kprod template confluent-cloud``: a client's properties file to fill in.
+
+Owns: the command, and where the files are (beside us in a wheel, in conf/clients in a checkout).
+Never: what stands in them.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_SUFFIX = ".properties"
+_Name = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="Which one; without it all are listed.")
+]
+
+
+def template(name: _Name = None) -> None:
+    """A properties file for a service, for --config and the option configFile; it has no secret."""
+    files = _directory().glob(f"*{_SUFFIX}")
+    known = {path.stem: path for path in sorted(files, key=lambda path: path.stem)}
+    if name is None:
+        sys.stdout.write("".join(f"{one}\n" for one in known))
+        return
+    path = known.get(name.removesuffix(_SUFFIX))
+    if path is None:
+        raise typer.BadParameter(
+            f"there is no {name!r}; there are {', '.join(known)}", param_hint="NAME"
+        )
+    sys.stdout.write(path.read_text(encoding="utf-8"))
+
+
+def _directory() -> Path:
+    here = Path(__file__).resolve()
+    beside = here.parent / "clients"
+    return beside if beside.is_dir() else here.parents[2] / "conf" / "clients"

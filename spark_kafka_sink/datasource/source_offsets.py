@@ -1,0 +1,91 @@
+"""Where a micro-batch ends in its Kafka sources, read from what Spark logged of it.
+
+Owns: :func:`source_offsets`, from the text of ``checkpointLocation/offsets/<batchId>`` to the next
+offset of each partition. Never: reading that file, or committing the offsets
+(``transactions/offset_commits.py``).
+
+Spark's OffsetSeqLog writes it before the batch begins, and never changes it: a first line with the
+format, a second with the batch's metadata, then the sources' end offsets. In ``v1`` there is a line
+for each source, in their order, ``-`` for one without an offset so far. In ``v2``
+(spark.sql.streaming.offsetLog.formatVersion, Spark 4.2) a line is ``<source's id>:<offset>``, and
+such a source has none. A Kafka source's offset is ``{"topic":{"0":123}}`` (JsonUtils).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from spark_kafka_sink.errors import DataError, safe_text
+from spark_kafka_sink.protocol.cluster import TopicPartition
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
+_LARGEST_INT32 = 2**31 - 1
+_LARGEST_INT64 = 2**63 - 1
+_NO_OFFSET = "-"
+
+
+def source_offsets(text: str) -> dict[TopicPartition, int]:
+    """The offset to read next of every partition that the batch's Kafka sources have.
+
+    Sources of other kinds are left out: their offsets have another shape. Where two sources of a
+    query read the same partition it is the lower offset, up to which both have read. Empty when
+    there is no Kafka source. DataError for a text that is no offset log of format v1 or v2.
+    """
+    version, _, rest = text.partition("\n")
+    version = version.strip()
+    if version not in ("v1", "v2"):
+        raise _malformed(f"its format is '{safe_text(version, 20)}'; v1 and v2 are known")
+    metadata, *lines = rest.split("\n")
+    if not isinstance(_json(metadata), dict):
+        raise _malformed("its second line is not the batch's metadata")
+    found: dict[TopicPartition, int] = {}
+    for line in lines:
+        offset = line.strip()
+        if version == "v2" and offset:
+            _, colon, offset = offset.partition(":")
+            if not colon:
+                raise _malformed("a source's line has no ':'")
+        if offset in ("", _NO_OFFSET):
+            continue
+        for tp, end in _of_kafka(_json(offset)).items():
+            found[tp] = min(end, found.get(tp, end))
+    return found
+
+
+def _of_kafka(offset: object) -> dict[TopicPartition, int]:
+    """``offset`` when its shape is a Kafka source's; else empty."""
+    found: dict[TopicPartition, int] = {}
+    if not isinstance(offset, dict):
+        return {}
+    for topic, partitions in offset.items():
+        if not _TOPIC.fullmatch(topic) or not isinstance(partitions, dict):
+            return {}
+        for partition, end in partitions.items():
+            if not _PARTITION.fullmatch(partition) or int(partition) > _LARGEST_INT32:
+                return {}
+            if type(end) is not int or not 0 <= end <= _LARGEST_INT64:  # true is an int, too
+                return {}
+            found[TopicPartition(topic, int(partition))] = end
+    return found
+
+
+def _json(line: str) -> object:
+    try:
+        value: object = json.loads(line)
+    except (ValueError, RecursionError):
+        value = None
+        sound = False
+    else:
+        sound = True
+    if not sound:
+        raise _malformed("a line is not JSON")
+    return value
+
+
+def _malformed(why: str) -> DataError:
+    return DataError(
+        f"Spark's offset log of the batch can't be read: {why}",
+        hint="it is the file of the batch's number in checkpointLocation/offsets",
+    )

@@ -1,0 +1,40 @@
+"""What is said where Spark is missing, or too old for this sink.
+
+Owns: that one line. Never: pyspark itself, which may not be there.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+
+from spark_kafka_sink.errors import safe_text
+
+
+def spark_needed(error: ImportError) -> ImportError:
+    """The error for a pyspark that could not be imported, or lacks what a sink is made of; any
+    other ImportError as it is.
+    """
+    if error.name == "pyspark":
+        return ImportError(
+            "kprod needs PySpark 4.0 or newer, and there is no pyspark for"
+            f" {safe_text(sys.executable)}: run in the Python of your cluster's PySpark, or pip"
+            " install 'spark-kafka-sink[spark]'",
+            name=error.name,
+        )
+    if error.name not in ("pyspark.sql.datasource", "pyspark.sql"):
+        return error
+    return ImportError(
+        "kprod needs Python data sources with Arrow writers (DataSourceArrowWriter), which Apache"
+        f" Spark has from 4.0 on; this is pyspark {_version()}",
+        name=error.name,
+    )
+
+
+def _version() -> str:
+    try:
+        return metadata.version("pyspark")
+    except metadata.PackageNotFoundError:  # a vendor's own, on the path without metadata
+        import pyspark
+
+        return str(getattr(pyspark, "__version__", "of an unknown version"))

@@ -1,0 +1,155 @@
+"""Will the topic take what this job is about to send? Asked once, before the first task.
+
+Owns: what is compared (WRITE; max.message.bytes with batch.size and max.request.size; the topic's
+compression.type), and the words for it. Never: whether a topic is there (``admin.py``); an error
+for what may still work, which is a warning; a word about what the principal may not see.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final, TypeVar
+
+from spark_kafka_sink.admin import AdminClient
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import AuthorizationError, ConfigError, ErrorCode, KafkaError
+from spark_kafka_sink.protocol.config_messages import (
+    ConfigResource,
+    ConfigResourceType,
+    DescribeConfigsRequest,
+)
+from spark_kafka_sink.protocol.messages import MetadataRequest
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+#: Milliseconds for both questions: their answers are worth no long wait.
+CHECK_MS: Final = 5_000
+
+_LARGEST: Final = "max.message.bytes"
+_COMPRESSION: Final = "compression.type"
+#: Bits of authorized operations: the codes of Kafka's AclOperation.
+_OPERATIONS: Final = {
+    3: "READ",
+    4: "WRITE",
+    5: "CREATE",
+    6: "DELETE",
+    7: "ALTER",
+    8: "DESCRIBE",
+    10: "DESCRIBE_CONFIGS",
+    11: "ALTER_CONFIGS",
+}
+#: What a topic's compression.type says when batches stay as they came.
+_AS_SENT: Final = "producer"
+
+#: Topics and warnings that this process has given.
+_warned: set[str] = set()
+
+
+def check_topics(
+    admin: AdminClient, config: ProducerConfig, topics: Collection[str], *, timeout_ms: int
+) -> None:
+    """AuthorizationError for a topic that the principal may not write to; a warning, once in a
+    process, for settings with which rows may fail or cost more than they need.
+
+    An answer that does not come, or a question that a broker does not know or does not allow, says
+    nothing about a topic: the tasks find what there is.
+    """
+    if not topics:
+        return
+    limit_ms = min(timeout_ms, CHECK_MS)
+    rights = _asked(lambda: _operations(admin, topics, limit_ms))
+    for topic, operations in rights.items():
+        _check_write(topic, operations)
+    for topic, settings in _asked(lambda: _settings(admin, topics, limit_ms)).items():
+        for warning in _warnings(config, topic, settings):
+            text = warning.one_line()
+            if text not in _warned:
+                _warned.add(text)
+                _log.warning("%s", text)
+
+
+def _asked(ask: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
+    try:
+        return ask()
+    except KafkaError as error:
+        _log.debug("the preflight's look at rights and settings: %s", error.one_line())
+        return {}
+
+
+def _operations(
+    admin: AdminClient, topics: Collection[str], timeout_ms: int
+) -> Mapping[str, int | None]:
+    request = MetadataRequest(
+        tuple(sorted(topics)),
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+    answer = admin.call(request, timeout_ms=timeout_ms)
+    return {t.name: t.authorized_operations for t in answer.topics}
+
+
+def _check_write(topic: str, operations: int | None) -> None:
+    """Only an answer that makes sense is believed: who is shown a topic may DESCRIBE it, and a
+    broker that says otherwise does not know this field.
+    """
+    if operations is None:
+        return
+    may = [name for bit, name in _OPERATIONS.items() if operations >> bit & 1]
+    if "DESCRIBE" in may and "WRITE" not in may:
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        raise AuthorizationError(
+            f"topic {topic}: {code.name} ({code.value}): not authorised to write to it (only to "
+            f"{', '.join(may)})",
+            hint=code.info.hint,
+            code=code,
+        )
+
+
+def _settings(
+    admin: AdminClient, topics: Collection[str], timeout_ms: int
+) -> Mapping[str, Mapping[str, str | None]]:
+    resources = tuple(ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics)
+    request = DescribeConfigsRequest(resources, (_LARGEST, _COMPRESSION))
+    answer = admin.call(request, timeout_ms=timeout_ms)
+    return {resource.name: found.values for resource, found in answer.resources.items()}
+
+
+def _warnings(
+    config: ProducerConfig, topic: str, settings: Mapping[str, str | None]
+) -> Iterator[KafkaError]:
+    largest = settings.get(_LARGEST) or ""
+    if largest.isdecimal():
+        yield from _size_warnings(config, topic, int(largest))
+    wanted, sent = settings.get(_COMPRESSION), config.compression_type
+    if wanted not in (None, _AS_SENT, sent if sent != "none" else "uncompressed"):
+        yield ConfigError(
+            f"topic {topic} has {_COMPRESSION}={wanted}, and batches come with "
+            f"kafka.{_COMPRESSION}={sent}: brokers compress each of them again",
+            hint=f"set one to the other, or the topic's {_COMPRESSION} to {_AS_SENT}",
+            kind=Kind.TOPIC_LIMIT,
+        )
+
+
+def _size_warnings(config: ProducerConfig, topic: str, largest: int) -> Iterator[KafkaError]:
+    takes = f"topic {topic} takes batches of at most {largest} bytes ({_LARGEST})"
+    if config.batch_size > largest:
+        yield ConfigError(
+            f"{takes}, and kafka.batch.size is {config.batch_size}: each full batch is refused, "
+            "split and sent again",
+            hint=f"lower kafka.batch.size, or raise {_LARGEST}",
+            kind=Kind.TOPIC_LIMIT,
+        )
+    # A row's own batch has a header of 61 bytes, and the row some of its own; Kafka's two defaults
+    # (1048576 and 1048588) are meant to fit each other.
+    if config.max_request_size > largest and config.compression_type == "none":
+        yield ConfigError(
+            f"{takes}, and kafka.max.request.size is {config.max_request_size}: a row between the "
+            "two fails its task at the broker",
+            hint=f"raise {_LARGEST}, or lower kafka.max.request.size, so that such a row is named "
+            "before it is sent",
+            kind=Kind.TOPIC_LIMIT,
+        )

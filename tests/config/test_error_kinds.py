@@ -1,0 +1,155 @@
+"""Every error has one code that stays, an entry on the page, and an address that leads there."""
+
+import ast
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+import typer.testing
+
+from spark_kafka_sink import documentation, errors
+from spark_kafka_sink.cli.app import app
+from spark_kafka_sink.error_kinds import ENTRIES, Kind
+from spark_kafka_sink.errors import ConfigError, ErrorCode, KafkaError, KafkaTimeoutError
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "spark_kafka_sink"
+PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+CODES = [*(kind.kp_code for kind in Kind), *(code.kp_code for code in ErrorCode)]
+CLASSES = sorted(
+    (
+        value
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, KafkaError) and not name.startswith("_")
+    ),
+    key=lambda cls: cls.__name__,
+)
+
+
+def kinds_named_in(path):
+    """Members of our Kind that a module's code names (another module has a Kind of its own)."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported = any(
+        isinstance(node, ast.ImportFrom) and node.module == "spark_kafka_sink.error_kinds"
+        for node in ast.walk(tree)
+    )
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if imported
+        and isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "Kind"
+    }
+
+
+def test_a_code_is_given_once():
+    assert len(CODES) == len(set(CODES))
+    assert all(re.fullmatch(r"KP[0-9]{4}", code) for code in CODES)
+
+
+def test_no_kind_is_unused():
+    modules = [path for path in PACKAGE.rglob("*.py") if path.name != "error_kinds.py"]
+    assert set().union(*map(kinds_named_in, modules)) == set(Kind.__members__)
+
+
+def test_every_code_has_one_entry_on_the_page():
+    assert set(ENTRIES) == set(Kind)
+    assert sorted(re.findall(r'<a id="(kp[0-9]{4})"></a>KP', PAGE)) == sorted(map(str.lower, CODES))
+
+
+def test_the_page_shows_what_users_meet_and_no_more():
+    assert "`_" not in PAGE
+    assert not re.search(r"^#.*%[sd]", PAGE, re.MULTILINE)
+
+
+def test_an_error_shows_its_code_on_the_first_line_and_the_address_on_the_last():
+    first, second = str(ConfigError("no such thing", hint="set it")).split("\n")
+    assert first == "[KP0100] no such thing"
+    assert second == f"  hint: set it; see {documentation.error_url('KP0100')}"
+    first, second = str(ErrorCode.MESSAGE_TOO_LARGE.error("t-0")).split("\n")
+    assert first.startswith("[KP1010] t-0: MESSAGE_TOO_LARGE (10): ")
+    assert second.endswith("/errors/#kp1010")
+    alone = KafkaError("gone")
+    assert str(alone).splitlines()[1] == f"  see {alone.url}"
+    assert "\n" not in alone.one_line()
+    assert "[KP0001] gone (see https://" in alone.one_line()
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_a_kind_survives_the_way_from_a_worker_to_the_driver(cls):
+    plain = cls("what", hint="why")
+    narrower = cls("what", kind=Kind.NO_BROKER)
+    for error in (plain, narrower):
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is cls
+        assert str(again) == str(error)
+        assert again.kind is error.kind
+    assert narrower.kind is Kind.NO_BROKER
+
+
+def test_a_brokers_answer_has_the_kind_of_its_code_and_our_own_time_out_has_not():
+    assert ErrorCode.REQUEST_TIMED_OUT.error("t").kind is ErrorCode.REQUEST_TIMED_OUT
+    ours = KafkaTimeoutError("slow", code=ErrorCode.REQUEST_TIMED_OUT)
+    assert ours.kind is Kind.TIMEOUT
+    refused = errors.AuthorizationError("no", code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert refused.kind is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize(
+    ("version", "edition"),
+    [("0.1.0", "0.1.0"), ("1.12", "1.12"), ("0.2.0.dev3", "latest"), ("0.2.0+local", "latest")],
+)
+def test_an_address_is_of_the_version_that_runs(version, edition, monkeypatch):
+    monkeypatch.setattr(documentation, "__version__", version)
+    assert documentation.error_url("KP0301") == f"{documentation.SITE}/{edition}/errors/#kp0301"
+
+
+def texts_of(path):
+    """The strings of a module that may be shown: all but docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    documented = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in documented
+    ]
+
+
+def test_no_message_points_to_a_file_that_a_wheel_does_not_have():
+    for path in PACKAGE.rglob("*.py"):
+        if "local_kafka" in path.parts or path.name == "error_kinds.py":
+            continue  # error_kinds: links of the page, which 'kprod explain' makes addresses of
+        for text in texts_of(path):
+            assert not re.search(r"docs/|conf/clients", text), (path, text)
+
+
+@pytest.mark.parametrize("code", [kind.kp_code for kind in Kind])
+def test_explain_says_what_stands_on_the_page_without_links_that_lead_nowhere(code):
+    result = typer.testing.CliRunner().invoke(app, ["explain", code])
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"{code}: {ENTRIES[Kind(code)].title}\n")
+    assert result.stdout.endswith(f"{documentation.error_url(code)}\n")
+    assert ".md" not in result.stdout
+
+
+@pytest.mark.parametrize("asked", ["KP1010", "[kp1010]", "message_too_large"])
+def test_explain_knows_brokers_answers_by_code_and_name(asked):
+    result = typer.testing.CliRunner().invoke(app, ["explain", asked])
+    assert result.stdout.startswith("KP1010: MESSAGE_TOO_LARGE (10)\n")
+    assert "max.message.bytes" in result.stdout
+
+
+def test_explain_of_no_code_names_the_nearest():
+    result = typer.testing.CliRunner(env={"COLUMNS": "200"}).invoke(app, ["explain", "KP0303x"])
+    assert result.exit_code == 2
+    assert "is it KP0303?" in result.stderr

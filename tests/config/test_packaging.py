@@ -1,0 +1,148 @@
+"""What a release says of itself, and what it is made of: addresses, extras, locks, licences."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer.testing
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from spark_kafka_sink import documentation
+from spark_kafka_sink.cli.app import app
+from spark_kafka_sink.option_table import COMMIT_LOG_TOPIC
+from spark_kafka_sink.transactions.transactional_ids import SEPARATOR
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SUBSTITUTIONS = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]
+LOCKS = ("dev", "runtime")
+
+
+def locked(name):
+    """Requirements of a lock file, each with its hashes."""
+    text = (ROOT / "requirements" / f"{name}.lock").read_text(encoding="utf-8")
+    entries = re.findall(
+        r"^([a-z0-9][^\n\\]*?) \\\n((?:    --hash=\S+(?: \\)?\n)+)", text, re.MULTILINE
+    )
+    return {
+        Requirement(line): re.findall(r"--hash=sha256:([0-9a-f]{64})", hashes)
+        for line, hashes in entries
+    }
+
+
+def wanted(name):
+    """What pyproject.toml asks for, where this lock must have it."""
+    groups = PROJECT["dependency-groups"]
+    lines = list(PROJECT["project"]["dependencies"])
+    if name == "runtime":
+        lines += EXTRAS["aws"] + EXTRAS["cli"] + EXTRAS["tls"]
+    else:
+        chosen = ("test", "lint", "bench", "build")
+        lines += EXTRAS["spark"] + [one for group in chosen for one in groups[group]]
+    return [Requirement(line) for line in lines]
+
+
+def test_the_site_of_the_metadata_is_the_one_that_errors_name():
+    urls = PROJECT["project"]["urls"]
+    assert {"Homepage", "Documentation", "Errors", "Changelog"} <= set(urls)
+    host = documentation.SITE.removesuffix("en")
+    assert all(url.startswith(host) for url in urls.values())
+    assert urls["Errors"] == f"{documentation.SITE}/latest/{documentation.ERRORS_PAGE}/"
+
+
+def test_no_link_of_the_readme_is_relative_on_a_package_index():
+    shown = README
+    for one in SUBSTITUTIONS:
+        replacement = one["replacement"].replace("$HFPR_VERSION", "1.2.3")
+        assert replacement.startswith(f"]({documentation.SITE}/1.2.3/")
+        shown = re.sub(one["pattern"], replacement, shown)
+    links = re.findall(r"\]\(([^)]+)\)", shown)
+    assert len(links) > 10
+    assert [link for link in links if not link.startswith("https://")] == []
+
+
+def test_all_brings_every_extra_that_installs_anywhere():
+    (line,) = EXTRAS["all"]
+    assert Requirement(line).extras == set(EXTRAS) - {"all", "gssapi", "spark"}
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_has_a_hash_for_everything_and_names_no_host(name):
+    text = (ROOT / "requirements" / f"{name}.lock").read_text(encoding="utf-8")
+    pins = locked(name)
+    assert len(pins) == len(re.findall(r"^[a-z0-9]", text, re.MULTILINE)) > 20
+    assert all(hashes and str(pin.specifier).startswith("==") for pin, hashes in pins.items())
+    assert "://" not in text
+    assert "--index-url" not in text
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_is_as_new_as_what_it_locks(name):
+    pins = {}
+    for pin in locked(name):
+        (version,) = (one.version for one in pin.specifier)
+        pins.setdefault(canonicalize_name(pin.name), []).append(version)
+    for one in wanted(name):
+        versions = pins[canonicalize_name(one.name)]
+        assert all(one.specifier.contains(version) for version in versions), f"make lock: {one}"
+
+
+def test_the_licence_of_everything_that_a_release_brings_is_listed():
+    page = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\S+) \| (\S+) \| (.+) \|$", page, re.MULTILINE)
+    listed = {canonicalize_name(name): version for name, version, _ in rows}
+    here = default_environment() | {"python_full_version": "3.11.0", "sys_platform": "linux"}
+    brought = {
+        canonicalize_name(pin.name): next(iter(pin.specifier)).version
+        for pin in locked("runtime")
+        if pin.marker is None or pin.marker.evaluate(here)
+    }
+    listed = {name: version for name, version in listed.items() if name != "package"}
+    assert set(listed) <= set(brought)
+    assert set(brought) - set(listed) <= {"colorama"}, "make licences"
+    assert {n: v for n, v in brought.items() if n in listed} == listed
+    assert all(licence not in ("", "UNKNOWN") for _, _, licence in rows)
+
+
+def test_the_policies_for_msk_name_what_each_guarantee_needs():
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    plain, exactly_once = (
+        json.loads(one) for one in re.findall(r"```json\n(.+?)```", text, re.DOTALL)
+    )
+    actions = [
+        {
+            action.removeprefix("kafka-cluster:")
+            for statement in policy["Statement"]
+            for action in statement["Action"]
+        }
+        for policy in (plain, exactly_once)
+    ]
+    assert actions[0] == {"Connect", "DescribeTopic", "WriteData", "WriteDataIdempotently"}
+    ids = {"AlterTransactionalId", "DescribeTransactionalId"}
+    assert actions[1] == actions[0] | ids | {"CreateTopic", "ReadData"}
+    resources = [statement["Resource"] for statement in exactly_once["Statement"]]
+    assert sum(one.endswith(f"/{COMMIT_LOG_TOPIC}") for one in resources) == 1
+    assert sum(one.endswith(f"/PREFIX{SEPARATOR}*") for one in resources) == 1
+
+
+def test_what_a_wheel_brings_beside_its_code_is_there():
+    for source in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]:
+        assert any((ROOT / source).iterdir()), source
+
+
+def test_kprod_writes_a_template_and_lists_them():
+    names = sorted(p.name.removesuffix(".properties") for p in (ROOT / "conf/clients").iterdir())
+    runner = typer.testing.CliRunner(env={"COLUMNS": "200"})
+    assert runner.invoke(app, ["template"]).stdout.split() == names
+    for name in names:
+        written = runner.invoke(app, ["template", name])
+        assert written.stdout == (ROOT / f"conf/clients/{name}.properties").read_text()
+    wrong = runner.invoke(app, ["template", "../../pyproject"])
+    assert wrong.exit_code == 2
+    assert "confluent-cloud, " in wrong.stderr

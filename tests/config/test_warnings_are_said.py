@@ -1,0 +1,62 @@
+"""What is worth a warning is said by whoever parses, once in a process."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from spark_kafka_sink import log_once
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.log_once import warn_once
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+
+SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
+PLAIN = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
+
+
+@pytest.fixture(autouse=True)
+def nothing_said_yet(monkeypatch, caplog):
+    monkeypatch.setattr(log_once, "_said", set())
+    caplog.set_level(logging.WARNING, "spark_kafka_sink.producer.producer_options")
+
+
+def said(caplog):
+    return [r.message for r in caplog.records if r.name.endswith("producer_options")]
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        (PLAIN | {"security.protocol": "SASL_PLAINTEXT"}, "the password goes over the network"),
+        ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""}, "is empty"),
+        ({"acks": "1"}, "Idempotence will be disabled"),
+        ({"enable.jmx": "true"}, "has no effect"),
+    ],
+)
+def test_a_producer_says_the_warnings_of_its_options_once(options, warning, caplog):
+    for _ in range(2):
+        KafkaProducer(SERVERS | options).close(0)
+    (line,) = said(caplog)
+    assert warning in line
+
+
+def test_a_configuration_that_was_parsed_elsewhere_was_warned_of_there(caplog):
+    KafkaProducer(ProducerConfig.parse(SERVERS | {"acks": "1"})).close(0)
+    assert said(caplog) == []
+
+
+def test_a_producer_reads_a_config_file_and_names_what_it_leaves_out(caplog, tmp_path):
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.servers=127.0.0.1:1\ngroup.id=g\ntopic=t\nclient.id=from-file\n")
+    KafkaProducer({"configFile": str(path)}).close(0)
+    sinks, others = said(caplog)
+    assert sinks.endswith("the Spark sink's: topic")
+    assert others.endswith("not a producer's: group.id")
+
+
+def test_what_was_said_is_not_remembered_without_end(caplog):
+    log = logging.getLogger("spark_kafka_sink.producer.producer_options")
+    warn_once(log, (f"warning {i}" for i in range(2_500)))
+    assert len(said(caplog)) == 2_500
+    assert len(log_once._said) <= 1_000

@@ -1,0 +1,412 @@
+"""A table of wrong configurations: each is an error, and says first what was meant.
+
+The figure (how often the right name or value is the first one that is proposed) is printed.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+
+import pytest
+from typer.testing import CliRunner
+
+from spark_kafka_sink import import_paths
+from spark_kafka_sink.cli.app import app
+from spark_kafka_sink.config import ProducerConfig, SinkConfig
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.producer.interceptors import Interceptors
+from spark_kafka_sink.producer.producer_options import ProducerOptions
+from spark_kafka_sink.producer.serialization import serializer
+from spark_kafka_sink.records import own_partitioner
+
+GOOD = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"}
+TLS = {"kafka.security.protocol": "SSL"}
+SASL = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
+USER = {"kafka.sasl.username": "u", "kafka.sasl.password": "p"}
+ONCE = {"deliveryGuarantee": "exactly-once"}
+SEED = 20_261_122
+ENOUGH = 0.95
+
+#: What a hint proposes: the first name or value after one of these.
+PROPOSED = re.compile(r"(?:did you mean|use|write|take the prefix:|\bset) ([^ ,;?]+)")
+#: Spark's map of options holds text; None takes one of GOOD away.
+Options = dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """``options`` or ``line`` (of a configFile) beside good ones; ``meant`` is what the first
+    proposal must be, or None when nothing near is legal; ``names`` are in the error in any case.
+    """
+
+    what: str
+    options: Options
+    line: str | None = None
+    meant: str | None = None
+    names: tuple[str, ...] = ()
+
+    def error(self, directory) -> ConfigError:
+        options = {k: v for k, v in (GOOD | self.options).items() if v is not None}
+        if self.line is not None:
+            path = directory / "client.properties"
+            path.write_text(self.line + "\n")
+            options["configFile"] = str(path)
+        try:
+            SinkConfig.parse(options)
+        except ConfigError as error:
+            return error
+        return pytest.fail(f"taken: {self.what}")
+
+
+def misspelt(name: str, choice: random.Random) -> str:
+    """``name`` with one edit: a letter less, more or another, or two changed places."""
+    known = {*PRODUCER_OPTIONS, *map(str.lower, SINK_OPTIONS)}
+    while True:
+        at = choice.randrange(len(name))
+        letter = choice.choice("abcdefghijklmnopqrstuvwxyz._-")
+        swapped = name[at : at + 2][::-1]
+        edit = choice.choice(
+            [
+                name[:at] + name[at + 1 :],
+                name[:at] + letter + name[at:],
+                name[:at] + letter + name[at + 1 :],
+                name[:at] + swapped + name[at + 2 :],
+            ]
+        )
+        # In a properties file these begin a comment or end a name; nobody's typing error.
+        if edit.lower() not in known and edit.strip() == edit:
+            return edit
+
+
+def misspelt_names() -> list[Wrong]:
+    """Every option of the table, as an option and as a line of a file."""
+    choice = random.Random(SEED)
+    found = []
+    for option in [*PRODUCER_OPTIONS.values(), *SINK_OPTIONS.values()]:
+        if option.internal:
+            continue  # nobody writes it
+        prefix = "kafka." if option.name in PRODUCER_OPTIONS else ""
+        edit = misspelt(option.name, choice)
+        meant = prefix + option.name if option.suggested else None
+        found.append(Wrong(f"option {edit}", {prefix + edit: "1"}, meant=meant, names=(edit,)))
+        edit = misspelt(option.name, choice)
+        meant = option.name if option.suggested else None
+        found.append(Wrong(f"line {edit}", {}, f"{edit}=1", meant, (edit,)))
+    return found
+
+
+#: name, value, what was meant. Each is tried as an option and as a line.
+VALUES = [
+    ("deliveryGuarantee", "exactly-onse", "exactly-once"),
+    ("deliveryGuarantee", "exactly_once_v2", "exactly-once"),
+    ("deliveryGuarantee", "at-most-once", "none"),
+    ("deliveryGuarantee", "atleastone", "at-least-once"),
+    ("preflight", "require", "required"),
+    ("preflight", "warning", "warn"),
+    ("kafka.acks", "ALL", "all"),
+    ("kafka.acks", "al", "all"),
+    ("kafka.acks", "2", None),
+    ("kafka.compression.type", "lz", "lz4"),
+    ("kafka.compression.type", "zstandard", "zstd"),
+    ("kafka.compression.type", "GZIP", "gzip"),
+    ("kafka.compression.type", "snapy", "snappy"),
+    ("kafka.compression.type", "uncompressed", "none"),
+    ("kafka.compression.type", "brotli", None),
+    ("kafka.security.protocol", "SASL-SSL", "SASL_SSL"),
+    ("kafka.security.protocol", "SASLSSL", "SASL_SSL"),
+    ("kafka.security.protocol", "SASL_TLS", "SASL_SSL"),
+    ("kafka.security.protocol", "TLS", "SSL"),
+    ("kafka.security.protocol", "PLAIN_TEXT", "PLAINTEXT"),
+    ("kafka.security.protocol", "PLAIN", "PLAINTEXT"),
+    ("kafka.security.protocol", "", None),
+    ("kafka.sasl.mechanism", "SCRAM-SHA512", "SCRAM-SHA-512"),
+    ("kafka.sasl.mechanism", "SCRAM_SHA_256", "SCRAM-SHA-256"),
+    ("kafka.sasl.mechanism", "OAUTH", "OAUTHBEARER"),
+    ("kafka.sasl.mechanism", "PLAINN", "PLAIN"),
+    ("kafka.sasl.mechanism", "KERBEROS", "GSSAPI"),
+    ("kafka.sasl.mechanism", "DIGEST-MD5", None),
+    ("kafka.ssl.endpoint.identification.algorithm", "http", "https"),
+    ("kafka.ssl.endpoint.identification.algorithm", "none", None),
+    ("kafka.ssl.endpoint.identification.algorithm", "${env:EMPTY}", None),
+    ("kafka.sasl.mechanism", "${env:MECHANISM}", None),
+    ("kafka.ssl.truststore.type", "pem", "PEM"),
+    ("kafka.ssl.truststore.type", "P12", "PKCS12"),
+    ("kafka.ssl.keystore.type", "PKCS-12", "PKCS12"),
+    ("kafka.client.dns.lookup", "use_all_dns_ip", "use_all_dns_ips"),
+    ("kafka.client.dns.lookup", "default", None),
+    ("kafka.metadata.recovery.strategy", "re-bootstrap", "REBOOTSTRAP"),
+    ("kafka.enable.idempotence", "ture", "true"),
+    ("kafka.enable.idempotence", "yes", "true"),
+    ("kafka.enable.idempotence", "0", "false"),
+    ("kafka.partitioner.ignore.keys", "flase", "false"),
+    ("kafka.linger.ms", "5ms", "5"),
+    ("kafka.linger.ms", "1s", "1000"),
+    ("kafka.linger.ms", "soon", None),
+    ("kafka.linger.ms", "-1", None),
+    ("kafka.request.timeout.ms", "30 s", "30000"),
+    ("kafka.delivery.timeout.ms", "2min", "120000"),
+    ("kafka.delivery.timeout.ms", "100000000000", None),
+    ("kafka.batch.size", "256KB", "262144"),
+    ("kafka.batch.size", "1_000", "1000"),
+    ("kafka.buffer.memory", "64 MiB", "67108864"),
+    ("kafka.buffer.memory", "64MB", "67108864"),
+    ("kafka.max.request.size", "1,000,000", "1000000"),
+    ("kafka.max.request.size", "4GB", None),
+    ("kafka.send.buffer.bytes", "128k", "131072"),
+    ("kafka.retries", "many", None),
+    ("kafka.compression.gzip.level", "10", None),
+    ("kafka.compression.zstd.level", "23", None),
+    ("kafka.max.in.flight.requests.per.connection", "0", None),
+    ("kafka.metadata.max.idle.ms", "1", None),
+    ("kafka.sasl.login.refresh.window.factor", "2", None),
+    ("kafka.sasl.login.connect.timeout.ms", "10s", "10000"),
+    ("kafka.bootstrap.servers", "broker", None),
+    ("kafka.bootstrap.servers", "a:1,,b:2", None),
+    ("kafka.bootstrap.servers", "a:0", None),
+    ("kafka.bootstrap.servers", "SSL://a:1", None),
+    ("topic", "a b", None),
+    ("topic", "", None),
+    ("commitLogTopic", "a/b", None),
+    ("txnVersion", "-1", None),
+    ("txnVersion", "v1", None),
+    ("reportPath", "", None),
+    ("kafka.partitioner.class", "Mine", None),
+    ("kafka.partitioner.class", "RoundRobinPartitoner", "RoundRobinPartitioner"),
+    ("kafka.partitioner.class", "consistent-random", "consistent_random"),
+    ("kafka.partitioner.class", "org.apache.kafka.clients.producer.Mine", None),
+]
+
+
+def wrong_values() -> list[Wrong]:
+    found = []
+    for name, value, meant in VALUES:
+        java = name.removeprefix("kafka.")
+        found.append(Wrong(f"{name}={value}", {name: value}, None, meant, (java,)))
+        found.append(Wrong(f"line {java}={value}", {name: None}, f"{java}={value}", meant, (java,)))
+    return found
+
+
+#: Options that contradict each other, and what the error names.
+PAIRS: list[tuple[Options, tuple[str, ...]]] = [
+    ({"kafka.acks": "1", "kafka.enable.idempotence": "true"}, ("kafka.acks", "idempotent")),
+    ({"kafka.retries": "0", "kafka.enable.idempotence": "true"}, ("retries", "idempotent")),
+    ({"kafka.acks": "0", "deliveryGuarantee": "at-least-once"}, ("kafka.acks", "deliveryGuar")),
+    ({"kafka.acks": "1", **ONCE}, ("kafka.acks", "exactly-once")),
+    ({"kafka.enable.idempotence": "false", **ONCE}, ("enable.idempotence", "exactly-once")),
+    (
+        {"deliveryGuarantee": "none", "kafka.enable.idempotence": "true"},
+        ("deliveryGuarantee", "kafka.enable.idempotence"),
+    ),
+    ({"kafka.max.in.flight.requests.per.connection": "6"}, ("in.flight", "idempotent")),
+    (
+        {"kafka.delivery.timeout.ms": "10", "kafka.linger.ms": "9"},
+        ("delivery.timeout.ms", "linger.ms", "request.timeout.ms"),
+    ),
+    ({"transactionalIdPrefix": "p"}, ("transactionalIdPrefix", "deliveryGuarantee")),
+    ({"commitLogTopic": "l"}, ("commitLogTopic", "deliveryGuarantee")),
+    ({"txnAppId": "a", **ONCE}, ("txnAppId", "txnVersion")),
+    ({"txnVersion": "1", **ONCE}, ("txnVersion", "txnAppId")),
+    ({"topic": "l", "commitLogTopic": "l", **ONCE}, ("topic", "commitLogTopic")),
+    ({"kafka.transaction.two.phase.commit.enable": "true"}, ("two.phase",)),
+    ({"kafka.ssl.truststore.location": "/ca"}, ("truststore.location", "security.protocol")),
+    ({"kafka.sasl.mechanism": "PLAIN"}, ("sasl.mechanism", "security.protocol", "PLAINTEXT")),
+    (USER, ("sasl.username", "sasl.password", "security.protocol")),
+    ({"kafka.sasl.jaas.config": "${env:JAAS}"}, ("sasl.jaas.config", "security.protocol")),
+    ({**TLS, "kafka.sasl.mechanism": "PLAIN"}, ("sasl.mechanism", "SSL")),
+    (
+        {"kafka.security.protocol": "PLAINTEXT", "kafka.ssl.keystore.location": "/k"},
+        ("ssl.keystore.location", "PLAINTEXT"),
+    ),
+    (
+        {**SASL, **USER, "kafka.security.protocol": "SASL_PLAINTEXT", "kafka.ssl.provider": "A"},
+        ("ssl.provider", "SASL_PLAINTEXT"),
+    ),
+    (
+        {**TLS, "kafka.ssl.truststore.location": "/c", "kafka.ssl.truststore.certificates": "x"},
+        ("ssl.truststore.location", "ssl.truststore.certificates"),
+    ),
+    (
+        {**TLS, "kafka.ssl.keystore.location": "/k", "kafka.ssl.keystore.key": "${env:KEY}"},
+        ("ssl.keystore.location", "ssl.keystore.key"),
+    ),
+    (
+        {**TLS, "kafka.ssl.keystore.location": "/k", "kafka.ssl.keystore.certificate.chain": "x"},
+        ("ssl.keystore.location", "ssl.keystore.certificate.chain"),
+    ),
+    ({**TLS, "kafka.ssl.keystore.key": "${env:K}"}, ("keystore.key", "certificate.chain")),
+    ({**TLS, "kafka.ssl.keystore.certificate.chain": "x"}, ("certificate.chain", "keystore.key")),
+    ({**TLS, "kafka.ssl.truststore.password": "x"}, ("truststore.password", "store.location")),
+    ({**TLS, "kafka.ssl.keystore.password": "x"}, ("keystore.password", "keystore.location")),
+    ({**TLS, "kafka.ssl.key.password": "x"}, ("key.password", "keystore.location")),
+    ({**TLS, "kafka.ssl.truststore.type": "PEM"}, ("truststore.type", "truststore.location")),
+    (
+        {**TLS, "kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": "/ca",
+         "kafka.ssl.truststore.password": "p"},
+        ("ssl.truststore.type=PEM", "ssl.truststore.password"),
+    ),
+    (
+        {**TLS, "kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.location": "/k",
+         "kafka.ssl.keystore.password": "p"},
+        ("ssl.keystore.type=PEM", "ssl.keystore.password", "key password"),
+    ),
+    ({"kafka.bootstrap.servers": "SSL://a:1"}, ("SSL://a:1", "security.protocol")),
+    ({"kafka.security.protocol": "SASL_SSL"}, ("sasl.mechanism",)),
+    ({**SASL, "kafka.sasl.username": "u"}, ("sasl.username", "sasl.password")),
+    (
+        {**SASL, **USER, "kafka.sasl.jaas.config": "a.b.PlainLoginModule required;"},
+        ("sasl.jaas.config", "sasl.password", "sasl.username"),
+    ),
+    (
+        {**SASL, "kafka.sasl.jaas.config": "a.b.ScramLoginModule required;"},
+        ("sasl.jaas.config", "sasl.mechanism"),
+    ),
+    (
+        {**SASL, **USER, "kafka.sasl.oauthbearer.scope": "s"},
+        ("sasl.oauthbearer.scope", "sasl.mechanism", "OAUTHBEARER"),
+    ),
+    (
+        {**SASL, **USER, "kafka.sasl.kerberos.service.name": "kafka"},
+        ("sasl.kerberos.service.name", "sasl.mechanism", "GSSAPI"),
+    ),
+    ({"kafka.acks": "all", "KAFKA.ACKS": "1"}, ("kafka.acks", "KAFKA.ACKS", "same option")),
+]  # fmt: skip
+
+
+def contradictions() -> list[Wrong]:
+    return [Wrong(f"pair {options}", options, names=names) for options, names in PAIRS]
+
+
+#: Names that are somebody else's, and a part of the sentence that helps.
+FOREIGN = [
+    ("key.serializer", "keys are serialized with ByteArraySerializer"),
+    ("value.serializer", "value are serialized with ByteArraySerializer"),
+    ("header.serializer", "cast the column"),
+    ("schema.registry.url", "schema registry"),
+    ("schema.registry.basic.auth.user.info", "schema registry"),
+    ("auto.register.schemas", "schema registry"),
+    ("errors.tolerance", "here one fails its task"),
+    ("errors.deadletterqueue.topic.name", "here one fails its task"),
+    ("key.converter", "Kafka Connect"),
+    ("databricks.serviceCredential", "awsCredentialsProvider"),
+    ("maxRecordsPerSecond", "producer quota"),
+    ("processing.guarantee", "deliveryGuarantee=exactly-once"),
+    ("sink.delivery-guarantee", "deliveryGuarantee"),
+    ("group.id", "Kafka consumer"),
+    ("startingOffsets", "Kafka source"),
+    ("bootstrap.controllers", "admin client"),
+    ("transactional.id", "deliveryGuarantee=exactly-once"),
+    ("producer.override.acks", "acks"),
+]
+TABLE = [*misspelt_names(), *wrong_values(), *contradictions()]
+
+
+def test_each_is_an_error_and_the_right_name_comes_first(tmp_path, capsys):
+    right, proposed, missed = 0, 0, []
+    never = {o.name for o in PRODUCER_OPTIONS.values() if not o.suggested}
+    for wrong in TABLE:
+        error = wrong.error(tmp_path)
+        text = f"{error.message} {error.hint}"
+        assert "\n" not in error.message, wrong
+        for name in wrong.names:
+            assert name in text, (wrong, text)
+        found = PROPOSED.search(error.hint or "")
+        first = None if found is None else found[1]
+        assert first is None or first.removeprefix("kafka.") not in never, (wrong, text)
+        if wrong.meant is not None:
+            proposed += 1
+            right += first == wrong.meant
+            missed += [] if first == wrong.meant else [f"{wrong.what}: {text}"]
+    with capsys.disabled():
+        print(
+            f"\nwrong configurations: {len(TABLE)}, each an error; the right name or value first"
+            f" in {right} of {proposed} ({right / proposed:.1%})"
+        )
+    assert len(TABLE) >= 200
+    assert right >= ENOUGH * proposed, "\n".join(missed)
+
+
+@pytest.mark.parametrize(("name", "says"), [*FOREIGN, *((f"kafka.{n}", s) for n, s in FOREIGN)])
+def test_a_name_of_somebody_else_gets_the_sentence_that_helps(name, says):
+    with pytest.raises(ConfigError) as caught:
+        SinkConfig.parse(GOOD | {name: "x"})
+    assert says in f"{caught.value.message} {caught.value.hint}"
+    assert "did you mean" not in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: Interceptors.check(["io.confluent.monitoring.MonitoringInterceptor"]),
+        lambda: own_partitioner.check("com.example.OurPartitioner"),
+        lambda: serializer(
+            "io.confluent.kafka.serializers.KafkaAvroSerializer", "value.serializer"
+        ),
+        lambda: import_paths.make("org.example.Provider", "sasl.login.callback.handler.class"),
+    ],
+    ids=["interceptor", "partitioner", "serializer", "login handler"],
+)
+def test_a_class_of_the_jvm_gets_the_sentence_that_helps(ask):
+    with pytest.raises(ConfigError) as caught:
+        ask()
+    assert "a class of the JVM can't run in Python workers" in caught.value.hint
+
+
+def test_a_python_class_that_is_missing_is_not_taken_for_one_of_the_jvm():
+    for path in ("our.partitioners:Mine", "io.BytesJO", "com.example.function"):
+        with pytest.raises(ConfigError) as caught:
+            import_paths.find(path, "partitioner.class")
+        assert "the module must be importable" in caught.value.hint
+
+
+def test_a_removed_option_without_its_prefix_names_its_successor():
+    """With the prefix it is a warning that does."""
+    with pytest.raises(ConfigError) as caught:
+        SinkConfig.parse(GOOD | {"timeout.ms": "1"})
+    assert caught.value.hint == "Last known to Kafka 0.10; use request.timeout.ms"
+
+
+@pytest.mark.parametrize("value", ["exactly_once", "EXACTLY-ONCE", "exactlyOnce", "Exactly Once"])
+def test_a_guarantee_is_understood_however_it_is_spelt(value):
+    assert SinkConfig.parse(GOOD | {"deliveryGuarantee": value}).is_exactly_once
+    least = SinkConfig.parse(GOOD | {"deliveryGuarantee": "atLeastOnce"})
+    assert least == SinkConfig.parse(GOOD | {"deliveryGuarantee": "at-least-once"})
+
+
+def test_what_only_a_producer_by_itself_takes_is_suggested_to_it_alone(tmp_path):
+    path = tmp_path / "client.properties"
+    path.write_text("transactionl.id=x\n")
+    for options in ({"transactionl.id": "x"}, {"configFile": str(path)}):
+        with pytest.raises(ConfigError) as caught:
+            ProducerConfig.parse({"bootstrap.servers": "a:1"} | options)
+        assert caught.value.hint == "did you mean transactional.id?"
+
+
+WAYS_IN = ["acsk=1", "linger.ms=5s", "group.idd=g", "ssl.truststore.location=/ca", "acks=ALL",
+           "compression.codec=lz4", "sasl.mechanism=SCRAM-SHA512"]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", WAYS_IN)
+def test_every_way_in_gives_the_same_answer(line, tmp_path):
+    """As an option of the sink, of KafkaProducer, and as a line of a file for either and kprod."""
+    name, _, value = line.partition("=")
+    path = tmp_path / "client.properties"
+    path.write_text(f"bootstrap.servers=a:1\n{line}\n")
+    answers = []
+    for ask in (
+        lambda: SinkConfig.parse(GOOD | {f"kafka.{name}": value}),
+        lambda: SinkConfig.parse({"configFile": str(path)}),
+        lambda: ProducerConfig.parse({"bootstrap.servers": "a:1", name: value}),
+        lambda: ProducerOptions.of({"bootstrap.servers": "a:1", name: value}),
+        lambda: ProducerOptions.of({"configFile": str(path)}),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            ask()
+        answers.append(caught.value.one_line())
+    told = CliRunner().invoke(app, ["txn", "list", "p", "-c", str(path)])
+    assert told.exit_code == 2
+    answers.append(told.stderr.removeprefix("kprod: ").strip())
+    bare = {answer.replace("kafka.", "").replace(f" (in {path})", "") for answer in answers}
+    assert len(bare) == 1, bare

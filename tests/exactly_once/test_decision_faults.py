@@ -1,0 +1,142 @@
+"""Around the decision: a driver that is frozen before it, dead or without rights behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.exactly_once.checker import new_admin, transactions
+from tests.exactly_once.harness import World, of_data, thorough, wait_for
+from tests.faults.proxy import Action, Side
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+
+#: After a clean end, and after an abort: nothing may hang for longer.
+CLEAN_S = 5.0
+TASKS = 4
+#: Transactions that are over soon. (The commit needs a part of it: see ``margin_ms``.)
+SHORT = {"kafka.transaction.timeout.ms": "12000"}
+
+
+def ongoing(world: World, scenario) -> list[str]:
+    found = transactions(world.direct, scenario.prefix)
+    return [i for i, state in found.items() if state == "Ongoing" and "~~" not in i]
+
+
+@thorough
+def test_a_driver_that_is_frozen_between_check_and_decision_decides_nothing_too_late(
+    world, driver, record_property
+):
+    """SIGSTOP to all of it when the brokers have said that everything is prepared (the answer lies
+    before its door), until they have aborted it.
+    """
+    scenario = world.scenario("frozen", **SHORT)
+    told = world.fault(
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        Action.PASS,
+        Side.RESPONSE,
+        match=of_data,
+        then=lambda _: driver.freeze(),
+    )
+    driver.begin("stream", **scenario.stream(tasks=TASKS))
+    assert told.hit.wait(240)
+    try:
+        wait_for(lambda: not ongoing(world, scenario), 60, "the transactions' time-out")
+    finally:
+        driver.thaw()
+    answer = driver.answer()
+    assert answer["result"] == "FAIL", answer
+    report = scenario.assert_clean(settle_s=CLEAN_S)
+    assert report.visible == 0
+    answer = driver.run("stream", **scenario.stream(tasks=TASKS, until=1))
+    assert answer["result"] == "OK", answer
+    scenario.assert_clean(settle_s=CLEAN_S)
+    record_property("found", report)
+
+
+@thorough
+def test_a_decision_whose_driver_stays_away_until_all_is_aborted_is_written_again(
+    world, driver, new_driver, record_property
+):
+    """SIGKILL behind DECIDED, before the first EndTxn arrives."""
+    scenario = world.scenario("away", **SHORT)
+    held = world.fault(ApiKey.END_TXN, Action.HOLD, Side.REQUEST, times=1_000_000, match=of_data)
+    victim = new_driver()
+    victim.begin("stream", **scenario.stream(tasks=TASKS))
+    assert held.hit.wait(240)
+    victim.kill()
+    held.deliver = False
+    world.faults.remove(held)
+    wait_for(lambda: not ongoing(world, scenario), 60, "the transactions' time-out")
+    answer = driver.run("stream", **scenario.stream(tasks=TASKS, until=1))
+    assert answer["result"] == "OK", answer
+    report = scenario.assert_clean(settle_s=CLEAN_S)
+    record_property("found", report)
+
+
+@thorough
+def test_rights_that_are_taken_away_behind_the_decision_are_an_error_that_tells_of_it(
+    ruled_world, driver, record_property
+):
+    scenario = ruled_world.scenario("rights")
+    held = ruled_world.fault(
+        ApiKey.END_TXN, Action.HOLD, Side.REQUEST, nth=2, times=1_000_000, match=of_data
+    )
+    driver.begin("stream", **scenario.stream(tasks=TASKS))
+    assert held.hit.wait(240)
+    wait_for(lambda: len(ongoing(ruled_world, scenario)) < TASKS, what="the first EndTxn")
+    left = ongoing(ruled_world, scenario)
+    assert left
+    with denied(ruled_world, left):
+        held.release()
+        answer = driver.answer()
+    assert answer["result"] == "UNKNOWN", answer
+    assert "decided" in answer["error"], answer
+    (batch,) = scenario.batches()
+    assert set(batch.ids) & set(left), answer
+    ruled_world.faults.remove(held)
+    answer = driver.run("stream", **scenario.stream(tasks=TASKS, until=1))
+    assert answer["result"] == "OK", answer
+    report = scenario.assert_clean(settle_s=CLEAN_S)
+    record_property("found", report)
+
+
+@contextmanager
+def denied(world: World, transactional_ids: list[str]) -> Iterator[None]:
+    """Nobody may write under these transactional ids for a while."""
+    from confluent_kafka.admin import (
+        AclBinding,
+        AclBindingFilter,
+        AclOperation,
+        AclPermissionType,
+        ResourcePatternType,
+        ResourceType,
+    )
+
+    admin = new_admin(world.direct)
+    wanted = [
+        AclBinding(
+            ResourceType.TRANSACTIONAL_ID, name, ResourcePatternType.LITERAL,
+            "User:*", "*", AclOperation.WRITE, AclPermissionType.DENY,
+        )
+        for name in transactional_ids
+    ]  # fmt: skip
+    everything = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None,
+        AclOperation.ANY, AclPermissionType.ANY,
+    )  # fmt: skip
+
+    def until(count: int) -> None:
+        wait_for(lambda: len(admin.describe_acls(everything).result(20)) == count, 20, "the ACLs")
+
+    for done in admin.create_acls(wanted).values():
+        done.result(20)
+    until(len(wanted))
+    try:
+        yield
+    finally:
+        admin.delete_acls([everything])[everything].result(20)
+        until(0)

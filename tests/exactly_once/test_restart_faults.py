@@ -1,0 +1,74 @@
+"""Queries that are started again, or beside another one: nothing stays open, the healthy go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.exactly_once.half_written import EAGER, SIZE, half_written
+from tests.exactly_once.harness import thorough, wait_for
+from tests.exactly_once.truth import Result
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+
+#: After a clean end, and after an abort: nothing may hang for longer.
+CLEAN_S = 5.0
+
+
+def test_a_restarted_query_whose_first_batch_fails_leaves_nothing_open(
+    world, driver, record_property
+):
+    scenario = world.scenario("restart-fails", **EAGER)
+    answer = driver.run("stream", **scenario.stream(until=1, size=SIZE))
+    assert answer["result"] == "OK", answer
+    number = scenario.committed() + 1
+    reached, misbehave = half_written(scenario, number)
+    answer = driver.run("stream", **scenario.stream(size=SIZE, misbehave=misbehave))
+    assert answer["result"] == "FAIL", answer
+    assert "planned" in answer["error"], answer
+    assert reached.fired
+    report = scenario.assert_clean(settle_s=CLEAN_S)
+    assert report.aborted > 0, "its rows are in the log"
+    answer = driver.run("stream", **scenario.stream(until=number + 1, size=SIZE))
+    assert answer["result"] == "OK", answer
+    scenario.assert_clean(settle_s=CLEAN_S)
+    record_property("found", report)
+
+
+@thorough
+def test_a_query_goes_on_when_another_one_of_its_application_has_its_prefix_by_mistake(
+    world, driver, record_property
+):
+    """The newcomer is at a later micro-batch than the healthy one: its own checkpoint says so."""
+    newcomer = world.scenario("newcomer")
+    answer = driver.run("stream", **newcomer.stream(until=8, rows=20))
+    assert answer["result"] == "OK", answer
+    ahead = newcomer.committed()
+    healthy = world.scenario("healthy")
+    newcomer.options["transactionalIdPrefix"] = healthy.prefix
+    stop, behind = healthy.home / "stop", healthy.home / "behind"
+    driver.begin(
+        "streams",
+        each=[
+            healthy.stream(stop=str(stop), trigger="1 second"),
+            newcomer.stream(behind=str(behind), rows=20),
+        ],
+    )
+    wait_for(lambda: healthy.committed() >= 1, 240, "the healthy query")
+    assert healthy.committed() < ahead
+    behind.touch()
+
+    def refused() -> bool:
+        return any(b.result is Result.FAIL for b in newcomer.batches())
+
+    wait_for(refused, 240, "the newcomer's end")
+    seen = healthy.committed()
+    wait_for(
+        lambda: healthy.committed() > seen + 2 or driver.has_answered, 120, "the healthy query"
+    )
+    stop.touch()
+    of_healthy, of_newcomer = driver.answer()["answers"]
+    assert of_healthy["result"] == "OK", of_healthy
+    assert of_newcomer["result"] == "FAIL", of_newcomer
+    assert healthy.prefix in of_newcomer["error"], of_newcomer
+    report = healthy.assert_clean(settle_s=CLEAN_S)
+    record_property("found", report)

@@ -1,0 +1,265 @@
+"""Answers of a broker, for every request in every version.
+
+The decoder itself says which field comes next (:class:`_Asked` answers it), so that what is changed
+afterwards is nearly right, and gets deep into the decoder.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+import tracemalloc
+from array import array
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+from spark_kafka_sink.errors import RemoteProtocolError
+from spark_kafka_sink.network.frame_reader import FrameReader
+from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
+from spark_kafka_sink.protocol import (
+    config_messages,
+    fetch_messages,
+    messages,
+    produce,
+    sasl,
+    transaction_admin_messages,
+    wire,
+)
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.fetch_messages import FetchPartition, IsolationLevel
+from spark_kafka_sink.protocol.frames import parse_response_header
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.fuzz.mutate import mutated, pieces, refusal
+
+_MODULES = (messages, fetch_messages, produce, sasl, transaction_admin_messages, config_messages)
+_TPS = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0))
+_CONFIG = config_messages.ConfigResourceType.TOPIC
+#: By parameter; 1 for all others that have no default.
+_ARGUMENTS: dict[str, Any] = {
+    "software_name": "a",
+    "software_version": "1",
+    "topics": ("t", "u"),
+    "transactional_id": "x",
+    "transactional_ids": ("x", "y"),
+    "keys": ("x", "y"),
+    "partitions": _TPS,
+    "committed": True,
+    "commit": True,
+    "acks": -1,
+    "mechanism": "PLAIN",
+    "token": b"x",
+    "isolation_level": IsolationLevel.READ_COMMITTED,
+    "data": tuple(produce.PartitionProduceData(tp, [b"x"], 1) for tp in _TPS),
+    "topic": "t",
+    "prefix": "p",
+    "states": (),
+    "resources": tuple(config_messages.ConfigResource(_CONFIG, name) for name in ("t", "u")),
+}
+_OF_A_CLASS: dict[str, dict[str, Any]] = {
+    "FetchRequest": {"partitions": tuple(FetchPartition(tp, 0) for tp in _TPS)},
+    "CreateTopicsRequest": {"topics": (messages.NewTopic("t"), messages.NewTopic("u"))},
+}
+#: Decoded in one go when its answer is repeated to this size.
+_LARGE = 100_000
+
+
+def _requests() -> list[Any]:
+    found = []
+    for module in _MODULES:
+        for name, kind in vars(module).items():
+            if not (inspect.isclass(kind) and name.endswith("Request")):
+                continue
+            if kind.__module__ != module.__name__ or not hasattr(kind, "decode"):
+                continue
+            given = _ARGUMENTS | _OF_A_CLASS.get(name, {})
+            needed = inspect.signature(kind).parameters.values()
+            found.append(
+                kind(**{p.name: given.get(p.name, 1) for p in needed if p.default is p.empty})
+            )
+    return found
+
+
+REQUESTS = _requests()
+
+
+def fuzz(rng: random.Random) -> str:
+    """Only RemoteProtocolError leaves, on one line, without the bytes; in whatever pieces."""
+    request = rng.choice(REQUESTS)
+    version = rng.randint(request.versions.min, request.versions.max)
+    base = _answer(rng, request, version)
+    taken = 0
+    for _ in range(8):
+        data = mutated(rng, base)
+        taken += _decode(request, version, data)
+        _frame(rng, data)
+    parse = rng.choice(list(ApiKey)), rng.randrange(13), rng.randbytes(rng.randrange(12))
+    key, number, header = parse
+    refusal(lambda: parse_response_header(key, number, memoryview(header)), RemoteProtocolError)
+    if base and rng.randrange(40) == 0:
+        _weigh(request, version, (base * (_LARGE // len(base) + 1))[:_LARGE])
+    return f"{type(request).__name__} taken" if taken else "refused"
+
+
+def _decode(request: Any, version: int, data: bytes) -> bool:
+    error = refusal(lambda: repr(request.decode(version, memoryview(data))), RemoteProtocolError)
+    if error is not None:
+        assert error.__context__ is None
+        assert "\n" not in error.message
+        assert len(error.message) < 600
+    return error is None
+
+
+def _weigh(request: Any, version: int, data: bytes) -> None:
+    tracemalloc.start()
+    try:
+        refusal(lambda: request.decode(version, memoryview(data)), RemoteProtocolError)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= 4 * len(data) + 64 * 1024, f"{peak} bytes for {len(data)}"
+
+
+class _Stream(PlaintextTransportLayer):
+    def __init__(self, parts: list[bytes]) -> None:
+        self._parts = parts
+
+    def read_into(self, target: memoryview) -> int:
+        if not self._parts:
+            return 0
+        part = self._parts[0]
+        count = min(len(part), len(target))
+        target[:count] = part[:count]
+        self._parts[0] = part[count:]
+        if not self._parts[0]:
+            del self._parts[0]
+        return count
+
+
+def _frame(rng: random.Random, data: bytes) -> None:
+    """A frame is the same however it is cut; a length that is a lie is refused or waited for."""
+    reader, frame = FrameReader(), None
+    size = len(data) if rng.random() < 0.9 else rng.choice((-1, 0, 2**31 - 1, 0x48545450))
+    stream = _Stream(pieces(rng, size.to_bytes(4, "big", signed=True) + data))
+    try:
+        for _ in range(10):
+            frame = frame or reader.read_from(stream)
+    except RemoteProtocolError:
+        return
+    if size == len(data):
+        assert frame is not None
+        assert bytes(frame) == data
+
+
+# --- answers that are nearly right
+
+
+class _Asked(wire.WireReader):
+    """Makes up what it is asked for, and keeps it: :attr:`data` is an answer that is whole."""
+
+    __slots__ = ("_budget", "_rng")
+
+    def __init__(self, rng: random.Random, *, flexible: bool) -> None:
+        super().__init__(b"", flexible=flexible)
+        self._end = 1 << 40
+        self._rng = rng
+        self._budget = 2000
+
+    def _put(self, data: bytes) -> None:
+        self._budget -= 1
+        if self._budget < 0:
+            raise wire.MalformedError("enough")
+        self.data = bytes(self.data) + data  # some parts are still being looked at
+
+    def _read(self, data: bytes) -> None:
+        self._put(data)
+        self.position = len(self.data)
+
+    def _size(self, size: int) -> bytes:
+        if not self.flexible:
+            return size.to_bytes(4, "big")
+        return bytes([size + 1]) if size < 127 else bytes([size + 1 & 127 | 128, size + 1 >> 7])
+
+    @property
+    def remaining(self) -> int:
+        return 1 << 20
+
+    def unpack(self, layout: Any) -> tuple[int, ...]:
+        rng, out = self._rng, b""
+        for letter in layout.format.lstrip(">"):
+            width = {"b": 1, "h": 2, "i": 4, "q": 8}[letter]
+            value = rng.choice((0, 0, 0, 0, 1, 1, 2, 3, -1, 5, 100))
+            if rng.random() < 0.05:
+                value = rng.getrandbits(8 * width - 1)
+            out += value.to_bytes(width, "big", signed=True)
+        self._put(out)
+        return super().unpack(layout)
+
+    def raw(self, size: int) -> bytes:
+        self._put(bytes(max(0, min(size, 1000))))
+        return super().raw(size)
+
+    def unsigned_varint(self) -> int:
+        self._put(bytes([self._rng.choice((0, 1, 1, 1, 2, 2, 3, 4, 9))]))
+        return super().unsigned_varint()
+
+    def nullable_string(self) -> str:
+        text = self._rng.choice(
+            ("t", "u", "x", "y", "localhost", "t", "u", "", "a" * 255, "\u00e9")
+        )
+        data = text.encode()
+        self._put(self._size(len(data)) if self.flexible else len(data).to_bytes(2, "big"))
+        self._read(data)
+        return text
+
+    def string(self) -> str:
+        return self.nullable_string()
+
+    def count(self, smallest_item: int) -> int:
+        count = self._rng.choice((0, 1, 1, 1, 2, 2, 3))
+        self._read(self._size(count))
+        return count
+
+    def int32_array(self) -> array[int]:
+        count = self.count(4)
+        self._read(bytes(4 * count))
+        return array("i", [0] * count)
+
+    def int32s_into(self, target: array[int]) -> None:
+        target.extend(self.int32_array())
+
+    def skip_int32s(self) -> None:
+        self.int32_array()
+
+    def tagged_fields(self) -> Iterator[int]:
+        if not self.flexible:
+            return
+        rng = self._rng
+        tags = [] if rng.random() < 0.8 else sorted(rng.sample(range(6), rng.randrange(1, 4)))
+        self._read(bytes([len(tags)]))
+        for tag in tags:
+            self._read(bytes([tag, 0]))
+            start = self.position
+            yield tag
+            size = bytes([min(127, self.position - start)])
+            self.data = bytes(self.data[: start - 1]) + size + bytes(self.data[start:])
+
+    def skip_tagged_fields(self) -> None:
+        for _ in self.tagged_fields():
+            pass
+
+    def finish(self) -> None:
+        """Nothing is left over."""
+
+
+def _answer(rng: random.Random, request: Any, version: int) -> bytes:
+    made: list[_Asked] = []
+
+    def reader(_data: object, *, flexible: bool) -> _Asked:
+        made.append(_Asked(rng, flexible=flexible))
+        return made[-1]
+
+    with mock.patch.object(wire, "WireReader", reader):
+        # What was made up until it is refused is an answer, too.
+        refusal(lambda: request.decode(version, memoryview(b"")), RemoteProtocolError)
+    return bytes(made[0].data) if made else b""

@@ -1,0 +1,77 @@
+"""The share of ``make fuzz`` that every run of the tests has: the same seeds each time."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.fuzz.targets import TARGETS, attempt
+
+#: Cases of each target: about a second or two.
+CASES = {
+    "answers": 2000,
+    "batches": 2500,
+    "streams": 2000,
+    "states": 2500,
+    "exchanges": 2000,
+    "texts": 1500,
+    "tls": 600,
+}
+#: What must become of some of them: fuzz that is refused at the door finds nothing behind it.
+REACHED = {
+    "answers": {
+        "refused",
+        "ApiVersionsRequest taken",
+        "FetchRequest taken",
+        "InitProducerIdRequest taken",
+        "MetadataRequest taken",
+        "SaslAuthenticateRequest taken",
+    },
+    "batches": {"read", "unreadable", "read, unreadable", "nothing there"},
+    "streams": {
+        f"{name} {end}"
+        for name in ("GZIP", "LZ4", "SNAPPY", "ZSTD")
+        for end in ("damaged", "unpacked")
+    },
+    "states": {"decoded, joined", "decoded, not whole", "refused, joined", "refused, not whole"},
+    "exchanges": {
+        "AWS_MSK_IAM authenticated",
+        "OAUTHBEARER authenticated",
+        "PLAIN authenticated",
+        "PLAIN RemoteProtocolError",
+        "SCRAM-SHA-256 AuthenticationError",
+        "SCRAM-SHA-256 ConnectionError",
+    },
+    "texts": {"read, a time or none", "refused, a time or none"},
+    "tls": {
+        "a handshake: AuthenticationError",
+        "a session: AuthenticationError",
+        "a session: ConnectionError",
+    },
+}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_random_bytes_break_no_promise(name: str) -> None:
+    outcomes = {attempt(name, seed) for seed in range(CASES[name])}
+    assert not REACHED[name] - outcomes
+
+
+def test_a_failure_says_how_it_is_seen_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(rng: random.Random) -> str:
+        assert rng.random() < 0.9
+        return ""
+
+    monkeypatch.setitem(TARGETS, "batches", broken)
+
+    def fuzz() -> None:
+        for seed in range(1000):
+            attempt("batches", seed)
+
+    with pytest.raises(AssertionError) as failure:
+        fuzz()
+    (note,) = failure.value.__notes__
+    assert note.startswith("again: make fuzz ONLY=batches FROM=")
+    with pytest.raises(AssertionError):
+        attempt("batches", int(note.split("FROM=")[1].split()[0]))

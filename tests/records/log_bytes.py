@@ -1,0 +1,79 @@
+"""Fetched bytes of a log, as a broker or a liar would give them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from crc32c import crc32c
+
+from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.protocol.fetch_messages import (
+    AbortedTransaction,
+    FetchedPartition,
+    IsolationLevel,
+)
+from spark_kafka_sink.records.compression import Codec, CompressionType
+from spark_kafka_sink.records.varint import varint
+
+BASE = 1_700_000_000_000
+COMMITTED = IsolationLevel.READ_COMMITTED
+CODECS = list(CompressionType)
+
+
+def batch(
+    base: int,
+    records: Sequence[tuple[int, bytes | None, bytes | None]],
+    *,
+    last: int | None = None,
+    producer: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    appended: bool = False,
+    codec: CompressionType = CompressionType.NONE,
+    count: int | None = None,
+) -> bytes:
+    """A batch with its base offset; each record is (offset delta, key, value)."""
+    section = b""
+    for delta, key, value in records:
+        body = b"\0" + varint(delta) + varint(delta)
+        for field_ in (key, value):
+            body += varint(-1) if field_ is None else varint(len(field_)) + field_
+        body += varint(0)
+        section += varint(len(body)) + body
+    if codec:
+        section = Codec(codec).compress([section])
+    attributes = int(codec) | 8 * appended | 16 * transactional | 32 * control
+    covered = struct.pack(
+        ">hiqqqhii",
+        attributes,
+        max((r[0] for r in records), default=0) if last is None else last,
+        BASE,
+        BASE + 1000,
+        producer,
+        0 if producer >= 0 else -1,
+        -1,
+        len(records) if count is None else count,
+    )
+    body = covered + section
+    return struct.pack(">qiibI", base, 9 + len(body), 3, 2, crc32c(body)) + body
+
+
+def marker(base: int, producer: int, kind: int, key: bytes | None = None) -> bytes:
+    named = struct.pack(">hh", 0, kind) if key is None else key
+    value = struct.pack(">hi", 0, 7)
+    return batch(base, [(0, named, value)], producer=producer, transactional=True, control=True)
+
+
+def data(base: int, *values: bytes, producer: int = -1, **options: object) -> bytes:
+    records = [(i, b"k", value) for i, value in enumerate(values)]
+    return batch(base, records, producer=producer, transactional=producer >= 0, **options)  # type: ignore[arg-type]
+
+
+def fetched(
+    log: bytes, offset: int = 0, aborted: Sequence[tuple[int, int]] = (), **fields: object
+) -> FetchedPartition:
+    found = tuple(AbortedTransaction(*a) for a in aborted)
+    return FetchedPartition(
+        ErrorCode.NONE, offset, COMMITTED, aborted=found, records=memoryview(log), **fields
+    )  # type: ignore[arg-type]

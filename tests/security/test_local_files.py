@@ -1,0 +1,212 @@
+"""Files that options name: none of them blocks, fills memory, or is written by everybody unsaid."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+
+import pytest
+
+from spark_kafka_sink import local_files
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config_file import read_lines
+from spark_kafka_sink.datasource.write_report import publish
+from spark_kafka_sink.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.local_files import MAX_STORE, MAX_TEXT, UnusableFileError
+from spark_kafka_sink.network.key_stores import read_key_store, read_trust_store
+from spark_kafka_sink.network.token_sources import token_fetcher
+from spark_kafka_sink.oauth_settings import OAuthSettings, TokenFile
+from spark_kafka_sink.secret_references import resolve
+from spark_kafka_sink.secrets import Password
+
+KEY = "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n"
+CHAIN = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+
+
+class Report:
+    def line(self):
+        return "the line"
+
+    def summary(self):
+        return {}
+
+    def json(self, written_at_ms):
+        return json.dumps({"at": written_at_ms})
+
+
+#: Every way in which an option has a file read.
+READERS = {
+    "a reference": lambda p: resolve({"sasl.password": Password(f"${{file:{p}}}")}),
+    "a line of a file": lambda p: resolve({"sasl.password": Password(f"${{file:{p}:k}}")}),
+    "a truststore": lambda p: read_trust_store({"ssl.truststore.location": str(p)}),
+    "a keystore": lambda p: read_key_store({"ssl.keystore.location": str(p)}),
+    "a token": lambda p: token_fetcher(OAuthSettings(TokenFile(str(p))), SystemClock())("b"),
+    "a configFile": lambda p: read_lines(str(p)),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("kind", ["a FIFO", "a device", "larger than", "Is a directory"])
+def test_what_is_no_small_file_is_refused_and_not_waited_for(reader, kind, tmp_path):
+    path = tmp_path / "it"
+    if kind == "a FIFO":
+        os.mkfifo(path)
+    elif kind == "larger than":
+        with path.open("wb") as file:
+            file.truncate(300 << 20)  # of zeros, which take no room on the disk
+    else:
+        path = "/dev/zero" if kind == "a device" else tmp_path
+    with pytest.raises((ConfigError, AuthenticationError), match=kind) as raised:
+        READERS[reader](path)
+    assert "can't be read" in str(raised.value)
+
+
+def test_a_fifo_that_somebody_writes_to_is_refused_as_well(tmp_path):
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    writer = os.open(path, os.O_RDWR)
+    try:
+        with pytest.raises(UnusableFileError, match="FIFO"):
+            local_files.read_file(str(path), "it")
+        with pytest.raises(UnusableFileError, match="FIFO"):
+            local_files.append_line(str(path), b"line\n")
+    finally:
+        os.close(writer)
+
+
+def test_a_file_that_is_read_too_slowly_is_given_up(tmp_path, monkeypatch):
+    """A disk of the network: each read takes four seconds of this clock."""
+    seconds = iter(range(0, 1000, 4))
+    monkeypatch.setattr(local_files.time, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(local_files, "_CHUNK", 1)
+    path = tmp_path / "slow"
+    path.write_text("abc")
+    with pytest.raises(UnusableFileError, match="not read within 10 s"):
+        local_files.read_file(str(path), "it")
+    path.write_text("a")
+    assert local_files.read_file(str(path), "it") == b"a"
+
+
+@pytest.mark.parametrize("limit", [1, 70_000, MAX_TEXT, MAX_STORE])
+def test_a_file_may_be_as_large_as_its_limit_and_no_larger(limit, tmp_path):
+    path = tmp_path / "it"
+    path.write_bytes(b"x" * limit)
+    assert len(local_files.read_file(str(path), "it", limit)) == limit
+    path.write_bytes(b"x" * (limit + 1))
+    with pytest.raises(UnusableFileError, match=f"larger than {limit} bytes"):
+        local_files.read_file(str(path), "it", limit)
+
+
+@pytest.mark.parametrize(
+    "path", ["a\0b", "/nowhere/canary9", "x" * 5000, "\ud800", "/etc/shadow/x"]
+)
+def test_no_error_of_a_file_holds_its_path_not_even_behind_it(path):
+    for use in (
+        lambda: local_files.read_file(path, "it"),
+        lambda: local_files.append_line(path, b"l\n"),
+    ):
+        with pytest.raises(UnusableFileError) as raised:
+            use()
+        error: BaseException | None = raised.value
+        while error is not None:
+            assert path not in f"{error!r} {error}"
+            assert not getattr(error, "filename", None)
+            error = error.__cause__ or error.__context__
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_file_that_everybody_may_write_is_one_warning(reader, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(local_files, "_warned", set())  # a file's number may come again
+    path = tmp_path / "it"
+    path.write_text("k=v\n")
+    for mode, warnings in ((0o644, 0), (0o660, 0), (0o666, 1), (0o666, 1)):
+        path.chmod(mode)
+        told = ""
+        try:
+            READERS[reader](path)
+        except (ConfigError, AuthenticationError) as error:
+            told = str(error)  # it is no store, and no token
+        assert "can't be read" not in told
+        said = [r.getMessage() for r in caplog.records if "everybody" in r.getMessage()]
+        assert len(said) == warnings
+    assert str(path) in said[0]
+    assert "mode 0666" in said[0]
+
+
+def test_a_location_by_reference_is_named_by_it_in_the_warning(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(local_files, "_warned", set())
+    path = tmp_path / "canary9"
+    path.write_text(CHAIN)
+    path.chmod(0o666)
+    monkeypatch.setenv("WHERE", str(path))
+    assert read_trust_store(resolve({"ssl.truststore.location": "${env:WHERE}"}))
+    assert "${env:WHERE}: everybody" in caplog.text
+    assert "canary9" not in caplog.text
+
+
+# --- reports --------------------------------------------------------------------------------------
+
+
+def test_reports_of_two_processes_share_a_file(tmp_path):
+    path = tmp_path / "report"
+    for at in (1, 2):
+        publish(Report(), str(path), at)
+    assert path.read_text() == '{"at": 1}\n{"at": 2}\n'
+    assert stat.S_IMODE(path.stat().st_mode) & 0o022 == 0
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "symbolic link", "device", "directory", "null", "huge"])
+def test_a_report_goes_to_no_other_kind_of_file_and_commit_goes_on(kind, tmp_path, caplog):
+    """The rows are in Kafka: it is a warning, and nothing waits."""
+    path, victim = tmp_path / "report", tmp_path / "victim"
+    victim.write_text("precious\n")
+    if kind == "FIFO":
+        os.mkfifo(path)
+    elif kind == "symbolic link":
+        path.symlink_to(victim)
+    elif kind == "huge":
+        with path.open("wb") as file:
+            file.truncate(local_files.MAX_REPORT + 1)
+    shown = {"device": "/dev/full", "directory": str(tmp_path), "null": "a\0b"}.get(kind, str(path))
+    publishing = threading.Thread(target=publish, args=(Report(), shown, 1), daemon=True)
+    publishing.start()
+    publishing.join(20)
+    assert not publishing.is_alive(), "a commit would hang"
+    assert victim.read_text() == "precious\n"
+    assert "the rows are in Kafka, but reportPath can't be written" in caplog.text
+
+
+# --- PEM ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-----BEGIN CERTIFICATE-----" * 40_000,
+        "-----BEGIN A-----x" * 60_000,
+        "".join(f"-----BEGIN A{i}-----x" for i in range(50_000)),
+        "-----BEGIN " * 90_000,
+        "-----" * 200_000,
+    ],
+)
+@pytest.mark.timeout(60)  # quadratic, each took minutes; linear, all take a second
+def test_a_megabyte_of_beginnings_without_an_end_is_read_in_no_time(text):
+    options = {"ssl.keystore.key": Password(text), "ssl.keystore.certificate.chain": Password(text)}
+    with pytest.raises(ConfigError, match="holds no private key"):
+        read_key_store(options)
+
+
+def test_blocks_are_found_between_and_behind_others():
+    text = f"comment\n{CHAIN}-----BEGIN X-----\nno end\n{KEY}rest\n{CHAIN}"
+    options = {"ssl.keystore.key": Password(text), "ssl.keystore.certificate.chain": Password(text)}
+    found = read_key_store(options)
+    assert found.private_key == KEY
+    assert found.certificates == CHAIN * 2
+    one_line = Password(text.replace("\n", " "))
+    found = read_key_store(
+        {"ssl.keystore.key": one_line, "ssl.keystore.certificate.chain": one_line}
+    )
+    assert found.private_key == KEY
+    assert found.certificates == CHAIN * 2

@@ -1,0 +1,98 @@
+"""What the driver finds out about a topic before the first task: may we write, and will it fit?"""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config import SinkConfig
+from spark_kafka_sink.datasource import preflight, topic_checks
+from spark_kafka_sink.errors import AuthorizationError, ErrorCode
+from tests.secure_kafka import acl
+
+SMALL = {"max.message.bytes": "10000", "compression.type": "gzip"}
+
+
+@pytest.fixture
+def look(secure_kafka, monkeypatch):
+    """The driver's look at a topic, as bob."""
+    monkeypatch.setattr(topic_checks, "_warned", set())
+    options = secure_kafka.cluster.client_options("SSL", user="bob")
+
+    def check(topic, **more):
+        config = SinkConfig.parse(
+            {f"kafka.{name}": value for name, value in options.items()}
+            | {"topic": topic, "preflight": "required"}
+            | more
+        )
+        asked = preflight.PreflightCheck(preflight._describe, SystemClock())
+        return asked.check(config, streaming=False)
+
+    return check
+
+
+def warnings(caplog):
+    return [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+
+
+def test_a_topic_that_we_may_see_and_not_write_to_is_refused_before_any_task(secure_kafka, look):
+    topic = secure_kafka.kafka.unique_topic("preflight")
+    with (
+        acl(secure_kafka, "bob", ("TOPIC", topic, "READ")),
+        pytest.raises(AuthorizationError, match="not authorised to write to it") as caught,
+    ):
+        look(topic)
+    error = caught.value
+    assert error.code is error.kind is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert error.message.startswith(f"topic {topic}: TOPIC_AUTHORIZATION_FAILED (29): ")
+    assert "(only to READ, DESCRIBE)" in error.message
+    assert "needs the ACL WRITE on the topic" in str(error.hint)
+
+
+def test_with_warn_the_missing_right_is_one_warning(secure_kafka, look, caplog):
+    topic = secure_kafka.kafka.unique_topic("preflight")
+    with acl(secure_kafka, "bob", ("TOPIC", topic, "DESCRIBE")):
+        assert look(topic, preflight="warn") is None
+    assert [w.count("not authorised to write") for w in warnings(caplog)] == [1]
+
+
+def test_who_may_write_and_nothing_else_hears_nothing(secure_kafka, look, caplog):
+    """The settings don't fit, but only DESCRIBE_CONFIGS would show them."""
+    topic = secure_kafka.kafka.unique_topic("preflight", 1, SMALL)
+    with acl(secure_kafka, "bob", ("TOPIC", topic, "WRITE")):
+        assert topic in look(topic).topics
+    assert warnings(caplog) == []
+
+
+def test_settings_that_do_not_fit_are_told_once_in_a_process(secure_kafka, look, caplog):
+    topic = secure_kafka.kafka.unique_topic("preflight", 1, SMALL)
+    rights = (("TOPIC", topic, "WRITE"), ("TOPIC", topic, "DESCRIBE_CONFIGS"))
+    with acl(secure_kafka, "bob", *rights):
+        for _ in range(2):
+            assert topic in look(topic).topics
+    batch, row, compression = warnings(caplog)
+    takes = f"[KP0307] topic {topic} takes batches of at most 10000 bytes (max.message.bytes), and "
+    assert batch.startswith(f"{takes}kafka.batch.size is 262144: ")
+    assert row.startswith(f"{takes}kafka.max.request.size is 1048576: ")
+    assert "compression.type=gzip, and batches come with kafka.compression.type=none" in compression
+    assert all("/errors/#kp0307" in warning for warning in (batch, row, compression))
+
+
+def test_settings_that_fit_are_not_spoken_of(secure_kafka, look, caplog):
+    topic = secure_kafka.kafka.unique_topic("preflight", 1, SMALL)
+    rights = (("TOPIC", topic, "WRITE"), ("TOPIC", topic, "DESCRIBE_CONFIGS"))
+    fits = {"kafka.batch.size": "10000", "kafka.compression.type": "gzip"}
+    with acl(secure_kafka, "bob", *rights):
+        look(topic, **fits)
+    assert warnings(caplog) == []
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [None, 0, 1 << 4, (1 << 8) | (1 << 4), 1 << 3],
+    ids=["not told", "nothing at all", "only WRITE", "both", "READ without DESCRIBE"],
+)
+def test_a_broker_that_does_not_know_the_field_is_not_believed(operations):
+    topic_checks._check_write("t", operations)

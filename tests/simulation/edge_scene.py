@@ -1,0 +1,315 @@
+"""Scenes at the edges of exactly-once: batch jobs, foreachBatch, killed tasks, frozen drivers.
+
+A job, and a micro-batch of foreachBatch, goes the way that Spark takes: the options are planned,
+tasks write, and commit or abort gets their messages (:class:`WritePlan`). A stream is driven as in
+every :class:`Scene`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.config import SinkConfig
+from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.foreach_batch import ForeachBatch
+from spark_kafka_sink.datasource.transaction_commit import prepared_transactions
+from spark_kafka_sink.datasource.transaction_plan import TransactionPlan, plan_transactions
+from spark_kafka_sink.datasource.write_plan import WritePlan
+from spark_kafka_sink.datasource.write_task import TaskIdentity
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.network.selectable import NetworkSend
+from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.transactions import exactly_once
+from spark_kafka_sink.transactions.exactly_once import ExactlyOnce
+from tests.fakes.fake_cluster.codec import Request, read_request
+from tests.simulation.processes import Network
+from tests.simulation.spark_scene import Scene
+from tests.simulation.spark_world import (
+    PREFIX,
+    QUERY,
+    TIMEOUT_MS,
+    TOPIC,
+    Attempt,
+    PythonWorker,
+    Run,
+    SparkLife,
+    owner_of,
+)
+
+#: The error of a job that is to fail.
+PLANNED = "a task's process was killed, as planned"
+_LENGTH = 4
+
+#: Whose driver process the code that runs now belongs to.
+_driving: ContextVar[Run] = ContextVar("driving")
+
+
+@dataclass(eq=False)
+class WatchedRequests:
+    """Requests as the cluster meets them, in order."""
+
+    seen: list[Request] = field(default_factory=list)
+
+    def of(self, *apis: int) -> list[Request]:
+        return [request for request in self.seen if request.api in apis]
+
+
+class EdgeScene(Scene):
+    """``tells_query``: the tasks of a batch job have the local properties of their micro-batch, as
+    in foreachBatch on the stream's own thread. They have none in a thread pool, and none over Spark
+    Connect.
+    """
+
+    tells_query = True
+
+    def __init__(self, play: Callable[..., None], life: SparkLife | None = None) -> None:
+        super().__init__(play, life)
+        self._identities: dict[int, TaskIdentity] = {}
+        self._task_errors: list[KafkaError] = []
+
+    def _query(self) -> None:
+        with patch.object(exactly_once, "shared", self._shared):
+            super()._query()
+
+    @contextmanager
+    def _shared(self, *_: object) -> Iterator[ExactlyOnce]:
+        with self._driver_side(_driving.get()) as driver:
+            yield driver
+
+    @contextmanager
+    def driving(self, run: Run) -> Iterator[None]:
+        """What planning, commit and abort do within belongs to the driver process of ``run``."""
+        token = _driving.set(run)
+        try:
+            yield
+        finally:
+            _driving.reset(token)
+
+    # -- streams --
+
+    def attempts(
+        self, run: Run, number: int, plan: TransactionPlan, tasks: int, *, attempt: int = 0
+    ) -> list[Attempt]:
+        """One attempt of each task, when all are over."""
+        found = [self._launch(run, number, task, attempt, plan) for task in range(tasks)]
+        self.scheduler.block(lambda: all(a.over for a in found), NEVER)
+        return found
+
+    def stop(
+        self,
+        run: Run,
+        number: int,
+        plan: TransactionPlan,
+        messages: list[TaskCommitMessage],
+    ) -> tuple[str, ...]:
+        """Spark's abort of a micro-batch of which not every task has told."""
+        owner = owner_of(run.id, plan)
+        with self._driver_side(run) as aborter:
+            prepared = prepared_transactions(messages, owner)
+            return aborter.abort(owner, number, prepared, tasks_may_live=True)
+
+    def watch(self) -> WatchedRequests:
+        """Every request from now on."""
+        watched, meets = WatchedRequests(), self.cluster.control.met_by
+
+        def met_by(request: Request, node: int) -> Any:
+            watched.seen.append(request)
+            return meets(request, node)
+
+        self.cluster.control.met_by = met_by
+        return watched
+
+    def before_send(
+        self, run: Run, fits: Callable[[Request], bool], what: Callable[[], None]
+    ) -> list[Request]:
+        """Have ``what`` happen in the driver's process before it sends the first request that
+        ``fits``; gives a list that the request is in then.
+        """
+        met: list[Request] = []
+        new_network = run.process.network
+
+        def network() -> Network:
+            made = new_network()
+            send = made.send
+
+            def sends(frame: NetworkSend) -> None:
+                data = b"".join(bytes(buffer) for buffer in frame.buffers)
+                request = read_request(data[_LENGTH:])
+                if not met and fits(request):
+                    met.append(request)
+                    what()
+                send(frame)
+
+            made.send = sends
+            return made
+
+        run.process.network = network
+        return met
+
+    # -- batch jobs and foreachBatch --
+
+    def options(self, **more: object) -> dict[str, str]:
+        """Of the sink, exactly-once."""
+        given = {
+            "kafka.bootstrap.servers": "127.0.0.1:9093",
+            "topic": TOPIC,
+            "deliveryGuarantee": "exactly-once",
+            "transactionalIdPrefix": PREFIX,
+            "kafka.transaction.timeout.ms": TIMEOUT_MS,
+            **more,
+        }
+        return {key: str(value) for key, value in given.items()}
+
+    def job(
+        self,
+        run: Run,
+        options: dict[str, str],
+        number: int,
+        *,
+        tasks: int | None = None,
+        rows: int | None = None,
+        ends: str = "commit",
+    ) -> WritePlan:
+        """A batch job as Spark runs it; ``number`` is what its rows say of their batch.
+
+        ``ends``: "commit"; "kill", when the driver dies with everything prepared; "fail", when the
+        process of the last task is killed with all its rows in Kafka: Spark aborts the job, and
+        raises.
+        """
+        life = self.life
+        tasks = life.tasks if tasks is None else tasks
+        config = SinkConfig.parse(options)
+        with self.driving(run):
+            transactions = plan_transactions(config, streaming=False)
+            plan = WritePlan(config, ColumnPlan(topic=TOPIC, value_column=0), None, transactions)
+            self.life = replace(life, rows=life.rows if rows is None else rows)
+            attempts = self.attempts(run, number, transactions, tasks)
+            self.life = life
+            if ends == "kill":
+                run.process.kill()
+                return plan
+            if ends == "fail":
+                attempts[-1].worker.process.kill()
+            messages = [None if a.worker.process.dead else a.message for a in attempts]
+            if any(message is None for message in messages):
+                plan.abort(messages)
+                raise KafkaError(PLANNED) if ends == "fail" else self._task_errors[-1]
+            try:
+                plan.commit(messages)
+            except KafkaError:
+                plan.abort(messages)
+                raise
+        return plan
+
+    def micro_batch(self, run: Run, write: ForeachBatch, number: int, **how: Any) -> None:
+        """Spark's call of a function for foreachBatch."""
+        write(self.frame(run, number, **how), number)
+
+    def frame(self, run: Run, number: int, **how: Any) -> Any:
+        """A DataFrame whose rows say that they are of batch ``number``; ``how`` as :meth:`job`."""
+        told = {"sql.streaming.queryId": QUERY} if self.tells_query else {}
+
+        def empty() -> Any:
+            return self.frame(run, number, tasks=1, rows=0)
+
+        session = _Session(_SparkContext(told) if self.tells_query else None, empty)
+        return _DataFrame(session, lambda options: self.job(run, options, number, **how))
+
+    def _write(
+        self, worker: PythonWorker, identity: TaskIdentity, plan: TransactionPlan
+    ) -> TaskCommitMessage:
+        if plan.key != PREFIX:  # a batch job's: Spark tells it of no run
+            self._identities[identity.task_attempt_id] = identity
+            identity = replace(identity, run_id="")
+            if not self.tells_query:
+                identity = replace(identity, query_id="", batch_id=-1)
+        try:
+            return super()._write(worker, identity, plan)
+        except KafkaError as error:
+            self._task_errors.append(error)
+            raise
+
+    def _batches(self, identity: TaskIdentity) -> Iterator[pa.RecordBatch]:
+        return super()._batches(self._identities.get(identity.task_attempt_id, identity))
+
+    # -- what came of it --
+
+    def data_ids(self) -> list[str]:
+        """Transactional ids that coordinators know, but for those of keys themselves."""
+        return [i for i in self.cluster.transactions.transactions if "~~" not in i]
+
+
+class UntoldScene(EdgeScene):
+    """Plain batch jobs; and foreachBatch from a thread pool, or over Spark Connect."""
+
+    tells_query = False
+
+
+@dataclass(frozen=True)
+class _SparkContext:
+    local_properties: dict[str, str]
+
+    def getLocalProperty(self, name: str) -> str | None:
+        return self.local_properties.get(name)
+
+
+@dataclass(frozen=True)
+class _Session:
+    """Without a context it is one of Spark Connect. ``empty`` makes a DataFrame without a row."""
+
+    context: _SparkContext | None
+    empty: Callable[[], _DataFrame]
+
+    def range(self, end: int) -> _DataFrame:
+        assert end == 0
+        return self.empty()
+
+    @property
+    def sparkContext(self) -> _SparkContext:
+        if self.context is None:
+            raise AttributeError("sparkContext")
+        return self.context
+
+
+@dataclass(frozen=True)
+class _DataFrame:
+    """A micro-batch, as far as a function for foreachBatch looks at it. ``do`` gets the options
+    when it is saved.
+    """
+
+    sparkSession: _Session  # noqa: N815 - Spark's name
+    do: Callable[[dict[str, str]], object]
+    told: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def write(self) -> _DataFrame:
+        return replace(self, told={})
+
+    def selectExpr(self, *_: str) -> _DataFrame:
+        return self
+
+    def format(self, _: str) -> _DataFrame:
+        return self
+
+    def mode(self, _: str) -> _DataFrame:
+        return self
+
+    def option(self, key: str, value: object) -> _DataFrame:
+        self.told[key] = str(value)
+        return self
+
+    def options(self, **options: object) -> _DataFrame:
+        for key, value in options.items():
+            self.option(key, value)
+        return self
+
+    def save(self) -> None:
+        self.do(self.told)

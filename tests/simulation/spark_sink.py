@@ -1,0 +1,267 @@
+"""One write through the sink's own code, as Spark calls it: planned, written, committed, aborted.
+
+Only what asks the operating system is replaced: connections, the clock, random names. Each call
+belongs to the simulated process that makes it (``Machine.current``).
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from spark_kafka_sink.config import ProducerConfig, SinkConfig
+from spark_kafka_sink.datasource import foreach_batch, transaction_commit, transaction_plan
+from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.transactional_producers import producers_of_task
+from spark_kafka_sink.datasource.write_task import TaskIdentity, WriteTask
+from spark_kafka_sink.network.client_factory import new_network_client
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.transactions import exactly_once
+from spark_kafka_sink.transactions.committer import Commit
+from spark_kafka_sink.transactions.exactly_once import ExactlyOnce
+from spark_kafka_sink.transactions.operations import Operator
+from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from tests.simulation.processes import Machine, Process
+from tests.simulation.spark_world import PythonWorker
+
+#: What Spark keeps of a write at planning, and gives back to commit or abort.
+Planned = bytes
+Save = Callable[[dict[str, str], int | None], None]
+
+
+@cache
+def config_of(options: tuple[tuple[str, str], ...]) -> SinkConfig:
+    return SinkConfig.parse(dict(options))
+
+
+class Sink:
+    """All writes of one world, over ``machine``'s processes. ``warm``: a process keeps its
+    connections from one call to the next.
+    """
+
+    def __init__(self, machine: Machine, seed: int, *, warm: bool) -> None:
+        self._machine = machine
+        self._names = random.Random(f"names {seed}")
+        self._warm = warm
+        self._runs = _RunsByProcess(machine)
+        self._kept: dict[tuple[Process, ProducerConfig, str], ExactlyOnce] = {}
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """In place of what this process has of its own."""
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(exactly_once, "shared", self._shared))
+            stack.enter_context(patch.object(uuid, "uuid4", self._uuid4))
+            stack.enter_context(patch.object(foreach_batch, "_runs", self._runs))
+            yield
+
+    def _uuid4(self) -> uuid.UUID:
+        return uuid.UUID(int=self._names.getrandbits(128), version=4)
+
+    @contextmanager
+    def _shared(self, config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnce]:
+        """As ``exactly_once.shared``, of the process that asks."""
+        process = self._machine.current
+        key = (process, config, log_topic)
+        driver = self._kept.pop(key, None)
+        if driver is None:
+            driver = ExactlyOnce(
+                config, log_topic, clock=self._machine.scheduler, new_client=self._client(process)
+            )
+        try:
+            yield driver
+        except BaseException:
+            driver.close()
+            raise
+        if self._warm:
+            self._kept[key] = driver
+        else:
+            driver.close()
+
+    @staticmethod
+    def _client(process: Process) -> Any:
+        network = process.network()
+        return lambda c, m, k: new_network_client(c, m, k, selector=network)
+
+    # -- the driver's side --
+
+    def plan(self, options: Mapping[str, str], *, streaming: bool, driver: str) -> Planned:
+        """``driver`` is the JVM's token, which streams have."""
+        config = config_of(tuple(options.items()))
+        return pickle.dumps(
+            transaction_plan.plan_transactions(
+                config, streaming=streaming, driver=driver if streaming else ""
+            )
+        )
+
+    def commit(
+        self,
+        options: Mapping[str, str],
+        planned: Planned,
+        messages: Sequence[TaskCommitMessage],
+        batch_id: int | None,
+    ) -> Commit:
+        """``batch_id`` is None for a batch write, whose plan comes back."""
+        config = config_of(tuple(options.items()))
+        plan = pickle.loads(planned) if batch_id is None else None
+        return transaction_commit.commit(config, plan, _travelled(messages), batch_id)
+
+    def abort(
+        self,
+        options: Mapping[str, str],
+        planned: Planned,
+        messages: Sequence[TaskCommitMessage],
+        batch_id: int | None,
+        *,
+        tasks_may_live: bool,
+        driver: str,
+    ) -> tuple[str, ...]:
+        config = config_of(tuple(options.items()))
+        plan = pickle.loads(planned) if batch_id is None else None
+        return transaction_commit.abort(
+            config,
+            plan,
+            _travelled(messages),
+            batch_id,
+            tasks_may_live=tasks_may_live,
+            driver_token="" if plan is not None else driver,
+        )
+
+    @contextmanager
+    def operator(self, options: Mapping[str, str]) -> Iterator[Operator]:
+        """``kprod txn``, in the process that asks."""
+        config = config_of(tuple(options.items()))
+        client = TransactionClient(
+            config.producer,
+            clock=self._machine.scheduler,
+            new_client=self._client(self._machine.current),
+        )
+        from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
+
+        log = KafkaDecisionLog(client, config.commit_log_topic)
+        with client:
+            yield Operator(
+                log, client, self._machine.scheduler, block_ms=config.producer.max_block_ms
+            )
+
+    # -- a task --
+
+    def write(
+        self,
+        worker: PythonWorker,
+        options: Mapping[str, str],
+        planned: Planned,
+        identity: TaskIdentity,
+        batches: Iterator[pa.RecordBatch],
+        columns: ColumnPlan,
+    ) -> TaskCommitMessage:
+        """An attempt of a task, as ``WritePlan.write``."""
+        plan: TransactionPlan = pickle.loads(planned)
+        scheduler = self._machine.scheduler
+
+        def new_producer(config: ProducerConfig, _: object) -> KafkaProducer:
+            process = worker.process
+            producer = KafkaProducer(
+                config, clock=scheduler, new_client=self._client(process),
+                start_thread=process.start,
+            )  # fmt: skip
+            process.guard(producer)
+            return producer
+
+        task = WriteTask(
+            columns,
+            producers_of_task(
+                plan, config_of(tuple(options.items())).producer, None, identity,
+                factory=new_producer, worker=worker.kept,
+            ),
+            identity,
+            transaction_time=plan.time,
+            monotonic_ms=scheduler.now_ms,
+            wall_ms=scheduler.wall_ms,
+        )  # fmt: skip
+        if plan.is_done(identity):
+            return task.drop(batches, look=plan.verify)
+        return task.run(batches)
+
+
+def _travelled(messages: Sequence[TaskCommitMessage]) -> list[TaskCommitMessage]:
+    return [pickle.loads(pickle.dumps(message)) for message in messages]
+
+
+class _RunsByProcess:
+    """``foreach_batch``'s runs: each driver has its own."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._runs: dict[Process, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        own = self._runs.setdefault(self._machine.current, foreach_batch._Runs())
+        return getattr(own, name)
+
+
+class Frame:
+    """A DataFrame, as far as ``foreach_batch`` and ``transaction`` look at it: ``save`` gets the
+    options, and ``part``. Without a query id it is one of Spark Connect's.
+    """
+
+    def __init__(self, save: Save, query_id: str | None, part: int | None = 0) -> None:
+        self._save = save
+        self._part = part
+        self._query_id = query_id
+        self._options: dict[str, str] = {}
+        self._mode = ""
+
+    @property
+    def sparkSession(self) -> Any:
+        """With the frame without rows that ends a transaction."""
+        nothing = Frame(self._save, self._query_id, None)
+        session = SimpleNamespace(
+            range=lambda _: SimpleNamespace(selectExpr=lambda *_: nothing),
+        )
+        if self._query_id is not None:
+            query_id = self._query_id
+            session.sparkContext = SimpleNamespace(getLocalProperty=lambda _: query_id)
+        return session
+
+    @property
+    def write(self) -> Frame:
+        return self
+
+    def semanticHash(self) -> int:
+        return self._part or 0
+
+    def format(self, name: str) -> Frame:
+        assert name == "kprod"
+        return self
+
+    def options(self, **options: object) -> Frame:
+        self._options |= {name: _text(value) for name, value in options.items()}
+        return self
+
+    def option(self, name: str, value: object) -> Frame:
+        self._options[name] = _text(value)
+        return self
+
+    def mode(self, mode: str) -> Frame:
+        self._mode = mode
+        return self
+
+    def save(self) -> None:
+        assert self._mode == "append"
+        self._save(self._options, self._part)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,302 @@
+"""A decision lives no longer than what it decides on, heals by itself, and is never hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from unittest.mock import patch
+
+import pytest
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import (
+    CommitOutcomeUnknownError,
+    ErrorCode,
+    KafkaError,
+    PartialCommitError,
+)
+from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.transactions.committer import margin_ms
+from spark_kafka_sink.transactions.exactly_once import Commit
+from spark_kafka_sink.transactions.transactional_ids import log_id
+from tests.fakes.fake_cluster.codec import Request
+from tests.fakes.fake_cluster.control import FOREVER
+from tests.fakes.fake_cluster.transaction_coordinator import TransactionCoordinator
+from tests.simulation.edge_scene import EdgeScene
+from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, SparkLife, SparkWorld
+from tests.simulation.test_spark_races import of_the_log
+
+BOTH_TASKS = {(0, task) for task in (0, 1)}
+
+
+@pytest.fixture(autouse=True)
+def _as_in_production(monkeypatch: pytest.MonkeyPatch) -> None:
+    """max.block.ms as it is shipped, above the margin of these transactions."""
+    given = SparkWorld._config
+
+    def config(self: SparkWorld, client_id: str) -> ProducerConfig:
+        return replace(given(self, client_id), max_block_ms=60_000)
+
+    monkeypatch.setattr(SparkWorld, "_config", config)
+
+
+def tasks_seen(scene: EdgeScene) -> set[tuple[int, int]]:
+    """(batch, task) of which rows are visible."""
+    return {(batch, task) for batch, task, _ in scene.visible()}
+
+
+def ends_the_log(request: Request) -> bool:
+    return request.api == ApiKey.END_TXN and of_the_log(request)
+
+
+def begins_the_log(request: Request) -> bool:
+    """The log's transaction: with version 1 a request of its own goes before Produce."""
+    if request.api == ApiKey.ADD_PARTITIONS_TO_TXN:
+        return bool(request.body.v3_and_below_transactional_id == log_id(PREFIX))
+    return request.api == ApiKey.PRODUCE and request.body.topic_data[0].name == LOG_TOPIC
+
+
+def looks(request: Request) -> bool:
+    return request.api in (ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("step", [looks, begins_the_log, ends_the_log])
+def test_a_driver_that_was_frozen_decides_nothing_that_is_too_old(
+    step: Callable[[Request], bool], version: int
+) -> None:
+    """SIGSTOP, a machine that is moved, CPU throttling: before any request of a commit."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan, tasks=2)
+        scene.scheduler.sleep(20_000)
+        frozen = scene.before_send(run, step, lambda: scene.scheduler.sleep(55_000))
+        with pytest.raises(KafkaError) as caught:
+            scene.commit(run, 0, plan, messages)
+        assert frozen
+        assert not isinstance(caught.value, PartialCommitError)
+        scene.abort(run, 0, plan, messages)
+        assert scene.open_ids() == []
+        assert scene.visible() == set()
+        assert scene.batch(scene.run("run-1"), 0) is Commit.COMMITTED
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert tasks_seen(scene) == BOTH_TASKS
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_log_whose_coordinator_is_away_decides_nothing_that_is_too_old(version: int) -> None:
+    """For 45 s, a fail-over; the data's coordinators are there."""
+    abort_timed_out = TransactionCoordinator.abort_timed_out
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan, tasks=2)
+        scene.scheduler.sleep(TIMEOUT_MS - margin_ms(TIMEOUT_MS) - 3_000)
+        away = [True]
+
+        def abort_but_the_logs(self: TransactionCoordinator, now: int, **known: object) -> None:
+            held = self.transactions.get(log_id(PREFIX)) if away else None
+            begun = None if held is None else held.start_ms
+            if held is not None:
+                held.start_ms = now
+            abort_timed_out(self, now, **known)  # type: ignore[arg-type]
+            if held is not None and begun is not None:
+                held.start_ms = begun
+
+        gone = scene.cluster.control.answer(
+            ApiKey.END_TXN, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, FOREVER, where=of_the_log
+        )
+
+        def back() -> None:
+            gone.times = gone.fired
+            scene.timeline.after(9_000, away.clear)
+
+        scene.timeline.after(45_000, back)
+        with patch.object(TransactionCoordinator, "abort_timed_out", abort_but_the_logs):
+            with pytest.raises(KafkaError) as caught:
+                scene.commit(run, 0, plan, messages)
+            scene.scheduler.sleep(60_000)
+        assert gone.fired
+        assert not isinstance(caught.value, PartialCommitError)
+        assert scene.visible() == set()
+        assert scene.batch(scene.run("run-1"), 0) is Commit.COMMITTED
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert tasks_seen(scene) == BOTH_TASKS
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("timed_out", [1, 2])
+def test_a_decision_of_which_nothing_is_committed_is_undone_by_the_next_start(
+    timed_out: int, version: int
+) -> None:
+    """The driver dies behind DECIDED, before its first EndTxn, and is back when the brokers have
+    aborted one, or both, of two transactions: nothing is visible, so the batch is written again.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        begun = scene.scheduler.now
+        first = scene._launch(run, 0, 0, 0, plan)
+        scene.scheduler.block(lambda: first.over, NEVER)
+        if timed_out == 1:
+            scene.scheduler.sleep(25_000)
+        second = scene._launch(run, 0, 1, 0, plan)
+        scene.scheduler.block(lambda: second.over, NEVER)
+        messages = [a.message for a in (first, second) if a.message is not None]
+        silent = scene.cluster.control.drop(
+            ApiKey.END_TXN, FOREVER, processed=False, where=lambda r: not of_the_log(r)
+        )
+        commit = run.process.start(lambda: scene.commit(run, 0, plan, messages), "commit")
+        scene.scheduler.block(lambda: silent.fired > 0, NEVER)
+        run.process.kill()
+        assert commit.done
+        scene.scheduler.sleep(100)  # what it has sent arrives
+        scene.cluster.control.clear()
+        until = begun + TIMEOUT_MS + 12_000 if timed_out == 1 else begun + 3 * TIMEOUT_MS
+        scene.scheduler.sleep(until - scene.scheduler.now)
+        assert len(scene.open_ids()) == 2 - timed_out
+        again = scene.run("run-1")
+        assert scene.batch(again, 0) is Commit.COMMITTED
+        assert scene.open_ids() == []
+        assert scene.batch(again, 1) is Commit.COMMITTED
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert tasks_seen(scene) == BOTH_TASKS | {(1, 0), (1, 1)}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_decision_that_is_committed_in_part_and_lost_in_part_stays_loud(version: int) -> None:
+    """Death between the first and the last EndTxn, and an absence longer than the time-out."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan, tasks=2)
+        last = messages[1].transaction
+        assert last is not None
+        silent = scene.cluster.control.drop(
+            ApiKey.END_TXN,
+            FOREVER,
+            processed=False,
+            where=lambda r: r.body.transactional_id == last[0],
+        )
+        run.process.start(lambda: scene.commit(run, 0, plan, messages), "commit")
+        scene.scheduler.block(lambda: silent.fired > 0 and bool(scene.visible()), NEVER)
+        run.process.kill()
+        scene.cluster.control.clear()
+        scene.scheduler.sleep(2 * TIMEOUT_MS)
+        with pytest.raises(PartialCommitError, match="committed in part") as caught:
+            scene.plan(scene.run("run-1"))
+        assert caught.value.transactional_ids == (last[0],)
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
+    assert len(tasks_seen(scene)) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+    ],
+)
+def test_an_error_behind_the_decision_says_that_the_batch_is_decided(code: ErrorCode) -> None:
+    """Rights are removed between the first and the second EndTxn: part of the batch is visible."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan, tasks=3)
+        refused = scene.cluster.control.answer(
+            ApiKey.END_TXN, code, FOREVER, where=lambda r: not of_the_log(r), nth=2
+        )
+        with pytest.raises(CommitOutcomeUnknownError, match="decided") as caught:
+            scene.commit(run, 0, plan, messages)
+        assert refused.fired
+        ours = {m.transaction[0] for m in messages if m.transaction is not None}
+        assert set(caught.value.transactional_ids) <= ours
+        assert caught.value.transactional_ids
+        scene.abort(run, 0, plan, messages)
+        scene.cluster.control.clear()
+        # With the rights back, the next start ends it.
+        again = scene.run("run-1")
+        plan = scene.plan(again)
+        assert plan.state.last_done == 0
+        assert scene.commit(again, 0, plan, scene.write(again, 0, plan)) is Commit.ALREADY_DONE
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=3))
+    assert tasks_seen(scene) == {(0, 0), (0, 1), (0, 2)}
+
+
+def test_with_version_1_what_was_committed_is_never_called_lost() -> None:
+    """The task's first AddPartitionsToTxn was lost and asked again, and arrives after the commit:
+    it opens a transaction under the same epoch, which times out while nobody is there.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        scene.batch(run, 0)
+        plan = scene.plan(run)
+        messages = scene.write(run, 1, plan)
+        ours = messages[0].transaction
+        assert ours is not None
+        hit, identity = ours[0], ours[1:3]
+        coordinator = scene.cluster.transactions
+        found = coordinator.find(hit)
+        assert found is not None
+        partitions = set(found.partitions)
+        noted = scene.cluster.control.drop(
+            ApiKey.PRODUCE, FOREVER, processed=False, topic=LOG_TOPIC, nth=2
+        )
+        run.process.start(lambda: scene.commit(run, 1, plan, messages), "commit")
+        scene.scheduler.block(lambda: noted.fired > 0, NEVER)
+        run.process.kill()
+        scene.cluster.control.clear()
+        scene.scheduler.sleep(1_000)
+        assert scene.batches() == {0, 1}
+        late = coordinator.add_partitions(hit, identity, partitions, scene.cluster.now, version=1)
+        assert late is ErrorCode.NONE
+        scene.cluster.schedule_abort_scan()
+        scene.scheduler.sleep(2 * TIMEOUT_MS)
+        again = scene.run("run-1")
+        with suppress(CommitOutcomeUnknownError):  # loud, and never "lost": that may be, too
+            scene.plan(again)
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=1))
+    assert scene.batches() == {0, 1}
+
+
+def test_what_is_known_of_a_decision_never_again_has_a_hint_that_ends_it() -> None:
+    """The coordinators have forgotten the transactions (transactional.id.expiration.ms): starting
+    again finds out nothing.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        silent = scene.cluster.control.drop(
+            ApiKey.END_TXN, FOREVER, processed=False, where=lambda r: not of_the_log(r)
+        )
+        run.process.start(lambda: scene.commit(run, 0, plan, messages), "commit")
+        scene.scheduler.block(lambda: silent.fired > 0, NEVER)
+        run.process.kill()
+        scene.cluster.control.clear()
+        scene.scheduler.sleep(2 * TIMEOUT_MS)
+        for message in messages:
+            assert message.transaction is not None
+            scene.cluster.transactions.expire(message.transaction[0])
+        with pytest.raises(KafkaError) as caught:
+            scene.plan(scene.run("run-1"))
+        assert f"kprod txn resolve {PREFIX} --batch 0" in str(caught.value)
+
+    EdgeScene.of(play)

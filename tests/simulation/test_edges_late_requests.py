@@ -1,0 +1,239 @@
+"""Requests that were lost and arrive late, listings that leave something out, brokers that come
+back: nothing of it tears a batch or is taken for an answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.transactions.committer import margin_ms
+from spark_kafka_sink.transactions.exactly_once import Commit
+from tests.fakes.fake_cluster import api_list_transactions
+from tests.fakes.fake_cluster.codec import Request
+from tests.fakes.fake_cluster.control import FOREVER
+from tests.simulation.edge_scene import EdgeScene
+from tests.simulation.seeded_cluster import ClusterFaults
+from tests.simulation.spark_world import TIMEOUT_MS, SparkLife
+from tests.simulation.test_spark_races import of_the_log
+
+#: What a healthy step may take, in simulated milliseconds: nobody is waited for longer than 2 s.
+SOON_MS = 2_500
+ENDS = (ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_request_of_a_sweep_that_arrives_late_does_not_hurt_the_next_batch(version: int) -> None:
+    """The loser of a speculative pair lives on, warm; what ends its transaction is on its way for
+    long (a network that heals sends the bytes of a closed connection again), and arrives when the
+    worker has taken up the id again, and the driver has looked at the batch.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        winner = scene._launch(run, 0, 0, 0, plan)
+        loser = scene._launch(run, 0, 0, 1, plan)
+        scene.scheduler.block(lambda: winner.over and loser.over, NEVER)
+        assert winner.message is not None
+        assert loser.message is not None
+        assert loser.message.transaction is not None
+        hit = loser.message.transaction[0]
+        lost: list[tuple[Request, int]] = []
+
+        def keeps(request: Request) -> bool:
+            if request.body.transactional_id != hit:
+                return False
+            lost.append((request, scene.cluster.coordinator_of(hit)))
+            return True
+
+        control = scene.cluster.control
+        for api in ENDS:
+            control.drop(api, FOREVER, processed=False, where=keeps)
+        assert scene.commit(run, 0, plan, [winner.message]) is Commit.COMMITTED
+        control.clear()
+        on_their_way = tuple(lost)
+        assert on_their_way
+        assert scene.open_ids() == [hit]
+        plan = scene.plan(run)
+        attempts = scene.attempts(run, 1, plan, 2)
+        messages = [a.message for a in attempts if a.message is not None]
+        assert len(messages) == 2
+        arrived: list[Request] = []
+
+        def arrives(request: Request) -> bool:
+            if of_the_log(request) and not arrived:
+                for late, node in on_their_way:
+                    arrived.append(late)
+                    scene.cluster._work(late, node, {})
+                scene.cluster.advance(scene.cluster.now)
+            return False
+
+        control.delay(ApiKey.END_TXN, 1, FOREVER, where=arrives)
+        assert scene.commit(run, 1, plan, messages) is Commit.COMMITTED
+        assert arrived
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, new_worker=0.0, transaction_version=version))
+    assert {(b, t) for b, t, _ in scene.visible()} == {(0, 0), (1, 0), (1, 1)}
+
+
+# -- a broker that comes back ----------------------------------------------------------------------
+
+
+def behind_broker_3(scene: EdgeScene, *, was_down: bool) -> Any:
+    """A warm driver, whose metadata is from when broker 3 was down; it coordinates all ids of tasks
+    from now on.
+    """
+    cluster = scene.cluster
+    run = scene.run("run-0")
+    if was_down:
+        cluster.stop_broker(3)
+        scene.scheduler.sleep(500)
+    scene.batch(run, 0)
+    if was_down:
+        cluster.start_broker(3)
+        scene.scheduler.sleep(1_000)
+    coordinator_of = cluster.coordinator_of
+    cluster.coordinator_of = lambda key: 3 if "~run-0~" in key else coordinator_of(key)
+    return run
+
+
+@pytest.mark.parametrize("was_down", [True, False])
+def test_an_orphan_at_a_broker_that_came_back_is_swept(was_down: bool) -> None:
+    def play(scene: EdgeScene) -> None:
+        run = behind_broker_3(scene, was_down=was_down)
+        plan = scene.plan(run)
+        loser = scene._launch(run, 1, 0, 1, plan)
+        messages = scene.write(run, 1, plan)
+        scene.scheduler.block(lambda: loser.over, NEVER)
+        assert len(scene.open_ids()) == 2
+        assert scene.commit(run, 1, plan, messages) is Commit.COMMITTED
+        assert scene.open_ids() == []
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, warm_driver=True))
+    assert scene.batches() == {0, 1}
+
+
+@pytest.mark.parametrize("was_down", [True, False])
+def test_transactions_at_a_broker_that_came_back_are_not_decided_when_they_are_too_old(
+    was_down: bool,
+) -> None:
+    def play(scene: EdgeScene) -> None:
+        run = behind_broker_3(scene, was_down=was_down)
+        plan = scene.plan(run)
+        messages = scene.write(run, 1, plan)
+        scene.scheduler.sleep(TIMEOUT_MS - margin_ms(TIMEOUT_MS) + 10_000)
+        with pytest.raises(KafkaError, match="took too long"):
+            scene.commit(run, 1, plan, messages)
+        assert scene.open_ids() == []
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, warm_driver=True))
+    assert scene.batches() == {0}
+
+
+@pytest.mark.parametrize("times", [1, FOREVER])
+def test_an_id_that_no_coordinator_lists_is_not_taken_for_a_young_one(
+    times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its coordinator's partition moves: who has resigned lists it no more, who hasn't loaded it
+    doesn't list it yet.
+    """
+    listings: list[int] = []
+    hidden: list[str] = []
+    handle = api_list_transactions.handle
+
+    def without(cluster: Any, node: int, request: Request) -> Any:
+        # One listing asks each of three brokers once.
+        if not hidden or (times != FOREVER and len(listings) >= 3 * times):
+            return handle(cluster, node, request)
+        listings.append(node)
+        held = {i: cluster.transactions.transactions.pop(i) for i in hidden}
+        try:
+            return handle(cluster, node, request)
+        finally:
+            cluster.transactions.transactions.update(held)
+
+    monkeypatch.setattr(api_list_transactions, "handle", without)
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        scene.batch(run, 0)
+        plan = scene.plan(run)
+        messages = scene.write(run, 1, plan)
+        scene.scheduler.sleep(TIMEOUT_MS - margin_ms(TIMEOUT_MS) + 10_000)
+        hidden.extend(m.transaction[0] for m in messages if m.transaction is not None)
+        with pytest.raises(KafkaError):
+            scene.commit(run, 1, plan, messages)
+        assert listings
+        hidden.clear()
+        scene.abort(run, 1, plan, messages)
+        assert scene.batch(scene.run("run-1"), 1) is Commit.COMMITTED
+
+    scene = EdgeScene.of(play)
+    assert scene.batches() == {0, 1}
+
+
+# -- a broker that is none of ours -----------------------------------------------------------------
+
+
+def without_broker_3(scene: EdgeScene) -> None:
+    """It leads and coordinates nothing from now on, and is registered all the same."""
+    cluster = scene.cluster
+    coordinator_of, create_topic = cluster.coordinator_of, cluster.create_topic
+
+    def lead_elsewhere() -> None:
+        for log in cluster.logs.values():
+            if log.leader == 3:
+                log.move(1)
+
+    def create(*given: Any, **more: Any) -> Any:
+        topic = create_topic(*given, **more)
+        lead_elsewhere()
+        return topic
+
+    lead_elsewhere()
+    cluster.coordinator_of = lambda key: 1 if coordinator_of(key) == 3 else coordinator_of(key)
+    cluster.create_topic = create
+
+
+def test_a_broker_that_is_silent_and_none_of_ours_stops_no_commit() -> None:
+    """A firewall swallows what we send. (The process is warm: a new one may have to find out which
+    of the bootstrap addresses answers.)
+    """
+
+    def play(scene: EdgeScene) -> None:
+        without_broker_3(scene)
+        run = scene.run("run-0")
+        scene.batch(run, 0)
+        plan = scene.plan(run)
+        messages = scene.write(run, 1, plan)
+        for api in scene.cluster.ranges:
+            scene.cluster.control.drop(api, FOREVER, processed=False, node=3)
+        begun = scene.scheduler.now
+        assert scene.commit(run, 1, plan, messages) is Commit.COMMITTED
+        assert scene.scheduler.now - begun < SOON_MS
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, warm_driver=True))
+    assert scene.batches() == {0, 1}
+
+
+def test_a_broker_that_refuses_connections_and_is_none_of_ours_stops_no_commit() -> None:
+    """Its advertised address is wrong for us."""
+
+    def play(scene: EdgeScene) -> None:
+        without_broker_3(scene)
+        scene.batch(scene.run("run-0"), 0)
+        scene.cluster.faults = ClusterFaults(dead_node=3)
+        run = scene.run("run-1")
+        plan = scene.plan(run)
+        messages = scene.write(run, 1, plan)
+        begun = scene.scheduler.now
+        assert scene.commit(run, 1, plan, messages) is Commit.COMMITTED
+        assert scene.scheduler.now - begun < SOON_MS
+
+    scene = EdgeScene.of(play)
+    assert scene.batches() == {0, 1}

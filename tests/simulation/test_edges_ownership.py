@@ -1,0 +1,223 @@
+"""The healthy driver is never harmed: not by a superseded one, a stranger, or a mistake."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.config import SinkConfig
+from spark_kafka_sink.datasource.write_plan import WritePlan
+from spark_kafka_sink.errors import CommitError, KafkaError, SupersededError
+from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.exactly_once import Commit
+from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
+from tests.fakes.fake_cluster.control import FOREVER
+from tests.simulation.edge_scene import EdgeScene
+from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TOPIC, Run, SparkLife
+from tests.simulation.test_spark_races import of_the_log
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("marker_ms", [2, 60])
+def test_the_last_breath_of_a_superseded_driver_between_produce_and_end_txn_stops_nobody(
+    marker_ms: int, version: int
+) -> None:
+    """B is the owner, and its decision's Produce is answered late; A, superseded, opens the log:
+    B's transaction of the log is aborted, and B's EndTxn comes after that.
+    """
+    told: list[object] = []
+
+    def play(scene: EdgeScene) -> None:
+        old, new = scene.run("run-0"), scene.run("run-1")
+        scene.batch(old, 0)
+        plan_old, plan_new = scene.plan(old), scene.plan(new)
+        messages_old = scene.write(old, 1, plan_old)
+        scene.commit(new, 1, plan_new, scene.write(new, 1, plan_new))
+        plan_new = scene.plan(new)
+        messages_new = scene.write(new, 2, plan_new)
+        scene.cluster.marker_ms = marker_ms
+        slow = scene.cluster.control.delay(ApiKey.PRODUCE, 40, topic=LOG_TOPIC)
+
+        def commit() -> None:
+            try:
+                told.append(scene.commit(new, 2, plan_new, messages_new))
+            except KafkaError as error:
+                told.append(error)
+
+        late = new.process.start(commit, "commit")
+        scene.scheduler.block(lambda: bool(slow.fired), NEVER)
+        with pytest.raises(KafkaError):
+            scene.commit(old, 1, plan_old, messages_old)
+        scene.scheduler.block(lambda: late.done, NEVER)
+        assert told == [Commit.COMMITTED]
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {0, 1, 2}
+
+
+# -- two queries with one prefix -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("newcomers_batch", [0, 3, 4, 5, 57])
+def test_an_abort_that_does_not_know_its_run_gives_up_nobody(newcomers_batch: int) -> None:
+    """Two queries of one application share a prefix by mistake. The newcomer's tasks are refused
+    before they write, and Spark aborts its micro-batch without a message.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        config = SinkConfig.parse(scene.options())
+        stream = WritePlan(config, ColumnPlan(topic=TOPIC, value_column=0), None)
+        with scene.driving(run):
+            for number in range(4):
+                stream.commit(scene.write(run, number, scene.plan(run)), number)
+            messages = scene.write(run, 4, scene.plan(run))
+            open_before = scene.open_ids()
+            stream.abort([None], newcomers_batch)
+            assert scene.open_ids() == open_before
+            stream.commit(messages, 4)
+
+    scene = EdgeScene.of(play)
+    assert scene.batches() == set(range(5))
+
+
+# -- operators -------------------------------------------------------------------------------------
+
+
+def reset(scene: EdgeScene, run: Run) -> None:
+    """As ``kprod txn reset``."""
+    with scene._driver_side(run) as driver:
+        log = KafkaDecisionLog(driver._client, LOG_TOPIC)
+        deadline = scene.scheduler.now + 20_000
+        log.open(PREFIX, deadline).write(None, deadline)
+
+
+def test_a_driver_that_planned_before_a_reset_does_not_pass_for_one_that_planned_after_it() -> None:
+    """The key's generation is counted from 1 again, and reaches what the old driver has seen:
+
+    A plans batch 2 (generation 1), and is frozen
+    an operator resets the key, and puts the checkpoint back to batch 1
+    B commits batch 1 (generation 1) and plans batch 2
+    A commits batch 2: it is the earlier one, and must stop
+    """
+
+    def play(scene: EdgeScene) -> None:
+        first = scene.run("run-0")
+        scene.batch(first, 0)
+        scene.batch(first, 1)
+        old = scene.run("run-a")
+        plan_old = scene.plan(old)
+        reset(scene, old)
+        new = scene.run("run-b")
+        scene.batch(new, 1)
+        plan_new = scene.plan(new)
+        messages_new = scene.write(new, 2, plan_new)
+        messages_old = scene.write(old, 2, plan_old)
+        with pytest.raises((SupersededError, CommitError)):
+            scene.commit(old, 2, plan_old, messages_old)
+        assert scene.commit(new, 2, plan_new, messages_new) is Commit.COMMITTED
+
+    scene = EdgeScene.of(play)
+    rows = [row for found in scene.seen().values() for row in found]
+    assert len([row for row in rows if row[0] == 2]) == len({row for row in rows if row[0] == 2})
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_start_beside_another_roll_forward_does_not_fail(version: int) -> None:
+    """``kprod txn commit``, or another start, ends the same decision, and opens the log."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        silent = scene.cluster.control.drop(
+            ApiKey.END_TXN, FOREVER, processed=False, where=lambda r: not of_the_log(r)
+        )
+        run.process.start(lambda: scene.commit(run, 0, plan, messages), "commit")
+        scene.scheduler.block(lambda: silent.fired > 0, NEVER)
+        run.process.kill()
+        scene.cluster.control.clear()
+        slow = scene.cluster.control.delay(
+            ApiKey.END_TXN, 3_000, 1, where=lambda r: not of_the_log(r)
+        )
+        told: list[object] = []
+
+        def start() -> None:
+            try:
+                told.append(scene.plan(scene.run("run-1")).state.last_done)
+            except KafkaError as error:
+                told.append(error)
+
+        one = scene.machine.process("driver").start(start, "plan")
+        scene.scheduler.block(lambda: slow.fired > 0, NEVER)
+        assert scene.plan(scene.run("run-2")).state.last_done == 0
+        assert not told
+        scene.scheduler.block(lambda: one.done, NEVER)
+        assert told == [0]
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {0}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_abort_beside_another_runs_decision_of_its_number_ends_its_own_transactions(
+    version: int,
+) -> None:
+    """Decided is a list of transactions, not a number: run-0 dies behind its decision of batch 1,
+    and run-1, planned before that, has written batch 1, too.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run, other = scene.run("run-0"), scene.run("run-1")
+        scene.batch(run, 0)
+        plan, plan_other = scene.plan(run), scene.plan(other)
+        messages = scene.write(run, 1, plan)
+        theirs = scene.write(other, 1, plan_other)
+        silent = scene.cluster.control.drop(
+            ApiKey.END_TXN, FOREVER, processed=False, where=lambda r: not of_the_log(r)
+        )
+        run.process.start(lambda: scene.commit(run, 1, plan, messages), "commit")
+        scene.scheduler.block(lambda: silent.fired > 0, NEVER)
+        run.process.kill()
+        scene.scheduler.sleep(100)
+        scene.cluster.control.clear()
+        scene.abort(other, 1, plan_other, theirs)
+        assert not [i for i in scene.open_ids() if "~run-1~" in i]
+        assert scene.batch(scene.run("run-2"), 1) is Commit.ALREADY_DONE
+        assert scene.open_ids() == []
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {0, 1}
+
+
+# -- what is done ----------------------------------------------------------------------------------
+
+
+def test_other_rows_under_a_number_that_is_done_are_an_error() -> None:
+    """A checkpoint that was copied, or put back: this start wrote two tasks' rows under a number
+    under which one task's rows are committed.
+    """
+
+    def play(scene: EdgeScene) -> None:
+        run, other = scene.run("run-0"), scene.run("run-1")
+        scene.batch(run, 0)
+        plan = scene.plan(other)
+        theirs = scene.write(other, 1, plan, tasks=2)
+        plan_run = scene.plan(run)
+        scene.commit(run, 1, plan_run, scene.write(run, 1, plan_run, tasks=1))
+        with pytest.raises(CommitError):
+            scene.commit(other, 1, plan, theirs)
+        scene.abort(other, 1, plan, theirs)
+        assert scene.open_ids() == []
+
+    scene = EdgeScene.of(play)
+    assert {(b, t) for b, t, _ in scene.visible()} == {(0, 0), (1, 0)}
+
+
+def test_a_field_of_a_newer_package_is_kept_by_an_older_one() -> None:
+    """One that raises no format, so that an older package may go on, and must not forget it."""
+    given = CommitState(generation=3, run_id="r", query_id="q", last_done=7).encode()
+    newer = given.replace(b'"generation"', b'"ofANewerPackage":[1,{"a":2}],"generation"')
+    assert b'"ofANewerPackage":[1,{"a":2}]' in CommitState.decode("key", newer).encode()

@@ -1,0 +1,157 @@
+"""Several writes of one micro-batch are decided together: all become visible, or none does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from unittest.mock import patch
+
+import pytest
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.datasource.foreach_batch import Transaction, transaction
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.fakes.fake_cluster.control import FOREVER
+from tests.simulation.edge_scene import PLANNED, EdgeScene, UntoldScene
+from tests.simulation.spark_world import Run, SparkLife
+from tests.simulation.test_spark_races import begin_foreign
+
+VERSIONS = pytest.mark.parametrize("version", [1, 2])
+
+#: What the rows of the two writes say of their batch; a key's micro-batch has two of these.
+FIRST, SECOND = 0, 100
+
+
+def writes(scene: EdgeScene, run: Run, number: int, **of_second: str) -> None:
+    """A micro-batch of a query: two writes, one decision."""
+    with transaction("sinks", number, **scene.options()) as t:
+        t.write(scene.frame(run, FIRST + number))
+        seen = scene.batches()
+        t.write(scene.frame(run, SECOND + number, **of_second))
+        assert scene.batches() == seen, "nothing is visible before the end"
+
+
+def half(scene: EdgeScene, run: Run, number: int, then: Callable[[], None]) -> None:
+    """The first write of such a micro-batch, and an error behind it."""
+    with transaction("sinks", number, **scene.options()) as t:
+        t.write(scene.frame(run, FIRST + number))
+        then()
+        raise ValueError("planned")
+
+
+def played(version: int) -> SparkLife:
+    return SparkLife(1, tasks=2, rows=2, new_worker=1.0, transaction_version=version)
+
+
+@VERSIONS
+def test_all_writes_of_a_block_become_visible_when_it_ends(version: int) -> None:
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("driver")
+        for number in range(3):
+            writes(scene, run, number)
+            assert {FIRST + number, SECOND + number} <= scene.batches()
+            assert scene.open_ids() == []
+
+    UntoldScene.of(play, played(version))
+
+
+@VERSIONS
+def test_a_write_that_fails_fails_all_of_its_block(version: int) -> None:
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("driver")
+        writes(scene, run, 0)
+        with pytest.raises(KafkaError, match=PLANNED):
+            writes(scene, run, 1, ends="fail")
+        assert scene.open_ids() == []
+        assert scene.batches() == {FIRST, SECOND}
+        writes(scene, run, 1)
+        assert scene.open_ids() == []
+
+    scene = UntoldScene.of(play, played(version))
+    assert scene.batches() == {FIRST, FIRST + 1, SECOND, SECOND + 1}
+
+
+@VERSIONS
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_block_that_raises_leaves_nothing_visible_and_nothing_open(
+    number: int, version: int
+) -> None:
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("driver")
+        for before in range(number):
+            writes(scene, run, before)
+        with pytest.raises(ValueError, match="planned"):
+            half(scene, run, number, lambda: None)
+        assert scene.open_ids() == []
+        writes(scene, run, number)
+        assert scene.open_ids() == []
+
+    scene = UntoldScene.of(play, played(version))
+    assert len(scene.batches()) == 2 * (number + 1)
+
+
+@VERSIONS
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_driver_that_dies_between_two_writes_is_followed_by_one_that_writes_both(
+    number: int, version: int
+) -> None:
+    def play(scene: EdgeScene) -> None:
+        dead, run = scene.run("driver 1"), scene.run("driver 2")
+        for before in range(number):
+            writes(scene, dead, before)
+
+        def die() -> None:
+            dead.process.kill()
+            scene.scheduler.block(lambda: False, NEVER)
+
+        dead.process.start(lambda: half(scene, dead, number, die), "micro-batch")
+        scene.scheduler.block(lambda: dead.process.dead, NEVER)
+        assert len(scene.open_ids()) == 2
+        writes(scene, run, number)
+        assert scene.open_ids() == []
+
+    # (The dead one's block is unwound when all is over, and must not wait for a cluster then.)
+    with patch.object(Transaction, "abort", lambda _: None):
+        scene = UntoldScene.of(play, played(version))
+    assert len(scene.batches()) == 2 * (number + 1)
+
+
+@VERSIONS
+def test_a_driver_that_dies_behind_the_decision_is_followed_by_one_that_ends_all_writes(
+    version: int,
+) -> None:
+    def play(scene: EdgeScene) -> None:
+        dead, run = scene.run("driver 1"), scene.run("driver 2")
+        writes(scene, dead, 0)
+        silent = scene.cluster.control.drop(
+            ApiKey.END_TXN,
+            FOREVER,
+            processed=False,
+            where=lambda r: "~~" not in r.body.transactional_id,
+        )
+        scene.timeline.after(40_000, scene.cluster.control.clear)
+        with pytest.raises(KafkaError):
+            writes(scene, dead, 1)
+        assert silent.fired
+        dead.process.kill()
+        scene.cluster.control.clear()
+        writes(scene, run, 1)  # Spark runs it again: it is done
+        assert scene.open_ids() == []
+        writes(scene, run, 2)
+
+    scene = UntoldScene.of(play, played(version))
+    assert scene.batches() == {FIRST + n for n in range(3)} | {SECOND + n for n in range(3)}
+
+
+def test_a_block_leaves_what_others_have_open_alone() -> None:
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("driver")
+        theirs = ["orders~others~run~w~0", "orders~sinks.eu~run~w~0", "orders~run~w~0"]
+        for transactional_id in theirs:
+            begin_foreign(scene, transactional_id)
+        writes(scene, run, 0)
+        with pytest.raises(KafkaError, match=PLANNED):
+            writes(scene, run, 1, ends="fail")
+        assert scene.open_ids() == sorted(theirs)
+
+    UntoldScene.of(play, played(2))

@@ -1,0 +1,189 @@
+"""Nothing stays open behind a clean end, and nothing is ended twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.datasource.foreach_batch import foreach_batch
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.transactions.exactly_once import Commit
+from tests.simulation.edge_scene import PLANNED, EdgeScene, UntoldScene
+from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, SparkLife
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("batches_before", [0, 1, 3])
+def test_an_abort_of_a_restarted_query_ends_what_its_killed_tasks_left_open(
+    batches_before: int, version: int
+) -> None:
+    """Spark kills the task's process when all its rows are in Kafka: it says no goodbye."""
+
+    def play(scene: EdgeScene) -> None:
+        before = scene.run("run-0")
+        for number in range(batches_before):
+            scene.batch(before, number)
+        run = scene.run("run-1")
+        plan = scene.plan(run)
+        good, killed = scene.attempts(run, batches_before, plan, 2)
+        killed.worker.process.kill()
+        assert good.message is not None
+        assert len(scene.open_ids()) == 2
+        scene.stop(run, batches_before, plan, [good.message])
+        assert scene.open_ids() == []
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=2, new_worker=1.0, transaction_version=version))
+    assert scene.batches() == set(range(batches_before))
+
+
+@pytest.mark.parametrize("done_before", [0, 1, 3])
+def test_an_abort_of_a_job_with_a_name_ends_what_its_killed_tasks_left_open(
+    done_before: int,
+) -> None:
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("driver")
+        for number in range(done_before):
+            scene.job(run, scene.options(txnAppId="app", txnVersion=number), number)
+        options = scene.options(txnAppId="app", txnVersion=done_before)
+        with pytest.raises(KafkaError, match=PLANNED):
+            scene.job(run, options, done_before, ends="fail")
+        assert scene.open_ids() == []
+
+    scene = UntoldScene.of(play, SparkLife(1, tasks=2, new_worker=1.0))
+    assert scene.batches() == set(range(done_before))
+
+
+@pytest.mark.parametrize("kind", [EdgeScene, UntoldScene])
+def test_a_micro_batch_of_foreach_batch_that_fails_leaves_nothing_open(
+    kind: type[EdgeScene],
+) -> None:
+    """The first two went well, the third one fails and is written again."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("driver")
+        write = foreach_batch("failing", **scene.options())
+        for number in range(2):
+            scene.micro_batch(run, write, number)
+        with pytest.raises(KafkaError, match=PLANNED):
+            scene.micro_batch(run, write, 2, ends="fail")
+        assert scene.open_ids() == []
+        scene.micro_batch(run, write, 2)
+        assert scene.open_ids() == []
+
+    scene = kind.of(play, SparkLife(1, tasks=2, new_worker=1.0))
+    assert scene.batches() == {0, 1, 2}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("kind", [EdgeScene, UntoldScene])
+def test_the_next_micro_batch_of_a_name_ends_what_a_killed_driver_left_open(
+    kind: type[EdgeScene], version: int
+) -> None:
+    def play(scene: EdgeScene) -> None:
+        write = foreach_batch("killed", **scene.options())
+        dead = scene.run("driver 1")
+        scene.micro_batch(dead, write, 0)
+        scene.micro_batch(dead, write, 1, ends="kill")
+        assert len(scene.open_ids()) == 2
+        run = scene.run("driver 2")
+        scene.micro_batch(run, write, 1)
+        assert scene.open_ids() == []
+
+    life = SparkLife(1, tasks=2, rows=2, transaction_version=version)
+    scene = kind.of(play, life)
+    assert scene.batches() == {0, 1}
+
+
+def test_a_foreach_batch_needs_no_more_ids_than_twice_its_tasks() -> None:
+    tasks = 2
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("driver")
+        write = foreach_batch("long", **scene.options())
+        for number in range(40):
+            scene.micro_batch(run, write, number)
+        assert len(scene.data_ids()) <= 2 * tasks
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=tasks, rows=2, new_worker=0.0))
+    assert scene.batches() == set(range(40))
+
+
+def test_two_names_of_foreach_batch_do_not_sweep_each_other() -> None:
+    """Both are written in one micro-batch, from two threads, say."""
+
+    def play(scene: EdgeScene) -> None:
+        first, second = scene.run("driver 1"), scene.run("driver 2")
+        one, two = (foreach_batch(f"of-two-{i}", **scene.options()) for i in (1, 2))
+        for number in range(2):
+            scene.micro_batch(first, one, number)
+        scene.micro_batch(second, two, 0, ends="kill")
+        left = scene.open_ids()
+        assert len(left) == 1
+        scene.micro_batch(first, one, 2)
+        with pytest.raises(KafkaError, match=PLANNED):
+            scene.micro_batch(first, one, 3, ends="fail")
+        assert scene.open_ids() == left
+
+    EdgeScene.of(play)
+
+
+@pytest.mark.parametrize("dead_runs", [5, 33, 100])
+def test_the_run_that_has_just_died_is_swept_however_many_died_before_it(dead_runs: int) -> None:
+    """Of each of those one id is known still, with nothing open."""
+
+    def play(scene: EdgeScene) -> None:
+        scene.batch(scene.run("run-0"), 0)
+        for i in range(dead_runs):
+            scene.cluster.transactions.initialize(
+                f"{PREFIX}~run-old-{i:03}~w~0", TIMEOUT_MS, None, scene.cluster.now
+            )
+        dead = scene.run("run-dead")
+        scene.write(dead, 1, scene.plan(dead))
+        dead.process.kill()
+        assert len(scene.open_ids()) == 1
+        assert scene.batch(scene.run("run-next"), 1) is Commit.COMMITTED
+        assert scene.open_ids() == []
+
+    scene = EdgeScene.of(play)
+    assert scene.batches() == {0, 1}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("warm", [True, False])
+def test_an_orphan_is_ended_once_and_never_touched_again(warm: bool, version: int) -> None:
+    """One beaten attempt in each micro-batch, whose worker ends: idle for a minute. A trigger of
+    more than that has a new driver process for each commit, which remembers nothing.
+    """
+    #: By id, the commits that ended something under it.
+    touched: Counter[str] = Counter()
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        for number in range(12):
+            plan = scene.plan(run)
+            winner = scene._launch(run, number, 0, 0, plan)
+            loser = scene._launch(run, number, 0, 1, plan)
+            scene.scheduler.block(lambda w=winner, o=loser: w.over and o.over, NEVER)
+            assert winner.message is not None
+            assert loser.message is not None
+            ours = winner.message.transaction
+            assert ours is not None
+            watched = scene.watch()
+            assert scene.commit(run, number, plan, [winner.message]) is Commit.COMMITTED
+            assert scene.open_ids() == []
+            ends = watched.of(ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN)
+            ids = {request.body.transactional_id for request in ends}
+            touched.update(i for i in ids if "~~" not in i and i != ours[0])
+            scene.cluster.control.__dict__.pop("met_by")
+            for worker in run.workers:
+                worker.lost = True
+            if not warm:
+                run.kept = None
+
+    life = SparkLife(1, tasks=1, warm_driver=warm, new_worker=1.0, transaction_version=version)
+    EdgeScene.of(play, life)
+    assert len(touched) == 12
+    assert set(touched.values()) == {1}, touched

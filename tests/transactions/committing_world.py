@@ -1,0 +1,99 @@
+"""Tasks that prepare transactions, and drivers that decide them, in one process and simulated time,
+on a fake cluster with the topic ``t`` of two partitions.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TypeVar
+
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.network.client_factory import new_network_client
+from spark_kafka_sink.network.network_client import NetworkClient
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.exactly_once import ExactlyOnce
+from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
+from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from tests.fakes.producer_world import ProducerWorld, columns
+from tests.fakes.simulated_network import SimulatedNetwork
+
+T = TypeVar("T")
+
+LOG_TOPIC = "commits"
+
+
+class CommittingWorld(ProducerWorld):
+    """Only what :meth:`play` runs lets time pass."""
+
+    def __init__(self, *, transaction_version: int = 2) -> None:
+        super().__init__(transaction_version=transaction_version)
+        #: What a swept id is then: version 1 fences it by a new identity.
+        self.swept = "CompleteAbort" if transaction_version == 2 else "Empty"
+        self.cluster.create_topic(LOG_TOPIC, 1)
+        self._open: list[KafkaProducer] = []
+
+    def play(self, body: Callable[[], None]) -> None:
+        """``body`` once; then everything that it left open is closed."""
+
+        def whole() -> None:
+            try:
+                body()
+            finally:
+                for producer in self._open:
+                    producer.close(0)
+
+        self.run(whole)
+
+    def open(self, id_: str, *values: str) -> KafkaProducer:
+        """A task's transaction that is open, with ``values`` acknowledged."""
+        producer = self.producer(id_)
+        self._open.append(producer)
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.start_attempt()
+        producer.send_columns(columns(*values))
+        assert producer.finish_attempt().rows == len(values)
+        return producer
+
+    def prepared(self, id_: str, *values: str) -> PreparedTransaction:
+        return self.open(id_, *values).prepare()
+
+    def driver(self) -> ExactlyOnce:
+        """A driver process: nothing is shared with another one."""
+        return ExactlyOnce(
+            self.config, LOG_TOPIC, clock=self.scheduler, new_client=self._new_client
+        )
+
+    def client(self) -> TransactionClient:
+        return TransactionClient(self.config, clock=self.scheduler, new_client=self._new_client)
+
+    def logged(self, key: str) -> CommitState | None:
+        """What a stranger reads."""
+        with self.client() as client:
+            log = KafkaDecisionLog(client, LOG_TOPIC)
+            return log.read(key, self.scheduler.now_ms() + 30_000).state
+
+    def settled(self, transactional_id: str) -> str:
+        """Its state, once the markers are there."""
+        self.scheduler.sleep(200)
+        return self.state_of(transactional_id)
+
+    def visible(self) -> list[str]:
+        """To read_committed consumers, once the markers are there."""
+        self.scheduler.sleep(200)
+        return [value.decode() for value in self.values() if value is not None]
+
+    def _new_client(
+        self, config: ProducerConfig, metadata: Metadata, clock: Clock
+    ) -> NetworkClient:
+        network = SimulatedNetwork(
+            self.scheduler, self.cluster, self.cluster.ports, random.Random(0)
+        )
+        self.networks.append(network)
+        self.scheduler.sources.append(network)
+        return new_network_client(config, metadata, clock, selector=network)

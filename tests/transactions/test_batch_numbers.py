@@ -1,0 +1,172 @@
+"""Which batch may come now, and whether it is the one that was written under its number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spark_kafka_sink.errors import CommitError
+from spark_kafka_sink.transactions.commit_state import KEPT_DONE, CommitState, Done, Payload
+from spark_kafka_sink.transactions.committer import Batch, check_number, check_payload
+from spark_kafka_sink.transactions.ownership import Numbering
+
+WRITTEN = Payload(3, 30, "t")
+OTHER = Payload(4, 30, "t")
+#: Micro-batches 4 to 6 are remembered.
+STREAM = CommitState(
+    generation=1, run_id="run", query_id="query-1", last_done=6,
+    done=tuple(Done(n, (WRITTEN,)) for n in (4, 5, 6)),
+)  # fmt: skip
+#: Versions 3, 5 and 9 are remembered; what was before 3 isn't.
+VERSIONS = replace(
+    STREAM, query_id="", last_done=9, done=tuple(Done(n, (WRITTEN,)) for n in (3, 5, 9))
+)
+
+
+def check(numbering: Numbering, number: int, state: CommitState, query: str = "") -> None:
+    check_number("p~app", numbering, query, number, state)
+
+
+# --- numbers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [0, 3, 5, 9, 10, 1000])
+def test_a_version_that_was_written_or_is_the_newest_may_come(number: int) -> None:
+    """What is older than all that is remembered may have been written."""
+    check(Numbering.VERSIONS, number, VERSIONS)
+
+
+@pytest.mark.parametrize("number", [4, 6, 7, 8])
+def test_a_version_between_remembered_ones_that_was_never_written_is_an_error(number: int) -> None:
+    """Its rows would be dropped: whoever backfills it thinks that they are written."""
+    with pytest.raises(CommitError) as raised:
+        check(Numbering.VERSIONS, number, VERSIONS)
+    assert f"version {number} of 'p~app' was never written" in raised.value.message
+    assert "version 9 is done already" in raised.value.message
+    assert "a txnAppId of their own" in str(raised.value)
+
+
+def test_a_version_of_another_query_is_no_other_one() -> None:
+    """Versions are their user's, who may write them from where he likes."""
+    check(Numbering.VERSIONS, 9, replace(VERSIONS, query_id="query-1"), "query-2")
+
+
+def test_what_version_0_1_wrote_remembers_no_versions() -> None:
+    old = CommitState(generation=1, run_id="run", last_done=9)
+    for number in (0, 8, 9, 10):
+        check(Numbering.VERSIONS, number, old)
+
+
+def test_so_many_versions_are_remembered_and_what_is_before_them_may_come() -> None:
+    state = CommitState(generation=1)
+    for number in range(0, 4 * KEPT_DONE, 2):
+        state = state.skipped_to(number, (WRITTEN,))
+    assert len(state.done) == KEPT_DONE
+    oldest = state.done[0].number
+    check(Numbering.VERSIONS, oldest - 1, state)
+    with pytest.raises(CommitError, match=f"version {oldest + 1} "):
+        check(Numbering.VERSIONS, oldest + 1, state)
+
+
+MICRO = pytest.mark.parametrize("numbering", [Numbering.STREAM, Numbering.MICRO_BATCHES])
+
+
+@MICRO
+@pytest.mark.parametrize("query", ["", "query-1"])
+@pytest.mark.parametrize("number", [6, 7])
+def test_the_last_micro_batch_and_the_next_one_may_come(
+    numbering: Numbering, number: int, query: str
+) -> None:
+    check(numbering, number, STREAM, query)
+    check(numbering, number, replace(STREAM, query_id=""), query)
+
+
+@pytest.mark.parametrize("number", [8, 1000])
+def test_a_function_of_foreach_batch_may_leave_micro_batches_out(number: int) -> None:
+    """It writes under some condition, or there were no rows of that kind."""
+    check(Numbering.MICRO_BATCHES, number, STREAM)
+    check(Numbering.MICRO_BATCHES, number, STREAM, "query-1")
+
+
+@pytest.mark.parametrize(
+    ("numbering", "number"),
+    [
+        *((one, n) for one in (Numbering.STREAM, Numbering.MICRO_BATCHES) for n in (0, 4, 5)),
+        (Numbering.STREAM, 8),
+        (Numbering.STREAM, 1000),
+    ],
+)
+def test_another_micro_batch_is_an_error_also_one_that_is_remembered(
+    numbering: Numbering, number: int
+) -> None:
+    with pytest.raises(CommitError) as raised:
+        check(numbering, number, STREAM)
+    assert "'p~app' is at batch 6 of query query-1" in raised.value.message
+    assert f"query unknown wants to write batch {number}" in raised.value.message
+    assert "kprod txn reset p~app" in str(raised.value)
+
+
+@MICRO
+@pytest.mark.parametrize("number", [0, 5, 6, 7, 8])
+def test_another_query_is_an_error_whatever_its_number_is(
+    numbering: Numbering, number: int
+) -> None:
+    with pytest.raises(CommitError, match="query query-2 wants to write"):
+        check(numbering, number, STREAM, "query-2")
+
+
+@pytest.mark.parametrize("numbering", list(Numbering))
+@pytest.mark.parametrize("number", [0, 57])
+def test_under_a_new_key_anything_may_come(numbering: Numbering, number: int) -> None:
+    check(numbering, number, CommitState(), "query")
+
+
+@pytest.mark.parametrize("number", [0, 4, 6, 1000])
+def test_a_job_without_a_version_may_always_come(number: int) -> None:
+    check(Numbering.ONCE, number, VERSIONS, "query-2")
+
+
+# --- what is dropped ---------------------------------------------------------------------------
+
+
+def payload(number: int, found: Payload | None) -> None:
+    check_payload("p", Batch(number, (), found), STREAM)
+
+
+def test_the_same_rows_may_be_dropped() -> None:
+    payload(6, WRITTEN)
+    payload(4, WRITTEN)
+
+
+@pytest.mark.parametrize(
+    "other", [OTHER, Payload(3, 31, "t"), Payload(3, 30, "u"), Payload(3, 30, ""), Payload()]
+)
+@pytest.mark.parametrize("number", [4, 6])
+def test_other_rows_are_not_dropped(number: int, other: Payload) -> None:
+    with pytest.raises(CommitError) as raised:
+        payload(number, other)
+    assert f"batch {number} of 'p' is done with 3 rows of 30 bytes to t" in raised.value.message
+    assert f"with {other}" in raised.value.message
+    assert "verifyReplays=false" in str(raised.value)
+
+
+def test_what_nobody_looked_at_or_remembers_is_not_compared() -> None:
+    payload(6, None)  # verifyReplays=false
+    payload(3, OTHER)
+    old = replace(STREAM, done=(Done(6),))  # version 0.1 wrote it
+    check_payload("p", Batch(6, (), OTHER), old)
+
+
+def test_each_part_is_compared_with_its_own() -> None:
+    state = replace(STREAM, done=(Done(6, (WRITTEN, OTHER)),))
+    check_payload("p", Batch(6, (), WRITTEN, part=0), state)
+    check_payload("p", Batch(6, (), OTHER, part=1), state)
+    check_payload("p", Batch(6, (), None, parts=2), state)
+    check_payload("p", Batch(6, (), Payload(), parts=2), state)
+    for part, found in ((0, OTHER), (1, WRITTEN), (2, WRITTEN)):
+        with pytest.raises(CommitError, match="other rows, which would be dropped"):
+            check_payload("p", Batch(6, (), found, part=part), state)
+    for parts in (0, 1, 3):
+        with pytest.raises(CommitError, match=f"done with 2 writes, and {parts} are to be decided"):
+            check_payload("p", Batch(6, (), Payload(), parts=parts), state)

@@ -1,0 +1,316 @@
+"""A consumer group's offsets in a transaction when brokers and networks do their worst, in the
+simulated world.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.errors import (
+    AuthorizationError,
+    ConfigError,
+    ErrorCode,
+    InvalidMetadataError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+    TransactionAbortableError,
+)
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages import CoordinatorType
+from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
+from spark_kafka_sink.transactions.calls import Call, Coordinator
+from spark_kafka_sink.transactions.offset_commits import check_group_id, prepare_offsets
+from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from tests.fakes.fake_cluster import FOREVER, FakeCluster
+from tests.fakes.fake_cluster.codec import Request
+from tests.transactions.simulated_driver import DriverWorld
+
+TP = TopicPartition("t", 0)
+ID, GROUP = "p~run~offsets~0", "readers"
+VERSIONS = pytest.mark.parametrize("version", [1, 2])
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    found = FakeCluster(3)
+    found.create_topic("t")
+    return found
+
+
+@pytest.fixture
+def world(cluster: FakeCluster) -> DriverWorld:
+    return DriverWorld(cluster)
+
+
+def prepare(
+    world: DriverWorld,
+    client: TransactionClient,
+    version: int,
+    *,
+    tp: TopicPartition = TP,
+    offset: int = 7,
+    milliseconds: int = 60_000,
+) -> PreparedTransaction:
+    return prepare_offsets(
+        client,
+        ID,
+        GROUP,
+        {tp: OffsetAndMetadata(offset)},
+        transaction_version=version,
+        timeout_ms=60_000,
+        deadline_ms=world.soon(milliseconds),
+    )
+
+
+def end(world: DriverWorld, client: TransactionClient, prepared: PreparedTransaction) -> None:
+    for _ in range(2):  # the second one is answered when the markers are written
+        ended = client.end([prepared], committed=True, deadline_ms=world.soon())
+        assert ended == {ID: ErrorCode.NONE}
+
+
+def commit(world: DriverWorld, version: int) -> int | None:
+    """Prepare, and commit by a driver that comes anew: the group's offset afterwards."""
+
+    def main() -> None:
+        prepared = prepare(world, world.client(), version)
+        assert TP not in world.cluster.groups.committed.get(GROUP, {})
+        end(world, world.client(), prepared)
+
+    world.run(main)
+    assert world.cluster.groups.open == {}, "nothing is left open"
+    found = world.cluster.groups.committed.get(GROUP, {}).get(TP)
+    return None if found is None else found.offset
+
+
+@VERSIONS
+@pytest.mark.parametrize("processed", [True, False])
+@pytest.mark.parametrize("kind", ["drop", "cut"])
+def test_offsets_that_were_lost_are_given_again(
+    world: DriverWorld, cluster: FakeCluster, kind: str, processed: bool, version: int
+) -> None:
+    fault = getattr(cluster.control, kind)(ApiKey.TXN_OFFSET_COMMIT, 1, processed=processed)
+    assert commit(world, version) == 7
+    assert fault.fired == 1
+
+
+@pytest.mark.parametrize("processed", [True, False])
+@pytest.mark.parametrize("kind", ["drop", "cut"])
+def test_a_group_that_was_lost_on_its_way_is_not_added_again(
+    world: DriverWorld, cluster: FakeCluster, kind: str, processed: bool
+) -> None:
+    """Arriving behind the commit, it would open a transaction that nobody ends."""
+    fault = getattr(cluster.control, kind)(ApiKey.ADD_OFFSETS_TO_TXN, 1, processed=processed)
+    with pytest.raises(KafkaTimeoutError, match="AddOffsetsToTxn of group"):
+        commit(world, 1)
+    assert fault.fired == 1
+    assert TP not in cluster.groups.committed.get(GROUP, {})
+
+
+@VERSIONS
+@pytest.mark.parametrize("processed", [True, False])
+@pytest.mark.parametrize("kind", ["drop", "cut"])
+def test_a_request_for_an_identity_that_was_lost_is_not_made_again(
+    world: DriverWorld, cluster: FakeCluster, kind: str, processed: bool, version: int
+) -> None:
+    """It may arrive late, and would abort what the second one has prepared."""
+    fault = getattr(cluster.control, kind)(ApiKey.INIT_PRODUCER_ID, 1, processed=processed)
+    with pytest.raises(KafkaTimeoutError, match=f"InitProducerId of transactional id '{ID}'"):
+        commit(world, version)
+    assert fault.fired == 1
+    assert cluster.groups.open == {}
+    assert TP not in cluster.groups.committed.get(GROUP, {})
+
+
+@VERSIONS
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+def test_what_passes_is_asked_again(
+    world: DriverWorld, cluster: FakeCluster, code: ErrorCode, version: int
+) -> None:
+    fault = cluster.control.answer(ApiKey.TXN_OFFSET_COMMIT, code, 4)
+    assert commit(world, version) == 7
+    assert fault.fired == 4
+
+
+@VERSIONS
+def test_the_groups_coordinator_is_found_again_when_it_moves(
+    world: DriverWorld, cluster: FakeCluster, version: int
+) -> None:
+    def main() -> None:
+        client = world.client()
+        prepare(world, client, version, offset=5)  # both coordinators are remembered
+        cluster.move_coordinator(GROUP, cluster.coordinator_of(GROUP) % 3 + 1)
+        moved = cluster.control.delay(
+            ApiKey.TXN_OFFSET_COMMIT, 1, FOREVER, node=cluster.coordinator_of(GROUP)
+        )
+        prepared = prepare(world, client, version)
+        assert moved.fired == 1
+        end(world, client, prepared)
+
+    world.run(main)
+    assert cluster.groups.committed[GROUP][TP].offset == 7
+
+
+@VERSIONS
+def test_the_groups_coordinator_dies_under_the_request(
+    world: DriverWorld, cluster: FakeCluster, version: int
+) -> None:
+    dead = cluster.coordinator_of(GROUP)
+    lost = cluster.control.delay(ApiKey.TXN_OFFSET_COMMIT, 100, FOREVER, node=dead)
+
+    def main() -> None:
+        client = world.client()
+        client.calls.coordinators([ID], world.soon())
+        world.after(60, lambda: cluster.stop_broker(dead))
+        prepared = prepare(world, client, version)
+        end(world, client, prepared)
+
+    world.run(main)
+    assert lost.fired == 1, "it was on its way"
+    assert cluster.down == {dead}
+    assert cluster.groups.committed[GROUP][TP].offset == 7
+
+
+@VERSIONS
+def test_what_never_becomes_clear_is_told_at_the_deadline(
+    world: DriverWorld, cluster: FakeCluster, version: int
+) -> None:
+    fault = cluster.control.answer(
+        ApiKey.TXN_OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, FOREVER
+    )
+
+    def main() -> None:
+        start = world.scheduler.now
+        told = r"TxnOffsetCommit of group 'readers'.*COORDINATOR_LOAD_IN_PROGRESS"
+        with pytest.raises(KafkaTimeoutError, match=told):
+            prepare(world, world.client(), version, milliseconds=9_000)
+        assert 9_000 <= world.scheduler.now - start < 9_200
+
+    world.run(main)
+    assert fault.fired > 5
+
+
+@VERSIONS
+def test_a_partition_that_stays_unknown_is_not_waited_for_until_the_deadline(
+    world: DriverWorld, cluster: FakeCluster, version: int
+) -> None:
+    def main() -> None:
+        start = world.scheduler.now
+        told = "TxnOffsetCommit of elsewhere-3, group 'readers'.*does not have this partition"
+        with pytest.raises(InvalidMetadataError, match=told):
+            prepare(world, world.client(), version, tp=TopicPartition("elsewhere", 3))
+        assert 5_000 <= world.scheduler.now - start < 7_000
+
+    world.run(main)
+
+
+@VERSIONS
+@pytest.mark.parametrize(
+    ("api", "code", "kind", "words"),
+    [
+        (
+            ApiKey.TXN_OFFSET_COMMIT,
+            ErrorCode.GROUP_AUTHORIZATION_FAILED,
+            AuthorizationError,
+            "READ on the group",
+        ),
+        (
+            ApiKey.TXN_OFFSET_COMMIT,
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            AuthorizationError,
+            "READ on the topic",
+        ),
+        (
+            ApiKey.TXN_OFFSET_COMMIT,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            AuthorizationError,
+            f"WRITE on the transactional id '{ID}'",
+        ),
+        (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.INVALID_PRODUCER_EPOCH, ProducerFencedError, "t-0"),
+        (
+            ApiKey.TXN_OFFSET_COMMIT,
+            ErrorCode.TRANSACTION_ABORTABLE,
+            TransactionAbortableError,
+            "t-0, group 'readers'",
+        ),
+        (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.INVALID_COMMIT_OFFSET_SIZE, KafkaError, "t-0"),
+        (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.INVALID_GROUP_ID, KafkaError, "'readers'"),
+        (
+            ApiKey.ADD_OFFSETS_TO_TXN,
+            ErrorCode.GROUP_AUTHORIZATION_FAILED,
+            AuthorizationError,
+            "READ on the group",
+        ),
+        (ApiKey.ADD_OFFSETS_TO_TXN, ErrorCode.PRODUCER_FENCED, ProducerFencedError, ID),
+    ],
+)
+def test_what_no_asking_mends_is_raised_at_once(
+    world: DriverWorld,
+    cluster: FakeCluster,
+    api: ApiKey,
+    code: ErrorCode,
+    kind: type[KafkaError],
+    words: str,
+    version: int,
+) -> None:
+    if version == 2 and api is ApiKey.ADD_OFFSETS_TO_TXN:
+        pytest.skip("nobody asks for it")
+    fault = cluster.control.answer(api, code, FOREVER)
+    with pytest.raises(kind) as refused:
+        world.run(lambda: prepare(world, world.client(), version))
+    assert words in str(refused.value)
+    assert "\n" not in refused.value.message
+    assert fault.fired == 1
+
+
+def test_groups_and_transactional_ids_of_one_name_have_coordinators_of_their_own(
+    world: DriverWorld, cluster: FakeCluster
+) -> None:
+    """And are asked for in requests of their own, many keys in each."""
+    asked: list[tuple[int, tuple[str, ...]]] = []
+
+    def told(request: Request) -> bool:
+        asked.append((request.body.key_type, tuple(request.body.coordinator_keys)))
+        return True
+
+    cluster.control.delay(ApiKey.FIND_COORDINATOR, 1, FOREVER, where=told)
+
+    def main() -> None:
+        kinds = (CoordinatorType.TRANSACTION, CoordinatorType.GROUP)
+        calls: list[Call[object]] = [
+            Call(None, Coordinator(key, kind)) for key in ("a", "b") for kind in kinds
+        ]
+        client = world.client()
+        assert client.calls.run(calls, world.soon())
+        assert sorted(asked) == [(0, ("a", "b")), (1, ("a", "b"))]
+        client.calls.forget_coordinators(["a"])
+        assert client.calls.run([Call(None, call.to) for call in calls], world.soon())
+        assert asked[2:] == [(1, ("a",))], "the group of that name is still known"
+
+    world.run(main)
+
+
+@pytest.mark.parametrize("name", ["readers", "a group of Zoë's, 100 %", "x" * 1024])
+def test_a_group_is_named_as_kafka_allows(name: str) -> None:
+    assert check_group_id("offsetsGroup", name) == name
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "x" * 1025, "ü" * 513, "\udcff"])
+def test_a_group_that_can_be_none_is_refused_before_a_broker_hears_of_it(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"offsetsGroup is '") as refused:
+        check_group_id("offsetsGroup", name)
+    assert "\n" not in refused.value.message

@@ -1,0 +1,210 @@
+"""Several writes that are decided together: noted one by one, decided by one record, or never."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.errors import CommitError, SupersededError
+from spark_kafka_sink.transactions.commit_state import Done, Payload, Phase
+from spark_kafka_sink.transactions.committer import Batch, Commit
+from spark_kafka_sink.transactions.exactly_once import ExactlyOnce
+from spark_kafka_sink.transactions.ownership import Numbering, Owner
+from tests.transactions.committing_world import CommittingWorld
+
+KEY = "p~name"
+
+
+@pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
+def world(request: pytest.FixtureRequest) -> CommittingWorld:
+    return CommittingWorld(transaction_version=request.param)
+
+
+def owner(driver: ExactlyOnce, run: str = "run") -> Owner:
+    """As planned now."""
+    state = driver.plan(KEY)
+    return Owner(KEY, run, "", state.generation, state.incarnation, Numbering.MICRO_BATCHES)
+
+
+def part(
+    world: CommittingWorld, index: int, *values: str, number: int = 0, run: str = "run", k: int = 0
+) -> Batch:
+    """One write, whose one task has prepared; without values it has no row."""
+    prepared = (world.prepared(f"{KEY}~{run}~w~{k}", *values),) if values else ()
+    size = sum(map(len, values))
+    return Batch(number, prepared, Payload(len(values), size, "t"), part=index)
+
+
+def end(parts: int, number: int = 0) -> Batch:
+    return Batch(number, (), Payload(), parts=parts)
+
+
+def test_all_parts_become_visible_by_one_record_and_none_before(world: CommittingWorld) -> None:
+    def body() -> None:
+        for index, value in enumerate(("a", "b", "c")):
+            with world.driver() as driver:
+                batch = part(world, index, value, k=index)
+                assert driver.commit(owner(driver), batch) is Commit.PREPARED
+            assert world.visible() == []
+            state = world.logged(KEY)
+            assert state is not None
+            assert (state.phase, state.last_done, state.parts_of) == (Phase.DONE, -1, 0)
+            assert [p.index for p in state.parts] == list(range(index + 1))
+        with world.driver() as driver:
+            assert driver.commit(owner(driver), end(3)) is Commit.COMMITTED
+        assert world.visible() == ["a", "b", "c"]
+        state = world.logged(KEY)
+        assert state is not None
+        wanted = Done(0, tuple(Payload(1, 1, "t") for _ in range(3)))
+        assert (state.done, state.parts, state.last_done) == ((wanted,), (), 0)
+
+    world.play(body)
+
+
+@pytest.mark.parametrize("noted", [(), (0,), (1,), (0, 2), (0, 1, 2)])
+def test_a_part_that_is_missing_or_too_many_is_an_error_and_nothing_is_visible(
+    world: CommittingWorld, noted: tuple[int, ...]
+) -> None:
+    parts = 2
+
+    def body() -> None:
+        with world.driver() as driver:
+            batches = [part(world, index, f"{index}", k=index) for index in noted]
+            for batch in batches:
+                assert driver.commit(owner(driver), batch) is Commit.PREPARED
+            mine = owner(driver)
+            with pytest.raises(CommitError) as raised:
+                driver.commit(mine, end(parts))
+            assert f"has 2 writes, and the commit log knows of {len(noted)}" in str(raised.value)
+            assert world.visible() == []
+            # Spark aborts the write that failed.
+            driver.abort(mine, 0, (), tasks_may_live=False)
+            assert world.visible() == []
+        for k in noted:
+            assert world.settled(f"{KEY}~run~w~{k}") == world.swept
+        with world.driver() as driver:
+            again = [part(world, i, f"again{i}", run="run-2", k=i) for i in range(parts)]
+            for batch in again:
+                driver.commit(owner(driver, "run-2"), batch)
+            assert driver.commit(owner(driver, "run-2"), end(parts)) is Commit.COMMITTED
+        assert world.visible() == ["again0", "again1"]
+
+    world.play(body)
+
+
+def test_parts_may_be_noted_in_any_order_and_one_without_rows_counts(
+    world: CommittingWorld,
+) -> None:
+    def body() -> None:
+        with world.driver() as driver:
+            for batch in (part(world, 2, "c", k=0), part(world, 0), part(world, 1, "b", k=1)):
+                assert driver.commit(owner(driver), batch) is Commit.PREPARED
+            assert driver.commit(owner(driver), end(3)) is Commit.COMMITTED
+        assert world.visible() == ["b", "c"]
+
+    world.play(body)
+
+
+def test_parts_that_all_have_no_rows_are_done_all_the_same(world: CommittingWorld) -> None:
+    def body() -> None:
+        with world.driver() as driver:
+            for index in (0, 1):
+                assert driver.commit(owner(driver), part(world, index)) is Commit.PREPARED
+            assert driver.commit(owner(driver), end(2)) is Commit.EMPTY
+            assert driver.plan(KEY).last_done == 0
+
+    world.play(body)
+
+
+def test_a_part_that_is_written_again_replaces_the_former(world: CommittingWorld) -> None:
+    def body() -> None:
+        with world.driver() as driver:
+            driver.commit(owner(driver), part(world, 0, "lost", k=0))
+            driver.commit(owner(driver), part(world, 0, "a", k=1))
+            assert driver.commit(owner(driver), end(1)) is Commit.COMMITTED
+        assert world.visible() == ["a"]
+        assert world.settled(f"{KEY}~run~w~0") == world.swept, "it is swept"
+
+    world.play(body)
+
+
+def test_parts_of_another_batch_are_not_decided(world: CommittingWorld) -> None:
+    """A driver that died had noted a part of batch 0; the next one writes batch 1 by mistake."""
+
+    def body() -> None:
+        with world.driver() as driver:
+            driver.commit(owner(driver), part(world, 0, "a", number=0, k=0))
+            with pytest.raises(CommitError, match="knows of 0 that ended well"):
+                driver.commit(owner(driver), end(1, number=1))
+        assert world.visible() == []
+
+    world.play(body)
+
+
+def test_a_driver_that_dies_between_two_parts_leaves_nothing_to_the_next_one(
+    world: CommittingWorld,
+) -> None:
+    def body() -> None:
+        with world.driver() as driver:
+            driver.commit(owner(driver), part(world, 0, "a", k=0))
+        with world.driver() as later:
+            batches = [part(world, i, f"again{i}", run="run-2", k=i) for i in (0, 1)]
+            for batch in batches:
+                later.commit(owner(later, "run-2"), batch)
+            state = world.logged(KEY)
+            assert state is not None
+            assert state.superseded == ("run",)
+            assert {t.transactional_id for p in state.parts for t in p.transactions} == {
+                f"{KEY}~run-2~w~{k}" for k in (0, 1)
+            }
+            assert later.commit(owner(later, "run-2"), end(2)) is Commit.COMMITTED
+        assert world.visible() == ["again0", "again1"]
+        assert world.settled(f"{KEY}~run~w~0") == world.swept, "it is swept"
+        with world.driver() as driver, pytest.raises(SupersededError):
+            driver.commit(owner(driver, "run"), end(1, number=1))
+
+    world.play(body)
+
+
+def test_who_drops_a_batch_takes_its_key_over_so_that_two_queries_of_one_name_stop_each_other(
+    world: CommittingWorld,
+) -> None:
+    """Nobody may know the queries, and their batches may look alike: they would drop each other's
+    for ever.
+    """
+
+    def body() -> None:
+        with world.driver() as first, world.driver() as second:
+            one = Batch(0, (world.prepared(f"{KEY}~run~w~0", "a"),), Payload(1, 1, "t"))
+            assert first.commit(owner(first), one) is Commit.COMMITTED
+            mine = owner(first)
+            dropped = Batch(0, (), Payload(1, 1, "t"))
+            assert second.commit(owner(second, "run-2"), dropped) is Commit.ALREADY_DONE
+            state = world.logged(KEY)
+            assert state is not None
+            assert (state.run_id, state.last_done, state.superseded) == ("run-2", 0, ("run",))
+            late = Batch(1, (world.prepared(f"{KEY}~run~w~0", "b"),), Payload(1, 1, "t"))
+            with pytest.raises(SupersededError):
+                first.commit(mine, late)
+        assert world.visible() == ["a"]
+
+    world.play(body)
+
+
+def test_a_batch_that_is_done_drops_its_parts_and_compares_them(world: CommittingWorld) -> None:
+    def body() -> None:
+        with world.driver() as driver:
+            for index in (0, 1):
+                driver.commit(owner(driver), part(world, index, f"{index}", k=index))
+            driver.commit(owner(driver), end(2))
+        with world.driver() as driver:
+            again = [Batch(0, (), Payload(1, 1, "t"), part=index) for index in (0, 1)]
+            for batch in again:
+                assert driver.commit(owner(driver, "run-2"), batch) is Commit.ALREADY_DONE
+            with pytest.raises(CommitError, match="other rows"):
+                driver.commit(owner(driver, "run-2"), Batch(0, (), Payload(2, 2, "t"), part=0))
+            with pytest.raises(CommitError, match="done with 2 writes, and 3 are to be decided"):
+                driver.commit(owner(driver, "run-2"), end(3))
+            assert driver.commit(owner(driver, "run-2"), end(2)) is Commit.ALREADY_DONE
+        assert world.visible() == ["0", "1"]
+
+    world.play(body)

@@ -1,0 +1,211 @@
+"""What a real broker makes of InitProducerId version 6 (KIP-939), as far as it is there.
+
+Kafka 4.3 calls that version unstable: a broker offers it under unstable.api.versions.enable=true,
+which is not for production, and hangs up on it otherwise. There Enable2Pc takes
+transaction.two.phase.commit.enable=true and the right TWO_PHASE_COMMIT beside WRITE, and
+KeepPreparedTxn is refused always. These tests say so when a newer Kafka is pinned that does more.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import ErrorCode, KafkaError, UnsupportedVersionError
+from spark_kafka_sink.local_kafka import KafkaCluster
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
+from spark_kafka_sink.transactions.calls import Call, Coordinator, Next, following
+from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from tests.fakes.fake_cluster.codec import Answer, write
+from tests.fakes.script_worlds import RealWorld
+from tests.real_kafka import RealKafka
+
+pytestmark = pytest.mark.broker
+
+TIMEOUT_MS = 30_000
+REFUSED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+UNSTABLE = {"unstable.api.versions.enable": "true"}
+#: What no client in Python has a name for yet.
+_TWO_PHASE_COMMIT, _WRITE = 15, 4
+
+
+@pytest.fixture(scope="module")
+def ready() -> Iterator[KafkaCluster]:
+    """A broker that does all that Kafka 4.3 can, with ACLs."""
+    overrides = UNSTABLE | {"transaction.two.phase.commit.enable": "true"}
+    with KafkaCluster(overrides=overrides, secure=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def client(ready: KafkaCluster) -> Iterator[TransactionClient]:
+    with TransactionClient(ProducerConfig.parse({"bootstrap.servers": ready.bootstrap})) as found:
+        yield found
+
+
+def new_id() -> str:
+    return f"two-phases-{uuid.uuid4().hex[:8]}"
+
+
+def soon(client: TransactionClient) -> int:
+    return client.clock.now_ms() + TIMEOUT_MS
+
+
+def initialise(client: TransactionClient, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    """The first answer that does not pass by itself."""
+    found: list[InitProducerIdResponse] = []
+
+    def take(response: InitProducerIdResponse) -> ErrorCode | None:
+        found.append(response)
+        return None if following(response.error) is Next.CLEAR else response.error
+
+    assert request.transactional_id is not None
+    call = Call(request, Coordinator(request.transactional_id), take)
+    assert client.calls.run([call], soon(client)), call.told
+    return found[-1]
+
+
+def open_transaction(
+    client: TransactionClient, name: str, owner: InitProducerIdResponse, tp: TopicPartition
+) -> PreparedTransaction:
+    """Of version 1, under an identity that is there. Nothing is written."""
+    identity = owner.producer_id, owner.producer_epoch
+
+    def take(response: AddPartitionsToTxnResponse) -> ErrorCode | None:
+        code = response.errors[tp]
+        assert code is ErrorCode.NONE or following(code) is not Next.CLEAR, code.name
+        return None if code is ErrorCode.NONE else code
+
+    call = Call(AddPartitionsToTxnRequest(name, *identity, (tp,)), Coordinator(name), take)
+    assert client.calls.run([call], soon(client)), call.told
+    return PreparedTransaction(name, *identity, 1)
+
+
+def test_a_broker_of_default_settings_does_not_offer_it(kafka: RealKafka) -> None:
+    config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
+    with TransactionClient(config) as client:
+        for flags in ({"enable_2pc": True}, {"keep_prepared_txn": True}):
+            with pytest.raises(UnsupportedVersionError, match=r"INIT_PRODUCER_ID: .* 0 to 5"):
+                initialise(client, InitProducerIdRequest(new_id(), 60_000, **flags))
+
+
+def test_a_broker_that_has_it_switched_off_refuses_the_id() -> None:
+    """It takes its default, transaction.two.phase.commit.enable=false, for a missing right."""
+    with KafkaCluster(overrides=UNSTABLE) as cluster:
+        config = ProducerConfig.parse({"bootstrap.servers": cluster.bootstrap})
+        with TransactionClient(config) as client:
+            request = InitProducerIdRequest(new_id(), 60_000, enable_2pc=True)
+            assert initialise(client, request).error is REFUSED
+
+
+def test_its_transaction_is_not_aborted_for_its_age(
+    ready: KafkaCluster, client: TransactionClient
+) -> None:
+    """Beside one of the same time-out, which is; and both are looked at every 200 ms."""
+    topic = RealKafka(ready.bootstrap, ready).unique_topic("data", 1)
+    tp = TopicPartition(topic, 0)
+    old, aged = new_id(), new_id()
+    found = initialise(client, InitProducerIdRequest(old, 1, enable_2pc=True))
+    assert (found.error, found.producer_epoch) == (ErrorCode.NONE, 0)
+    opened = open_transaction(client, old, found, tp)
+    beside = initialise(client, InitProducerIdRequest(aged, 500))
+    open_transaction(client, aged, beside, tp)
+    described = client.describe([old], soon(client))[old]
+    assert (described.state, described.timeout_ms) == (TransactionState.ONGOING, 2**31 - 1)
+    while client.describe([aged], soon(client))[aged].state is TransactionState.ONGOING:
+        client.calls.pause(3, soon(client))
+    assert client.describe([old], soon(client))[old].state is TransactionState.ONGOING
+    ended = client.end([opened], committed=True, deadline_ms=soon(client))
+    assert ended == {old: ErrorCode.NONE}, "EndTxn is as ever"
+
+
+def test_what_is_open_is_aborted_by_the_next_init_all_the_same(
+    ready: KafkaCluster, client: TransactionClient
+) -> None:
+    """Two-phase commit alone keeps nothing from a restart: who comes back must not initialise an id
+    whose transaction is still to be ended.
+    """
+    topic = RealKafka(ready.bootstrap, ready).unique_topic("data", 1)
+    name = new_id()
+    request = InitProducerIdRequest(name, 1000, enable_2pc=True)
+    found = initialise(client, request)
+    opened = open_transaction(client, name, found, TopicPartition(topic, 0))
+    assert initialise(client, request).producer_epoch > opened.producer_epoch
+    ended = client.end([opened], committed=True, deadline_ms=soon(client))
+    assert ended == {name: ErrorCode.PRODUCER_FENCED}
+    # And an id that was of two phases is so no longer when it is initialised without.
+    assert initialise(client, InitProducerIdRequest(name, 1000)).error is ErrorCode.NONE
+    assert client.describe([name], soon(client))[name].timeout_ms == 1000
+
+
+@pytest.mark.parametrize("enable_2pc", [True, False])
+def test_to_keep_what_is_open_is_refused(client: TransactionClient, enable_2pc: bool) -> None:
+    """On every branch up to 4.3 (TransactionCoordinator.handleInitProducerId)."""
+    request = InitProducerIdRequest(new_id(), 60_000, enable_2pc=enable_2pc, keep_prepared_txn=True)
+    assert initialise(client, request).error is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_it_takes_a_right_of_its_own(ready: KafkaCluster) -> None:
+    name = new_id()
+    bob = ProducerConfig.parse(ready.client_options("SSL", user="bob"))
+    two_phases = InitProducerIdRequest(name, 60_000, enable_2pc=True)
+    with TransactionClient(bob) as client:
+        allow(ready, name, _WRITE)
+        plain = InitProducerIdRequest(name, 60_000)
+        eventually(client, plain, ErrorCode.NONE)
+        assert initialise(client, two_phases).error is REFUSED
+        allow(ready, name, _TWO_PHASE_COMMIT)
+        eventually(client, two_phases, ErrorCode.NONE)
+
+
+def eventually(
+    client: TransactionClient, request: InitProducerIdRequest, expected: ErrorCode
+) -> None:
+    """An ACL reaches the authorizer a moment after it was made."""
+    deadline = soon(client)
+    while True:
+        try:
+            found = initialise(client, request).error
+        except KafkaError as refused:
+            found = refused
+        if found is expected:
+            return
+        assert client.clock.now_ms() < deadline, found
+        client.calls.pause(5, deadline)
+
+
+def allow(cluster: KafkaCluster, transactional_id: str, operation: int) -> None:
+    """By the bytes of CreateAcls 3: other clients have no name for every operation."""
+    kio = Answer("create_acls", 3, "request")
+    literal, allowed, of_transactional_ids = 3, 3, 5
+    acl = kio.AclCreation(
+        resource_type=of_transactional_ids,
+        resource_name=transactional_id,
+        resource_pattern_type=literal,
+        principal="User:bob",
+        host="*",
+        operation=operation,
+        permission_type=allowed,
+    )
+    head = struct.pack(">hhih", 30, 3, 1, 1) + b"s\0"
+    world = RealWorld(cluster.bootstrap)
+    try:
+        frame = head + write(kio.CreateAclsRequest(creations=[acl]))
+        answer = world.exchange(1, frame, answered=True)
+    finally:
+        world.close()
+    # Correlation id, tags, throttle time, one result, its code.
+    assert answer is not None
+    assert answer[9:12] == b"\2\0\0", answer

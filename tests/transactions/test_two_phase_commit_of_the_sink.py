@@ -1,0 +1,87 @@
+"""``twoPhaseCommit=auto`` on real brokers: what is asked and told, and that nothing times out."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.local_kafka import KafkaCluster
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.producer_record import ProducerRecord
+from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.transactions.commit_state import Payload
+from spark_kafka_sink.transactions.exactly_once import Batch, Commit, ExactlyOnce, Owner
+from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS
+from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from tests.real_kafka import RealKafka, consume_topic
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture(scope="module")
+def ready() -> Iterator[RealKafka]:
+    """A broker that does all that Kafka 4.3 can of KIP-939."""
+    overrides = {
+        "unstable.api.versions.enable": "true",
+        "transaction.two.phase.commit.enable": "true",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    }
+    with KafkaCluster(overrides=overrides) as cluster:
+        yield RealKafka(cluster.bootstrap, cluster)
+
+
+def config(kafka: RealKafka, **changes: object) -> ProducerConfig:
+    return ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap} | changes)
+
+
+def test_brokers_that_do_not_offer_it_are_told_and_done_without(
+    kafka: RealKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ExactlyOnce(config(kafka), "__kprod_commits") as driver, caplog.at_level(logging.INFO):
+        assert driver.two_phase_commit("two-phases") is False
+        assert driver.two_phase_commit("two-phases") is False
+    assert caplog.text.count("twoPhaseCommit=auto is off: brokers don't offer") == 1
+
+
+def test_a_transaction_of_it_outlives_every_time_out_and_is_committed(
+    ready: RealKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic, key = ready.unique_topic("rows", 1), f"k{uuid.uuid4().hex[:8]}"
+    short = config(ready, **{"transaction.timeout.ms": "1000"})
+    with ExactlyOnce(short, "__kprod_commits") as driver, caplog.at_level(logging.INFO):
+        assert driver.two_phase_commit(key) is True
+        assert "twoPhaseCommit=auto is on" in caplog.text
+        state = driver.plan(key)
+        prepared = [write(ready, topic, f"{key}~run~w~{k}", on=k == 0) for k in range(2)]
+        timed_out = prepared[1].transactional_id
+        with TransactionClient(config(ready)) as client:
+            deadline = client.clock.now_ms() + 30_000
+            while (d := client.describe([timed_out], deadline)[timed_out]).state.value == "Ongoing":
+                client.calls.pause(5, deadline)
+            assert d.state.value in ("PrepareAbort", "CompleteAbort")
+            lives = prepared[0].transactional_id
+            found = client.describe([lives], deadline)[lives]
+        assert (found.state.value, found.timeout_ms) == ("Ongoing", NEVER_TIMES_OUT_MS)
+        owner = Owner(key, "run", "query", state.generation, state.incarnation)
+        batch = Batch(0, (prepared[0],), Payload(1, 1))
+        assert driver.commit(owner, batch) is Commit.COMMITTED
+    assert consume_topic(ready.bootstrap, topic, isolation="read_committed").by_partition() == {
+        0: [b"0"]
+    }
+
+
+def write(kafka: RealKafka, topic: str, transactional_id: str, *, on: bool) -> PreparedTransaction:
+    """One row in a prepared transaction, with two-phase commit or with a time-out of a second."""
+    options = {"transactional.id": transactional_id, "transaction.timeout.ms": "1000"}
+    given = config(kafka, **options)
+    with KafkaProducer(replace(given, two_phase_commit=on)) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(ProducerRecord(topic, value=b"0"))
+        producer.flush()
+        return producer.prepare()
