@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pytest
+from kafka import KafkaAdminClient
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
@@ -91,31 +92,20 @@ class Group:
             for p, offset in enumerate(offsets)
         }
 
-    def stored(self, *, stable: bool = True) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a consumer of the group would begin with. ``stable`` waits for the end of what is
-        open (KIP-447), so for the markers of what was ended a moment ago.
+    def stored(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a consumer of the group would begin with. (confluent-kafka reads beyond the end of
+        long metadata.)
         """
-        from confluent_kafka import ConsumerGroupTopicPartitions
-        from confluent_kafka.admin import AdminClient
-
-        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap})
-        for left in reversed(range(10)):
-            (asked,) = admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(self.name)], require_stable=stable, request_timeout=30
-            ).values()
-            try:
-                asked.result(30)
-                break
-            except (
-                UnicodeDecodeError
-            ):  # that client reads beyond the end of long metadata, at times
-                if not left:
-                    raise
+        admin = KafkaAdminClient(bootstrap_servers=self.kafka.bootstrap)
+        try:
+            found = admin.list_group_offsets(self.name)[self.name]
+        finally:
+            admin.close()
         return {
             TopicPartition(tp.topic, tp.partition): OffsetAndMetadata(
-                tp.offset, -1 if tp.leader_epoch is None else tp.leader_epoch, tp.metadata or ""
+                at.offset, -1 if at.leader_epoch is None else at.leader_epoch, at.metadata or ""
             )
-            for tp in asked.result(30).topic_partitions
+            for tp, at in found.items()
         }
 
 
@@ -136,12 +126,12 @@ def group(request: pytest.FixtureRequest) -> Iterator[Group]:
 def test_offsets_are_the_groups_if_and_only_if_the_transaction_is_committed(group: Group) -> None:
     first = group.at(7, 0, 2**62)
     prepared = group.prepare(first)
-    assert group.stored(stable=False) == {}, "it is open"
+    assert group.stored() == {}, "it is open"
     assert group.end(prepared, committed=True) == [ErrorCode.NONE]
     assert group.stored() == first
 
     prepared = group.prepare(group.at(8, 1))
-    assert group.stored(stable=False) == first, "it is open"
+    assert group.stored() == first, "it is open"
     assert group.end(prepared, committed=False) == [ErrorCode.NONE]
     assert group.stored() == first, "it was aborted"
 
@@ -154,8 +144,7 @@ def test_leader_epoch_and_metadata_are_kept(group: Group) -> None:
     tp = TopicPartition(group.topic, 1)
     offsets = {tp: OffsetAndMetadata(5, 3, "batch 17 of the query")}
     group.end(group.prepare(offsets), committed=True)
-    # (That client reads beyond the end of metadata, at times.)
-    assert any(group.stored() == offsets for _ in range(10))
+    assert group.stored() == offsets
 
 
 def test_who_takes_the_id_anew_aborts_what_was_not_ended(group: Group) -> None:
@@ -205,9 +194,9 @@ def test_more_offsets_than_one_request_may_bring(group: Group) -> None:
         TopicPartition(topic, p): OffsetAndMetadata(p, metadata="x" * 4096) for p in range(300)
     }
     prepared = group.prepare(offsets)
-    assert group.stored(stable=False) == {}
+    assert group.stored() == {}
     group.end(prepared, committed=True)
-    assert any(group.stored() == offsets for _ in range(10))
+    assert group.stored() == offsets
 
 
 def test_no_offsets_are_refused(group: Group) -> None:
