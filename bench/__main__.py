@@ -3,6 +3,9 @@
 Each engine setting runs ``--rounds`` rounds; in a round every contender runs once, in turn, so
 that a slow minute of the machine hits all. Quoted are medians and the median of the ratios round by
 round, with its interval. The table is printed and put at the head of bench/HISTORY.md.
+
+The part ``against`` runs the package of ``--commit`` and the present one in turn, in the engine's
+settings and as a Spark job of 100 B values.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,7 +32,7 @@ from bench.spark_job import check, create, delete, touch
 from bench.statistics import Ratio, median, ratio
 from spark_kafka_sink.local_kafka import KafkaCluster
 
-PARTS = ["engine", "tls", "spark", "microbatch", "exactly-once", "memory"]
+PARTS = ["engine", "tls", "spark", "microbatch", "exactly-once", "memory"]  # "against" when asked
 ROOT = Path(__file__).parent.parent
 HISTORY = ROOT / "bench" / "HISTORY.md"
 
@@ -46,11 +50,14 @@ SPARK_SETTINGS = (
 )
 
 
-def child(*command: str, timeout: int = 1800) -> dict[str, object]:
-    """Run a Python module of the bench; its last line of output is JSON."""
+def child(*command: str, timeout: int = 1800, tree: Path = ROOT) -> dict[str, object]:
+    """Run a Python module of the bench, with the package in ``tree``; its last line of output is
+    JSON.
+    """
     done = subprocess.run(
         [sys.executable, "-m", *command],
-        cwd=ROOT,
+        cwd=tree,
+        env=os.environ | {"PYTHONPATH": str(tree)},
         stdout=subprocess.PIPE,
         text=True,
         timeout=timeout,
@@ -136,7 +143,7 @@ class Bench:
                 full_jvm=True, heap="1g", listeners=listeners, overrides=properties
             ) as kafka:
                 bench = Bench(kafka.bootstrap, self.rounds)
-                secure = ("--option", "security.protocol=SSL")
+                secure: tuple[str, ...] = ("--option", "security.protocol=SSL")
                 secure += ("--option", f"ssl.truststore.location={certificate}")
                 rates: dict[str, list[float]] = {"TLS": [], "PLAINTEXT": []}
                 for _ in range(self.rounds):
@@ -195,10 +202,70 @@ class Bench:
                 cpu["kafka"],
             )
 
+    def against(self, commit: str) -> None:
+        """The package of ``commit`` next to the present one; the bench is the present one's."""
+        with tempfile.TemporaryDirectory() as directory:
+            old = package_of(commit, Path(directory))
+            trees = {"new": ROOT, "old": old}
+            for name, partitions, size, rows, warmup in ENGINE_SETTINGS:
+                if self.only in name:
+                    self._engine_against(commit, name, trees, partitions, size, rows, warmup)
+            name, size, codec, rows = SPARK_SETTINGS[0]
+            if self.only in f"Spark, {name}":
+                self._spark_against(commit, name, trees, size, codec, rows)
+
+    def _engine_against(
+        self,
+        commit: str,
+        name: str,
+        trees: dict[str, Path],
+        partitions: int,
+        size: int,
+        rows: int,
+        warmup: int,
+    ) -> None:
+        rates: dict[str, list[float]] = {"new": [], "old": []}
+        cpu: dict[str, list[float]] = {"new": [], "old": []}
+        for number in range(self.rounds):
+            for which in ("new", "old") if number % 2 else ("old", "new"):
+                topic = self.topic(partitions)
+                result = child(
+                    "bench.engine_ours", "--bootstrap", self.bootstrap, "--topic", topic,
+                    "--rows", str(rows), "--warmup", str(warmup), "--value-size", str(size),
+                    tree=trees[which],
+                )  # fmt: skip
+                rates[which].append(float(str(result["rows_per_second"])))
+                cpu[which].append(1e6 * float(str(result["cpu"])) / rows)
+                check(self.bootstrap, topic, rows + warmup + partitions, partitions)
+                delete(self.admin, topic)
+            self.say(f"{name}: CPU {cpu['new'][-1]:.2f} / {cpu['old'][-1]:.2f} us a row")
+        self.add(f"engine, {name}", "us CPU a row", commit, cpu["new"], cpu["old"])
+        self.add(f"engine, {name}", "rows/s", commit, rates["new"], rates["old"])
+
+    def _spark_against(
+        self, commit: str, name: str, trees: dict[str, Path], size: int, codec: str, rows: int
+    ) -> None:
+        """Sessions in turn, three rounds in each."""
+        found: dict[str, dict[str, list[float]]] = {
+            which: {"rows_per_second": [], "cpu": []} for which in trees
+        }
+        for number in range(max(1, self.rounds // 3)):
+            for which in ("new", "old") if number % 2 else ("old", "new"):
+                result = child(
+                    "bench.spark_job", "--bootstrap", self.bootstrap, "--jars", "",
+                    "--rows", str(rows), "--value-size", str(size), "--codec", codec,
+                    "--rounds", "3", "--contenders", "kprod", timeout=3600, tree=trees[which],
+                )  # fmt: skip
+                for figure, values in found[which].items():
+                    values.extend(result["kprod"][figure])  # type: ignore[index]
+            self.say(f"Spark, {name}: {found['new']['cpu'][-3:]} / {found['old']['cpu'][-3:]} s")
+        for figure, unit in (("cpu", "client CPU s"), ("rows_per_second", "rows/s")):
+            self.add(f"Spark, {name}", unit, commit, found["new"][figure], found["old"][figure])
+
     def microbatch(self) -> None:
         results = child("bench.microbatch", "--bootstrap", self.bootstrap, "--rounds", "5")
-        ours = [median(r) for r in results["kprod"]]  # type: ignore[union-attr, attr-defined]
-        theirs = [median(r) for r in results["nothing"]]  # type: ignore[union-attr, attr-defined]
+        ours = [median(r) for r in results["kprod"]]  # type: ignore[attr-defined]
+        theirs = [median(r) for r in results["nothing"]]  # type: ignore[attr-defined]
         self.add_difference(
             "micro-batch of 1000 rows, p50", "Python sink that does nothing", ours, theirs
         )
@@ -304,6 +371,16 @@ def commit() -> str:
     return done.stdout.strip() or "no commit"
 
 
+def package_of(commit: str, directory: Path) -> Path:
+    """A tree in ``directory``: the package as ``commit`` has it, the bench as it is here."""
+    archive = subprocess.run(
+        ["git", "archive", commit, "spark_kafka_sink"], cwd=ROOT, stdout=subprocess.PIPE, check=True
+    )
+    subprocess.run(["tar", "-x", "-C", str(directory)], input=archive.stdout, check=True)
+    shutil.copytree(ROOT / "bench", directory / "bench")
+    return directory
+
+
 def publish(lines: list[tuple[str, str, str, str]], parts: str) -> None:
     table = Table(title="kprod next to its peers")
     for head in ("what", "kprod", "peer", "kprod / peer"):
@@ -329,6 +406,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=PARTS)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", default="", help="settings whose name holds this text")
+    parser.add_argument("--commit", default="HEAD~1", help="for the part against: the older one")
     parser.add_argument("--gigabytes", type=float, default=20.0)
     args = parser.parse_args()
     with KafkaCluster(full_jvm=True, heap="1g") as kafka:
@@ -336,6 +414,8 @@ def main() -> None:
         for part in args.parts:
             if part == "memory":
                 bench.memory(args.gigabytes)
+            elif part == "against":
+                bench.against(args.commit)
             else:
                 {
                     "engine": bench.engine,

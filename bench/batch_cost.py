@@ -377,7 +377,7 @@ class Wires:
                 end.sendall(len(answer).to_bytes(4, "big") + answer)
 
 
-class Poller(selectors.DefaultSelector):  # type: ignore[misc, valid-type]  # epoll's, or kqueue's
+class Poller(selectors.DefaultSelector):  # epoll's, or kqueue's
     """The broker is asked, and the writer gets its turn, when nothing has happened yet."""
 
     def __init__(self, turns: Turns, wires: Wires) -> None:

@@ -21,8 +21,10 @@ from bench.spark_job import create, delete, rows, session, touch
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
-from spark_kafka_sink.transactions.exactly_once import Batch, ExactlyOnce, Owner
-from spark_kafka_sink.transactions.transactional_ids import log_key, task_id
+from spark_kafka_sink.transactions.committer import Batch
+from spark_kafka_sink.transactions.exactly_once import ExactlyOnce
+from spark_kafka_sink.transactions.ownership import Numbering, Owner
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_key
 
 PARTITIONS = 12
 GUARANTEES = ("exactly-once", "at-least-once")
@@ -56,20 +58,20 @@ def commit_seconds(bootstrap: str, topic: str, count: int) -> float:
     """One batch of ``count`` prepared transactions: checked, decided, ended."""
     job = uuid.uuid4().hex
     options = {"bootstrap.servers": bootstrap, "transaction.timeout.ms": "600000"}
+    key = log_key("bench", job)
     prepared = []
     for number in range(count):
-        transactional_id = str(task_id("bench", job, number))
+        transactional_id = str(TransactionalId(key, job, "bench", number))
         with KafkaProducer(options | {"transactional.id": transactional_id}) as producer:
             producer.init_transactions()
             producer.begin_transaction()
             producer.send(ProducerRecord(topic, b"row", partition=number % PARTITIONS))
             prepared.append(producer.prepare())
-    key = log_key("bench", job)
     with ExactlyOnce(ProducerConfig.parse(options), "__kprod_commits") as driver:
         state = driver.plan(key)
-        owner = Owner(key, job, "", state.generation)
+        owner = Owner(key, job, "", state.generation, state.incarnation, Numbering.ONCE)
         start = time.perf_counter()
-        driver.commit(owner, Batch(0, tuple(prepared), forget=True))
+        driver.commit(owner, Batch(0, tuple(prepared)))
         return time.perf_counter() - start
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import threading
 import time
 
@@ -116,4 +115,4 @@ def _end_offsets(admin: AdminClient, bootstrap: str, topic: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -33,7 +33,7 @@ from spark_kafka_sink.records.record_columns import (
     RecordColumns,
     from_record_batch,
 )
-from spark_kafka_sink.records.record_encoder import encode_groups, group_rows
+from spark_kafka_sink.records.record_encoder import EncodedSlice, Groups, encode_groups, group_rows
 
 NOW = 1_700_000_000_000
 BATCH_SIZE = 262_144 - 61
@@ -136,9 +136,9 @@ def stages(console: Console) -> None:
 
         def encode_only(
             columns: RecordColumns = columns,
-            groups: object = groups,
+            groups: Groups = groups,
             positions: list[OpenPosition] = positions,
-        ) -> object:
+        ) -> list[EncodedSlice]:
             return encode_groups(
                 columns, groups, positions, BATCH_SIZE, NOW, max_request_size=2**20
             )

@@ -87,6 +87,7 @@ def main() -> None:
     parser.add_argument("--codec", default="none")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--partitions", type=int, default=12)
+    parser.add_argument("--contenders", default="", help="only these, with commas between")
     args = parser.parse_args()
     spark = session(args.jars)
     frame = rows(spark, args.rows, args.value_size)
@@ -99,6 +100,8 @@ def main() -> None:
         "kafka": lambda topic: _save(frame, "kafka", args.bootstrap, topic, codec),
         "kafka tuned": lambda topic: _save(frame, "kafka", args.bootstrap, topic, codec | TUNED),
     }
+    if args.contenders:
+        contenders = {name: contenders[name] for name in args.contenders.split(",")}
     results: dict[str, dict[str, list[float]]] = {
         name: {"rows_per_second": [], "cpu": []} for name in contenders
     }
