@@ -409,12 +409,6 @@ class TransactionClient:
         self._version = 2 if found[0] >= 2 else 1
         return self._version
 
-    def broker_config(self, name: str, deadline_ms: int) -> str | None:
-        """What a broker is set to; None when it is not set, or the principal may not see it."""
-        node = self.calls.brokers(deadline_ms)[0]
-        resource = ConfigResource(ConfigResourceType.BROKER, str(node.id))
-        return self._configs(resource, (name,), node, deadline_ms).get(name)
-
     def topic_configs(
         self, topic: str, names: Collection[str], deadline_ms: int
     ) -> Mapping[str, str | None]:

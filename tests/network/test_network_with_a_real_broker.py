@@ -183,4 +183,4 @@ def test_a_canonical_name_leads_to_the_broker(kafka: RealKafka) -> None:
     }
     topic = kafka.unique_topic("canonical", partitions=2)
     cluster = describe_topics(ProducerConfig.parse(given), [topic], timeout_ms=20_000)
-    assert cluster.partition_count(topic) == 2
+    assert len(cluster.topics[topic]) == 2

@@ -33,7 +33,7 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     ListTransactionsRequest,
     TransactionState,
 )
-from spark_kafka_sink.records.log_records import LogRecord, committed_records
+from spark_kafka_sink.records.log_records import ControlType, LogRecord, read_batches
 from tests.real_kafka import RealKafka, consume_topic
 
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
@@ -134,6 +134,24 @@ def fetch(
     response = connection.call(request, version)
     assert response.error is ErrorCode.NONE
     return [response.partitions[piece.tp] for piece in pieces]
+
+
+def committed_records(fetched: FetchedPartition) -> tuple[list[LogRecord], int]:
+    """The records of committed transactions, and where to fetch next."""
+    begun = sorted(fetched.aborted, key=lambda transaction: transaction.first_offset)
+    aborted: set[int] = set()
+    records: list[LogRecord] = []
+    after = fetched.fetch_offset
+    for batch in read_batches(fetched, wanted=lambda key: True):
+        assert batch.unreadable is None
+        while begun and begun[0].first_offset <= batch.last_offset:
+            aborted.add(begun.pop(0).producer_id)
+        if batch.marker is ControlType.ABORT:
+            aborted.discard(batch.producer_id)
+        elif batch.producer_id not in aborted:
+            records += batch.records
+        after = batch.next_offset
+    return records, after
 
 
 def read_to_the_end(

@@ -89,7 +89,7 @@ def test_the_admin_client_gets_in_too(secure_kafka, mechanism):
     topic = secure_kafka.kafka.unique_topic("sasl", 3)
     options = client_options(secure_kafka, "SASL_SSL", mechanism)
     found = describe_topics(config(secure_kafka.bootstrap("SASL_SSL"), options), [topic])
-    assert found.partition_count(topic) == 3
+    assert len(found.topics[topic]) == 3
 
 
 def test_sessions_are_renewed_while_rows_flow_and_none_is_lost(secure_kafka, consume, caplog):

@@ -134,8 +134,6 @@ def test_an_identity_is_given_and_the_next_one_is_newer(client: TransactionClien
 
 
 def test_a_timeout_above_the_brokers_is_refused(client: TransactionClient) -> None:
-    assert client.broker_config("transaction.max.timeout.ms", soon(client)) == "900000"
-    assert client.broker_config("no.such.setting", soon(client)) is None
     (name,) = data_ids(1)
     with pytest.raises(ConfigError, match=r"kafka\.transaction\.timeout\.ms is 900001"):
         client.init_producer_id(name, 900_001, soon(client))

@@ -14,7 +14,6 @@ import contextlib
 import errno
 import logging
 import os
-import random
 import selectors
 import socket
 
@@ -34,7 +33,6 @@ from spark_kafka_sink.network.channel.selectable import (
     SelectorMetrics,
 )
 from spark_kafka_sink.network.channel.wakeup_pipe import WakeupPipe
-from spark_kafka_sink.network.memory_pool import MemoryPool
 
 _log = logging.getLogger(__name__)
 
@@ -55,15 +53,8 @@ class Selector:
         *,
         connections_max_idle_ms: int = -1,
         metrics: SelectorMetrics | None = None,
-        memory_pool: MemoryPool | None = None,
-        failed_authentication_delay_ms: int = 0,
-        rng: random.Random | None = None,
         poller: selectors.BaseSelector | None = None,
     ) -> None:
-        """``memory_pool`` None: frames are not counted. ``failed_authentication_delay_ms``: for so
-        long a connection that was refused for who we are stays open, and its refusal untold, so
-        that whoever tries passwords is slow (Java's brokers do; its clients, too, take 0).
-        """
         self._builder = channel_builder
         self._clock = clock
         self._metrics = metrics
@@ -81,15 +72,6 @@ class Selector:
         # Channels that wait for a credential, which a wakeup tells of.
         self._waiting: list[KafkaChannel] = []
         self._failed_sends: set[int] = set()
-        self._pool = memory_pool
-        # Memory that is low: then who is served first must not always be the same.
-        self._low_memory = 0 if memory_pool is None else memory_pool.size // 10
-        self._random = random.Random() if rng is None else rng  # noqa: S311 - fairness
-        # Some channel waits for memory.
-        self._out_of_memory = False
-        self._close_delay_ms = failed_authentication_delay_ms
-        # Refused channels and when they are closed, in that order.
-        self._delayed_closes: dict[KafkaChannel, int] = {}
         self._max_idle_ms = connections_max_idle_ms
         # No connection was idle for too long before this time.
         self._next_idle_ms = NEVER
@@ -104,8 +86,6 @@ class Selector:
         self._pipe = WakeupPipe()
         self._selector.register(self._pipe.reader, _READ, None)
         channel_builder.attach(self.wakeup)
-        if memory_pool is not None:
-            memory_pool.attach(self.wakeup)
 
     # ---- Selectable ----
 
@@ -137,8 +117,6 @@ class Selector:
         except BaseException:
             sock.close()
             raise
-        if self._pool is not None:
-            channel.use_memory_pool(self._pool)
         self._channels[node_id] = channel
         channel.used_ms = self._clock.now_ms()
         if self._max_idle_ms >= 0:
@@ -171,8 +149,6 @@ class Selector:
             raise IllegalStateError("a poll's time-out must not be negative")
         start = now = self._clock.now_ms()
         self._clear()
-        if self._out_of_memory:
-            self._resume_reading()
         if self._unsent:
             self._write_unsent(now)
         if self._news or self._immediately_connected or self._buffered_reads:
@@ -205,22 +181,6 @@ class Selector:
         channel = self._channels.get(node_id)
         return channel is not None and channel.ready
 
-    def mute(self, node_id: int) -> None:
-        """Stop reading from this connection. What was reported stays reported."""
-        channel = self._open_or_closing(node_id)
-        channel.muted = True
-        self._buffered_reads.pop(node_id, None)
-        if node_id in self._channels:
-            self._watch(channel)
-
-    def unmute(self, node_id: int) -> None:
-        channel = self._open_or_closing(node_id)
-        channel.muted = False
-        if node_id in self._channels:
-            self._watch(channel)
-            if channel.transport.has_bytes_buffered:
-                self._buffered_reads[node_id] = channel
-
     def close_channel(self, node_id: int) -> None:
         channel = self._channels.get(node_id) or self._closing.pop(node_id, None)
         if channel is not None:
@@ -234,8 +194,6 @@ class Selector:
     def close(self) -> None:
         if not self._pipe.begin_close():
             return
-        if self._pool is not None:
-            self._pool.detach(self.wakeup)
         with contextlib.ExitStack() as stack:
             stack.callback(self._builder.close)
             stack.callback(self._pipe.close)
@@ -279,16 +237,12 @@ class Selector:
 
     def _select(self, timeout_ms: int) -> tuple[bool, int]:
         """Wait and handle events. Returns whether a wakeup was among them, and the time."""
-        if self._delayed_closes:
-            timeout_ms = self._until_delayed_close(timeout_ms)
         timeout = None if timeout_ms >= NEVER else min(timeout_ms, _LONGEST_SELECT_MS) / 1000
         start = self._clock.now_ms() if timeout != 0 and self._metrics is not None else NEVER
         events = self._selector.select(timeout)
         now = self._clock.now_ms()
         if start < NEVER:
             self._waited_ms += now - start
-        if self._pool is not None and not self._out_of_memory:
-            events = self._handling_order(events, self._pool)
         if self._buffered_reads:
             buffered, self._buffered_reads = self._buffered_reads, {}
             for channel in buffered.values():
@@ -307,8 +261,6 @@ class Selector:
         if self._immediately_connected:
             connected, self._immediately_connected = self._immediately_connected, []
             self._poll_open(connected, _WRITE, now)
-        if self._delayed_closes:
-            self._complete_delayed_closes(now)
         return woken, now
 
     def _poll_open(self, channels: list[KafkaChannel], events: int, now: int) -> None:
@@ -365,17 +317,11 @@ class Selector:
     def _read(self, channel: KafkaChannel, now: int) -> None:
         """At most one frame of a channel in one poll, so that none starves the others."""
         node_id = channel.node_id
-        if channel.muted or (self._out_of_memory and channel.starved):
-            return
         if not self._has_received(node_id):
             receive = channel.read(now)
             if receive is not None:
                 self.completed_receives.append(receive)
                 self._news = True
-            elif channel.starved:
-                # Not among the buffered reads either: without memory, those would make polls spin.
-                self._out_of_memory = True
-                return
         if channel.transport.has_bytes_buffered:
             self._buffered_reads[node_id] = channel
 
@@ -383,40 +329,15 @@ class Selector:
         """A frame of this channel is handed out by this poll already."""
         return any(receive.source == node_id for receive in self.completed_receives)
 
-    def _handling_order(
-        self, events: list[tuple[selectors.SelectorKey, int]], pool: MemoryPool
-    ) -> list[tuple[selectors.SelectorKey, int]]:
-        """Any order when memory is low: epoll's is nearly always the same, and the first in it
-        would take what is left each time (Selector.determineHandlingOrder).
-        """
-        if len(events) > 1 and pool.available < self._low_memory:
-            self._random.shuffle(events)
-        return events
-
-    def _resume_reading(self) -> None:
-        """Read on where memory was missing, once there is some."""
-        if self._pool is None or self._pool.out_of_memory:
-            return
-        self._out_of_memory = False
-        for node_id, channel in self._channels.items():
-            if channel.starved:
-                channel.starved = False
-                self._watch(channel)
-                # Its length was read, so the rest may be above the socket already.
-                if not channel.muted and channel.transport.has_bytes_buffered:
-                    self._buffered_reads[node_id] = channel
-
     def _watch(self, channel: KafkaChannel) -> None:
         """Tell epoll what this channel waits for; most frames change nothing."""
-        wanted = 0 if channel.muted or channel.starved else _READ
+        wanted = _READ
         if (channel.sending is not None and not channel.reauthenticating) or channel.wants_write:
             wanted |= _WRITE
         if wanted == channel.watched:
             return
         sock = channel.transport.socket
-        if not wanted:
-            self._selector.unregister(sock)
-        elif channel.watched:
+        if channel.watched:
             self._selector.modify(sock, wanted, channel)
         else:
             self._selector.register(sock, wanted, channel)
@@ -443,28 +364,7 @@ class Selector:
             channel.kind.value,
             channel.detail,
         )
-        if self._close_delay_ms > 0 and isinstance(error, AuthenticationError):
-            self._delay_close(channel)
-        else:
-            self._close_gracefully(channel)
-
-    def _delay_close(self, channel: KafkaChannel) -> None:
-        """Leave the connection open and look at it no more, until its time has come."""
-        self._delayed_closes[channel] = self._clock.now_ms() + self._close_delay_ms
-        self._buffered_reads.pop(channel.node_id, None)
-        if channel.watched:
-            self._selector.unregister(channel.transport.socket)
-            channel.watched = 0
-
-    def _until_delayed_close(self, timeout_ms: int) -> int:
-        first = next(iter(self._delayed_closes.values()))
-        return max(0, min(timeout_ms, first - self._clock.now_ms()))
-
-    def _complete_delayed_closes(self, now: int) -> None:
-        for channel, due in list(self._delayed_closes.items()):
-            if due > now:
-                break
-            self._close_gracefully(channel)
+        self._close_gracefully(channel)
 
     def _close_idle(self, now: int) -> None:
         """Close what was not used for connections.max.idle.ms.
@@ -475,8 +375,6 @@ class Selector:
         self._next_idle_ms = NEVER
         for channel in list(self._channels.values()):
             due = channel.used_ms + self._max_idle_ms
-            if channel in self._delayed_closes:
-                continue
             if now <= due:
                 self._next_idle_ms = min(self._next_idle_ms, due)
                 continue
@@ -501,7 +399,7 @@ class Selector:
     def _has_pending_receive(self, channel: KafkaChannel) -> bool:
         if channel.kind is not ChannelStateKind.READY:
             return False
-        if channel.muted or self._has_received(channel.node_id):
+        if self._has_received(channel.node_id):
             return True
         try:
             receive = channel.read(self._clock.now_ms())
@@ -513,9 +411,7 @@ class Selector:
                 channel.detail = error.message
             return False
         if receive is None:
-            # An answer that waits for memory may be an acknowledgement, too.
-            self._out_of_memory = self._out_of_memory or channel.starved
-            return channel.starved
+            return False
         self.completed_receives.append(receive)
         self._news = True
         return True
@@ -526,7 +422,6 @@ class Selector:
         if self._channels.get(node_id) is channel:
             del self._channels[node_id]
             self._buffered_reads.pop(node_id, None)
-            self._delayed_closes.pop(channel, None)
             if self._metrics is not None:
                 self._metrics.connection_closed(len(self._channels), self._clock.now_ms())
         if channel.watched:
@@ -537,9 +432,3 @@ class Selector:
         self.disconnected[channel.node_id] = channel.state()
         self._news = True
         channel.close()
-
-    def _open_or_closing(self, node_id: int) -> KafkaChannel:
-        channel = self._channels.get(node_id) or self._closing.get(node_id)
-        if channel is None:
-            raise IllegalStateError(f"there is no connection to node {node_id}")
-        return channel

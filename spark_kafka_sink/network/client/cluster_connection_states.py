@@ -253,9 +253,6 @@ class ClusterConnectionStates:
             and (state.throttled_until_ms is None or state.throttled_until_ms <= now)
         )
 
-    def has_ready_nodes(self, now: int) -> bool:
-        return any(self.is_ready(node_id, now) for node_id in self._states)
-
     def is_connecting(self, node_id: int) -> bool:
         return node_id in self.connecting_nodes
 
