@@ -22,8 +22,9 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.crc32c import crc32c
+
+from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition
 from spark_kafka_sink.records.murmur2 import murmur2
 from spark_kafka_sink.records.partition_columns import TopicView
