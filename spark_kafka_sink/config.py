@@ -3,7 +3,7 @@
 Owns: what several options mean together (Java's cross-checks with Java's sentences), and the two
 values that come out: :class:`ProducerConfig` and :class:`SinkConfig`. Never: whose a name is
 (``given_options``), a log line, a clock, an environment variable. What is worth a warning stands in
-``warnings``, and whoever parses says it once (``log_once``).
+``warnings``, and whoever parses says it once (``log_warnings``).
 
 It stands before the way of a record: the driver parses once, the tasks get the result.
 """
@@ -27,6 +27,7 @@ from spark_kafka_sink.foreign_options import (
 from spark_kafka_sink.given_options import Given, GivenOptions, given_options
 from spark_kafka_sink.import_paths import is_import_path
 from spark_kafka_sink.jaas_config import shown_by_spark
+from spark_kafka_sink.log_warnings import coded
 from spark_kafka_sink.option_table import COMMIT_LOG_TOPIC, PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.options import INT_MAX, LONG_MAX, Option, OptionValue, Status
 from spark_kafka_sink.sasl_settings import (
@@ -179,9 +180,10 @@ class ProducerConfig:
             )
         draft.read()
         if draft.idempotence_off is not None:
-            draft.warnings.append(
+            draft.warn(
+                Kind.WEAKER_GUARANTEE,
                 f"Idempotence will be disabled because {draft.idempotence_off}: a retry can write"
-                " rows twice."
+                " rows twice.",
             )
         return draft.config()
 
@@ -293,9 +295,10 @@ def _guarantee(draft: _Draft, asked: DeliveryGuarantee | None) -> DeliveryGuaran
             f"deliveryGuarantee={asked} needs an idempotent producer, but {reason}",
             hint="remove that option, or set deliveryGuarantee=none",
         )
-    draft.warnings.append(
+    draft.warn(
+        Kind.WEAKER_GUARANTEE,
         f"deliveryGuarantee is none because {reason}: rows can be lost or written twice. Set"
-        " deliveryGuarantee=none if that is meant, else remove the option."
+        " deliveryGuarantee=none if that is meant, else remove the option.",
     )
     return DeliveryGuarantee.NONE
 
@@ -411,6 +414,9 @@ class _Draft:
         assert isinstance(value, str)
         return value
 
+    def warn(self, kind: Kind, text: str) -> None:
+        self.warnings.append(coded(kind, text))
+
     def _no_effect(self, name: str, why: str) -> None:
         given = self.given[name]
         self.warnings.append(replace(given, name=self.prefix + name).no_effect(why))
@@ -434,7 +440,7 @@ class _Draft:
                 f" {self.spelled('request.timeout.ms')} is {request}",
             )
         self.values["delivery.timeout.ms"] = least
-        self.warnings.append(f"{rule}. Setting it to {least}.")
+        self.warn(Kind.OTHER_VALUE, f"{rule}. Setting it to {least}.")
 
     def _check_backoffs(self) -> None:
         """CommonClientConfigs: warnDisablingExponentialBackoff, postProcessReconnectBackoff."""
@@ -447,16 +453,18 @@ class _Draft:
             ),
         ):
             if self._int(base) > self._int(limit):
-                self.warnings.append(
+                self.warn(
+                    Kind.OTHER_VALUE,
                     f"Configuration '{base}' with value '{self._int(base)}' is greater than"
                     f" configuration '{limit}' with value '{self._int(limit)}'. A static {what}"
-                    f" with value '{self._int(limit)}' will be applied."
+                    f" with value '{self._int(limit)}' will be applied.",
                 )
         base, limit = "reconnect.backoff.ms", "reconnect.backoff.max.ms"
         if base in self.given and limit not in self.given:
-            self.warnings.append(
+            self.warn(
+                Kind.OTHER_VALUE,
                 f"Disabling exponential reconnect backoff because {base} is set, but {limit} is"
-                " not."
+                " not.",
             )
             self.values[limit] = self.values[base]
 
@@ -507,9 +515,10 @@ class _Draft:
                     self._int(timeout), "Value must be at least 1", self.spelled(timeout)
                 )
             elif self._int(timeout) < SHORT_TIMEOUT_MS:
-                self.warnings.append(
+                self.warn(
+                    Kind.SHORT_TRANSACTION,
                     f"{self.spelled(timeout)} is {self._int(timeout)} ms: a stage that takes longer"
-                    " from its first row to its commit fails when all of it is written"
+                    " from its first row to its commit fails when all of it is written",
                 )
         elif self.prefix and timeout in self.given:
             self._no_effect(timeout, "only deliveryGuarantee=exactly-once writes transactions")
@@ -532,9 +541,10 @@ class _Draft:
         if "ssl." in counting:
             self._check_stores()
             if self.values["ssl.endpoint.identification.algorithm"] == "":
-                self.warnings.append(
+                self.warn(
+                    Kind.WEAK_SECURITY,
                     f"{self.spelled('ssl.endpoint.identification.algorithm')} is empty: brokers are"
-                    " not asked whether their certificate is for their name"
+                    " not asked whether their certificate is for their name",
                 )
 
     def _would_have_no_effect(self, idle: Sequence[str], protocol: str) -> ConfigError:
@@ -574,9 +584,10 @@ class _Draft:
                 mechanism = "left to sasl.jaas.config, which is looked up later"
                 risk = "with PLAIN or a token, the secret goes over the network as it is"
             if risk:
-                self.warnings.append(
+                self.warn(
+                    Kind.WEAK_SECURITY,
                     f"{self.spelled('security.protocol')} is SASL_PLAINTEXT and sasl.mechanism is"
-                    f" {mechanism}: {risk}"
+                    f" {mechanism}: {risk}",
                 )
 
     def _refuse_what_is_of_another_mechanism(self, mechanism: str) -> None:
@@ -614,6 +625,7 @@ class _Draft:
                     hint=f"set {' or '.join(needed)}, or remove {names[0]}"
                     if needed
                     else f"keep one of {' and '.join(names)}",
+                    kind=Kind.KEY_STORE if needed else Kind.NO_EFFECT,
                 )
 
     def _refuse_what_spark_shows(self) -> None:
@@ -628,6 +640,7 @@ class _Draft:
                     " ${env:NAME}, or put key and chain into a file for"
                     f" {self.spelled('ssl.keystore.location')}; and if this one was real, replace"
                     " it: Spark may have logged it",
+                    kind=Kind.INLINE_SECRET,
                 )
 
         login_module = self.values.get("sasl.jaas.config") if self.prefix else None
@@ -640,6 +653,7 @@ class _Draft:
                 hint=f'give a reference, {safe_text(shown[0])}="${{file:/path/to/it}}" or'
                 ' "${env:NAME}"; and if this one was a secret and real, replace it: Spark may have'
                 " logged it",
+                kind=Kind.INLINE_SECRET,
             )
 
     def _refuse_what_comes_later(self) -> None:
@@ -672,9 +686,10 @@ class _Draft:
         # A batch must fit into the pool whole, or a small buffer.memory could never send one.
         room = min(self._int("batch.size"), self._int("buffer.memory"))
         if room < self._int("batch.size") and "batch.size" in self.given:
-            self.warnings.append(
+            self.warn(
+                Kind.OTHER_VALUE,
                 f"batch.size {self._int('batch.size')} is larger than buffer.memory"
-                f" {self._int('buffer.memory')}: batches will be at most as large as that."
+                f" {self._int('buffer.memory')}: batches will be at most as large as that.",
             )
         self.values["batch.size"] = max(1, room)
 
@@ -683,9 +698,10 @@ class _Draft:
         assert isinstance(items, tuple)
         self.servers = parse_bootstrap_servers(items, self._str("security.protocol"), self.prefix)
         if len(self.servers) < len(items):
-            self.warnings.append(
+            self.warn(
+                Kind.OTHER_VALUE,
                 "Configuration key 'bootstrap.servers' contains duplicate values. Duplicates will"
-                " be removed."
+                " be removed.",
             )
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from spark_kafka_sink.config_file import OPTION as CONFIG_FILE
 from spark_kafka_sink.config_file import location_of, read_lines
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.foreign_options import (
     PREFIX,
@@ -26,6 +27,7 @@ from spark_kafka_sink.foreign_options import (
     refused_option,
     unknown_option,
 )
+from spark_kafka_sink.log_warnings import coded
 from spark_kafka_sink.option_table import NO_MEANING_PREFIXES, PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.options import Option, Status
 from spark_kafka_sink.secret_references import file_reference, is_one_reference
@@ -61,7 +63,9 @@ class Given:
 
     def no_effect(self, why: str) -> str:
         """The warning that the option does nothing."""
-        return f"Option '{self.shown}'{self.where} has no effect: {why}."
+        return coded(
+            Kind.WITHOUT_EFFECT, f"Option '{self.shown}'{self.where} has no effect: {why}."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,8 @@ def _add_file(found: GivenOptions, location: str) -> None:
 def _tell_left_out(found: GivenOptions, file: str, whose: str, names: Iterable[str]) -> None:
     listed = ", ".join(map(safe_text, sorted(names)))
     if listed:
-        found.warnings.append(f"{CONFIG_FILE} {file}: left out what is {whose}: {listed}")
+        text = f"{CONFIG_FILE} {file}: left out what is {whose}: {listed}"
+        found.warnings.append(coded(Kind.WITHOUT_EFFECT, text))
 
 
 def _is_anothers(key: str, value: object, prefix: str) -> bool:

@@ -26,7 +26,7 @@ from spark_kafka_sink.datasource.spark_needed import spark_needed
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.import_paths import is_import_path
-from spark_kafka_sink.log_once import warn_once
+from spark_kafka_sink.log_warnings import coded, warn_once
 
 try:
     from pyspark.sql import datasource as spark_datasource
@@ -93,7 +93,7 @@ class KprodDataSource(DataSource):
         if self._has_arrow_stream_writer():
             return KprodStreamWriter(plan)
         if not self._travelled:
-            warn_once(_log, [ROWS_ONE_BY_ONE])
+            warn_once(_log, [coded(Kind.ROWS_ONE_BY_ONE, ROWS_ONE_BY_ONE)])
         return KprodRowStreamWriter(plan, schema)
 
     @plainly

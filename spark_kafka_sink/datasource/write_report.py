@@ -20,8 +20,10 @@ from spark_kafka_sink import __version__
 from spark_kafka_sink.allow_lists import check_report_path
 from spark_kafka_sink.config import DeliveryGuarantee
 from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.local_files import UnusableFileError, append_line
+from spark_kafka_sink.log_warnings import warn
 from spark_kafka_sink.producer.produce_report import ProduceReport
 
 _log = logging.getLogger(__name__)
@@ -230,7 +232,12 @@ def publish(report: WriteReport, report_path: str | None, written_at_ms: int) ->
         check_report_path(report_path)
         append_line(report_path, line)
     except (ConfigError, UnusableFileError) as error:
-        _log.warning("the rows are in Kafka, but reportPath can't be written: %s", error)
+        warn(
+            _log,
+            Kind.REPORT_NOT_WRITTEN,
+            "the rows are in Kafka, but reportPath can't be written: %s",
+            error,
+        )
 
 
 def show_on_driver() -> None:

@@ -17,7 +17,9 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import AuthenticationError, ErrorCode, KafkaError
+from spark_kafka_sink.log_warnings import warn
 from spark_kafka_sink.network.sasl_mechanism import SaslMechanism
 
 _log = logging.getLogger(__name__)
@@ -200,7 +202,7 @@ class Fetcher(Generic[T]):
                 " for the mechanism",
             )
         if failure is not None:
-            _log.warning("no new credential: %s", failure.message)
+            warn(_log, Kind.NO_NEW_CREDENTIAL, "no new credential: %s", failure.message)
         now = self._clock.now_ms()
         with self._lock:
             kept.fetching_since = None

@@ -12,6 +12,7 @@ from typing import TypeVar
 from spark_kafka_sink import import_paths
 from spark_kafka_sink.allow_lists import check_file, check_url
 from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import (
     AuthenticationError,
     ConfigError,
@@ -96,7 +97,7 @@ def _asker(settings: OAuthSettings, clock: Clock) -> Callable[[], _Answer]:
         case TokenProvider() as provider:
             return _from_provider(provider)
         case AwsLogin():  # pragma: no cover - signs for each broker, see logins.py
-            raise ConfigError("AWS signs its tokens and has no fetcher")
+            raise ConfigError("AWS signs its tokens and has no fetcher", kind=Kind.TOKEN_SOURCE)
 
 
 def _check(path: Text) -> None:
@@ -143,6 +144,7 @@ def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
         raise ConfigError(
             f"{settings.option}: {settings.path} has no method token()",
             hint="it returns a token, or a pair of the token and its end in seconds",
+            kind=Kind.TOKEN_SOURCE,
         )
     extensions = getattr(provider, "extensions", dict)
 

@@ -23,7 +23,9 @@ from typing import Self
 
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import DeliveryError, IllegalStateError, KafkaError
+from spark_kafka_sink.log_warnings import warn
 from spark_kafka_sink.network.kafka_client import KafkaClient
 from spark_kafka_sink.producer.batch_ends import BatchEnds
 from spark_kafka_sink.producer.column_appender import ColumnAppender
@@ -600,7 +602,9 @@ class KafkaProducer:
             timeout_ms = self._config.delivery_timeout_ms
         if self._in_callback():
             if timeout_ms > 0:
-                _log.warning(
+                warn(
+                    _log,
+                    Kind.CLOSE_IN_CALLBACK,
                     "Overriding close timeout %s ms to 0 ms in order to prevent useless blocking"
                     " due to self-join. This means you have incorrectly invoked close with a"
                     " non-zero timeout from the producer call-back.",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.log_once import warn_once
+from spark_kafka_sink.log_warnings import warn_once
 from spark_kafka_sink.producer.interceptors import OPTION as INTERCEPTORS
 from spark_kafka_sink.producer.interceptors import Interceptors
 from spark_kafka_sink.producer.serialization import Serializer, serializer
