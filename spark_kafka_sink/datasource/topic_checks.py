@@ -12,10 +12,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeVar
 
 from spark_kafka_sink.admin import AdminClient
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import AuthorizationError, ConfigError, ErrorCode, KafkaError
-from spark_kafka_sink.log_warnings import warn_once
+from spark_kafka_sink.errors import (
+    AuthorizationError,
+    ConfigError,
+    ErrorCode,
+    KafkaError,
+    warn_once,
+)
 from spark_kafka_sink.protocol.config_messages import (
     ConfigResource,
     ConfigResourceType,

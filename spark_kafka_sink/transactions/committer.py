@@ -26,9 +26,9 @@ from spark_kafka_sink.errors import (
     KafkaError,
     PartialCommitError,
     SupersededError,
+    warn,
 )
-from spark_kafka_sink.log_warnings import warn
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import (
     NOTHING_DONE,
     CommitState,

@@ -25,8 +25,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ErrorCode
-from spark_kafka_sink.log_warnings import warn
+from spark_kafka_sink.errors import ErrorCode, warn
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
     TransactionState,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer.testing
 
-from spark_kafka_sink import documentation, errors, log_warnings
+from spark_kafka_sink import documentation, errors
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.error_kinds import ENTRIES, Kind
 from spark_kafka_sink.errors import ConfigError, ErrorCode, KafkaError, KafkaTimeoutError
@@ -80,7 +80,7 @@ def calls_in(path, *methods):
 def test_every_warning_of_the_log_has_a_code():
     """``warn`` gives one; an error's own line has one already."""
     for path in PACKAGE.rglob("*.py"):
-        if "local_kafka" in path.parts or path.name == "log_warnings.py":
+        if "local_kafka" in path.parts or path == PACKAGE / "errors.py":
             continue
         for _, source in calls_in(path, "warning", "error", "critical", "exception", "warn", "log"):
             logs = re.match(r"_?log(ger|ging)?\.", source) is not None
@@ -99,13 +99,13 @@ def test_every_warning_of_a_configuration_has_a_code():
 
 def test_a_warnings_line_has_the_form_of_an_errors(caplog):
     log = logging.getLogger("spark_kafka_sink.tests")
-    log_warnings.warn(log, Kind.USER_CODE, "%d%% of %s", 3, "100%s")
+    errors.warn(log, Kind.USER_CODE, "%d%% of %s", 3, "100%s")
     (record,) = caplog.records
     assert record.getMessage() == f"[KP0701] 3% of 100%s (see {documentation.error_url('KP0701')})"
     assert (record.levelname, record.module) == ("WARNING", "test_error_kinds")
     caplog.clear()
     log.setLevel(logging.CRITICAL)
-    log_warnings.warn(log, Kind.USER_CODE, "nobody reads it")
+    errors.warn(log, Kind.USER_CODE, "nobody reads it")
     assert not caplog.records
 
 

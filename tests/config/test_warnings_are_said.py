@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from spark_kafka_sink import log_warnings
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.log_warnings import warn_once
+from spark_kafka_sink import errors
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.errors import warn_once
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
@@ -17,7 +17,7 @@ PLAIN = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
 
 @pytest.fixture(autouse=True)
 def nothing_said_yet(monkeypatch, caplog):
-    monkeypatch.setattr(log_warnings, "_said", set())
+    monkeypatch.setattr(errors, "_said", set())
     caplog.set_level(logging.WARNING, "spark_kafka_sink.producer.producer_options")
 
 
@@ -59,4 +59,4 @@ def test_what_was_said_is_not_remembered_without_end(caplog):
     log = logging.getLogger("spark_kafka_sink.producer.producer_options")
     warn_once(log, (f"warning {i}" for i in range(2_500)))
     assert len(said(caplog)) == 2_500
-    assert len(log_warnings._said) <= 1_000
+    assert len(errors._said) <= 1_000
