@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from spark_kafka_sink import errors
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource import preflight, topic_checks
