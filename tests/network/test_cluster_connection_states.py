@@ -196,7 +196,6 @@ def test_a_throttle_time_never_moves_back() -> None:
     states.throttle(1, 300)
     assert not states.is_ready(1, 499)
     assert states.is_ready(1, 500)
-    assert states.throttle_delay_ms(1, 200) == 300
     assert states.poll_delay_ms(1, 200) == 300
     assert states.poll_delay_ms(1, 500) == NEVER
     fail(states, 200)
