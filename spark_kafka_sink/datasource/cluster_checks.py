@@ -93,13 +93,13 @@ def check_cluster(config: SinkConfig, *, timeout_ms: int) -> Iterator[Step]:
 
     Raises ConfigError for settings that can't be used at all (a store that is not there, ...).
     """
-    seen = []
+    left = list(STEPS)
     for step in _steps(config, timeout_ms):
-        seen.append(step.name)
+        while left[0] != step.name:
+            yield _not_reached(left.pop(0))
+        left.pop(0)
         yield step
-    for name in STEPS:
-        if name not in seen:
-            yield Step(name, State.SKIPPED, "a step before it failed")
+    yield from map(_not_reached, left)
 
 
 def _steps(config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
@@ -121,8 +121,9 @@ def _steps(config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
                 )
             except AuthenticationError as error:
                 last = str(probe.stages[-1]) if probe.stages else _API
-                yield from (r for r in rows if r.name != last)
-                yield _failed(last, error)
+                yield from (_failed(last, error) if r.name == last else r for r in rows)
+                if last == _API:
+                    yield _failed(_API, error)
                 return
             except KafkaError as error:
                 yield from (*rows, _failed(_API, error))
@@ -273,15 +274,15 @@ def _sizes(admin: AdminClient, config: SinkConfig, topic: str, timeout_ms: int) 
         yield from (Step(name, State.SKIPPED, reason) for name in (_SIZE, _COMPRESSION))
         return
     found = list(warnings_of(config.producer, topic, settings))
-    for name, state, key in (
-        (_SIZE, State.FAILED, "max.message.bytes"),
-        (_COMPRESSION, State.WARNING, "compression.type"),
-    ):
-        of_it = next((e for e in found if f" {key}=" in e.message or f"({key})" in e.message), None)
-        if of_it is None:
+    for name, key in ((_SIZE, "max.message.bytes"), (_COMPRESSION, "compression.type")):
+        # The last one weighs most: a row that fails, and not a batch that is split.
+        of_it = [e for e in found if f" {key}=" in e.message or f"({key})" in e.message]
+        if not of_it:
             yield Step(name, State.OK, settings.get(key) or "")
         else:
-            yield replace(_failed(name, of_it), state=state)
+            fails = "kafka.max.request.size" in of_it[-1].message
+            state = State.FAILED if fails else State.WARNING
+            yield replace(_failed(name, of_it[-1]), state=state)
 
 
 # -- transactions ---------------------------------------------------------------------------------
@@ -335,6 +336,10 @@ def _asked(name: str, ask: Callable[[], Step]) -> Iterator[Step]:
         yield _unanswered(name, error)
     except KafkaError as error:
         yield _failed(name, error)
+
+
+def _not_reached(name: str) -> Step:
+    return Step(name, State.SKIPPED, "a step before it failed")
 
 
 def _failed(name: str, error: KafkaError) -> Step:
