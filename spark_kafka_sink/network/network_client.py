@@ -51,13 +51,13 @@ from spark_kafka_sink.network.selectable import (
 )
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.frames import frame
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     MetadataRequest,
     MetadataResponse,
 )
+from spark_kafka_sink.protocol.frames import frame
 from spark_kafka_sink.protocol.request import ApiKey, Request
 
 _log = logging.getLogger(__name__)

@@ -38,7 +38,7 @@ from spark_kafka_sink.producer.transactional_requests import (
 from spark_kafka_sink.producer.transactional_result import TransactionalResult
 from spark_kafka_sink.producer.txn_partition_map import TxnPartitionMap
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     FindCoordinatorRequest,

@@ -56,7 +56,7 @@ from spark_kafka_sink.producer.transactional_result import TransactionalResult
 from spark_kafka_sink.producer.txn_partition_map import LAPSE_MS, TxnPartitionMap
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.messages import InitProducerIdRequest
+from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest
 from spark_kafka_sink.protocol.responses import InitProducerIdResponse
 
 __all__ = [

@@ -24,7 +24,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.messages import CoordinatorType
+from spark_kafka_sink.protocol.control_messages import CoordinatorType
 from spark_kafka_sink.protocol.transaction_offset_messages import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,

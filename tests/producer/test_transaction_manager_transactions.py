@@ -43,7 +43,7 @@ from spark_kafka_sink.producer.transactional_requests import (
     reaction_to,
 )
 from spark_kafka_sink.producer.transactional_result import TransactionalResult
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     FindCoordinatorRequest,

@@ -21,7 +21,7 @@ from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.transactional_producers import WorkerIds
 from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.protocol.messages import InitProducerIdRequest
+from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest
 from spark_kafka_sink.transactions import (
     aborter,
     commit_state,
