@@ -229,7 +229,10 @@ def abort(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Also what a decision names: its rows are lost, its batch is PARTIAL."
+            "--force",
+            help="Also what a decision names. If anything of that batch is committed already, it "
+            "is PARTIAL: the aborted rows are lost until 'resolve --as replay'. If nothing is, the "
+            "next start writes all of it again.",
         ),
     ] = False,
     yes: _Yes = False,

@@ -132,6 +132,8 @@ class MockClient:
         return self.poll_delay_ms(node, now)
 
     def poll_delay_ms(self, node: Node, now: int) -> int:
+        if node.id in self.authentication_errors:
+            return 0  # no connection stands: it is worth another look after the backoff
         until = self.unready.get(node.id, now)
         return until - now if now < until < NEVER else NEVER
 

@@ -161,7 +161,7 @@ class SimulatedSelectable:
         self._outgoing[send.destination] = send
         self.sent.append(read_frame(send))
 
-    def poll(self, timeout_ms: int) -> None:
+    def poll(self, timeout_ms: int) -> int:
         self.timeouts.append(timeout_ms)
         self.completed_sends = []
         if self.sends_complete:
@@ -191,6 +191,7 @@ class SimulatedSelectable:
         if not busy:
             assert timeout_ms < NEVER, "asleep for good"
             self.clock.advance(timeout_ms)
+        return self.clock.now_ms()
 
     def is_channel_ready(self, node_id: int) -> bool:
         return node_id in self.connections and self.channels_ready

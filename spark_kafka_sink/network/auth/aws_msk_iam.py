@@ -17,6 +17,7 @@ from typing import Any, Final
 from spark_kafka_sink import __version__
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config.oauth_settings import AwsLogin
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
 from spark_kafka_sink.network.auth.aws_signature import AwsKeys, encoded_query, signed_query
 from spark_kafka_sink.network.auth.login import Fetched
@@ -208,4 +209,5 @@ def _botocore(name: str) -> Any:  # noqa: ANN401 - botocore has no types
         raise ConfigError(
             "AWS credentials need the package botocore",
             hint="pip install 'spark-kafka-sink[aws]' on the driver and on every executor",
+            kind=Kind.MISSING_PACKAGE,
         ) from None
