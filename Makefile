@@ -11,13 +11,8 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
 .PHONY: help demo test simulate queries mutants faults fuzz sparks mutate check format docs messages bench kafka install \
-	lock sbom licences clean distclean
-=======
-.PHONY: help demo test simulate queries mutants faults fuzz sparks mutate check format docs bench kafka install \
 	lock sbom licences audit clean distclean
->>>>>>> main
 
 # What locks, and what the released package alone depends on.
 SUPPLY := .venv-supply
