@@ -26,7 +26,7 @@ from spark_kafka_sink.protocol.config_messages import (
     ConfigResourceType,
     DescribeConfigsRequest,
 )
-from spark_kafka_sink.protocol.messages import MetadataRequest
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
 
 T = TypeVar("T")
 
