@@ -11,7 +11,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test simulate queries mutants faults fuzz sparks mutate check format docs bench kafka install \
+.PHONY: help demo test simulate queries mutants faults fuzz sparks mutate check format docs messages bench kafka install \
 	lock sbom licences audit clean distclean
 
 # What locks, and what the released package alone depends on.
@@ -65,13 +65,14 @@ sparks: install  ## the tests of datasource/ on older PySparks; VERSIONS="4.0.1 
 mutate: $(VENV)/installed  ## mutation testing; MUTATE_ARGS="sender --sample 50"
 	$(BIN)/python tools/mutate.py $(MUTATE_ARGS)
 
-check: $(VENV)/installed  ## format, lint, types, layers, unused code, generated docs
+check: $(VENV)/installed  ## format, lint, types, layers, unused code, generated docs and messages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/unused.py
 	$(BIN)/python tools/generate_docs.py --check
+	$(BIN)/python tools/generate_messages.py --check
 
 format: $(VENV)/installed  ## let ruff format and fix
 	$(BIN)/ruff format .
@@ -79,6 +80,9 @@ format: $(VENV)/installed  ## let ruff format and fix
 
 docs: $(VENV)/installed  ## write the generated pages of docs/
 	$(BIN)/python tools/generate_docs.py
+
+messages: $(VENV)/installed  ## write protocol/messages/ from Kafka's definitions; JAR=kafka-clients-x.jar for newer ones
+	$(BIN)/python tools/generate_messages.py $(if $(JAR),--from-jar $(JAR))
 
 bench: install  ## the side-by-side benchmarks; BENCH_ARGS="--help" says what can be chosen
 	$(BIN)/python -m bench $(BENCH_ARGS)

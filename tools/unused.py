@@ -27,7 +27,6 @@ ALLOWED = {
         "commit_transaction",
         "abort_transaction",
         "add_done_callback",
-        "read_only",
         "has_offset",
         "has_timestamp",
     ],
