@@ -1,7 +1,7 @@
 """Will the topic take what this job is about to send? Asked once, before the first task.
 
 Owns: what is compared (WRITE; max.message.bytes with batch.size and max.request.size; the topic's
-compression.type), and the words for it. Never: whether a topic is there (``admin.py``); an error
+compression.type), and the words for it. Never: whether a topic is there (``admin/admin_client.py``); an error
 for what may still work, which is a warning; a word about what the principal may not see.
 """
 
@@ -11,15 +11,11 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeVar
 
-from spark_kafka_sink.admin import AdminClient
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import AuthorizationError, ConfigError, ErrorCode, KafkaError
-from spark_kafka_sink.protocol.config_messages import (
-    ConfigResource,
-    ConfigResourceType,
-    DescribeConfigsRequest,
-)
 from spark_kafka_sink.protocol.messages import MetadataRequest
 
 T = TypeVar("T")
@@ -64,7 +60,9 @@ def check_topics(
     rights = _asked(lambda: _operations(admin, topics, limit_ms))
     for topic, operations in rights.items():
         _check_write(topic, operations)
-    for topic, settings in _asked(lambda: _settings(admin, topics, limit_ms)).items():
+    names = (_LARGEST, _COMPRESSION)
+    found = _asked(lambda: admin.topic_configs(topics, names, admin.deadline(limit_ms)))
+    for topic, settings in found.items():
         for warning in _warnings(config, topic, settings):
             text = warning.one_line()
             if text not in _warned:
@@ -88,7 +86,7 @@ def _operations(
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=True,
     )
-    answer = admin.call(request, timeout_ms=timeout_ms)
+    answer = admin.loop.ask(Call(request, AnyBroker()), admin.deadline(timeout_ms))
     return {t.name: t.authorized_operations for t in answer.topics}
 
 
@@ -107,15 +105,6 @@ def _check_write(topic: str, operations: int | None) -> None:
             hint=code.info.hint,
             code=code,
         )
-
-
-def _settings(
-    admin: AdminClient, topics: Collection[str], timeout_ms: int
-) -> Mapping[str, Mapping[str, str | None]]:
-    resources = tuple(ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics)
-    request = DescribeConfigsRequest(resources, (_LARGEST, _COMPRESSION))
-    answer = admin.call(request, timeout_ms=timeout_ms)
-    return {resource.name: found.values for resource, found in answer.resources.items()}
 
 
 def _warnings(

@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config import ProducerConfig, SinkConfig
 from spark_kafka_sink.datasource import foreach_batch, transaction_commit, transaction_plan
 from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
@@ -31,7 +32,6 @@ from spark_kafka_sink.transactions import exactly_once
 from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnce
 from spark_kafka_sink.transactions.operations import Operator
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from tests.simulation.processes import Machine, Process
 from tests.simulation.spark_world import PythonWorker
 
@@ -147,13 +147,11 @@ class Sink:
             clock=self._machine.scheduler,
             new_client=self._client(self._machine.current),
         )
-        from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
+        from spark_kafka_sink.transactions.decision_log import DecisionLog
 
-        log = KafkaDecisionLog(client, config.commit_log_topic)
+        log = DecisionLog(client, config.commit_log_topic)
         with client:
-            yield Operator(
-                log, client, self._machine.scheduler, block_ms=config.producer.max_block_ms
-            )
+            yield Operator(log, client)
 
     # -- a task --
 

@@ -9,13 +9,13 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as TheirPartition
 
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ApiError, CommitError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.transactions.commit_state import Payload
-from spark_kafka_sink.transactions.coordinators import GroupOffsets
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit, ExactlyOnce, Owner
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import open_transactions
 

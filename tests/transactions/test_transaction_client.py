@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pytest
 
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import TIMEOUT_MS, fence, open_transactions
 
@@ -134,8 +134,6 @@ def test_an_identity_is_given_and_the_next_one_is_newer(client: TransactionClien
 
 
 def test_a_timeout_above_the_brokers_is_refused(client: TransactionClient) -> None:
-    assert client.broker_config("transaction.max.timeout.ms", soon(client)) == "900000"
-    assert client.broker_config("no.such.setting", soon(client)) is None
     (name,) = data_ids(1)
     with pytest.raises(ConfigError, match=r"kafka\.transaction\.timeout\.ms is 900001"):
         client.init_producer_id(name, 900_001, soon(client))
@@ -160,7 +158,7 @@ def test_two_thousand_transactions_end_in_two_seconds(
     for count, seconds in ((200, 0.3), (2000, 2.0)):
         ids = data_ids(count)
         transactions = open_transactions(client, ids, tp)
-        with TransactionClient(client.calls.config) as other:  # it knows no coordinator yet
+        with TransactionClient(client.config) as other:  # it knows no coordinator yet
             start = time.monotonic()
             answers = other.end(transactions, committed=True, deadline_ms=soon(client))
             taken = time.monotonic() - start
