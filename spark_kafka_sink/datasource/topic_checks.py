@@ -1,8 +1,8 @@
 """Will the topic take what this job is about to send? Asked once, before the first task.
 
 Owns: what is compared (WRITE; max.message.bytes with batch.size and max.request.size; the topic's
-compression.type), and the words for it. Never: whether a topic is there (``admin/admin_client.py``); an error
-for what may still work, which is a warning; a word about what the principal may not see.
+compression.type), and the words for it. Never: whether a topic is there (``admin_client.py``); an
+error for what may still work, which is a warning; a word about what the principal may not see.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.errors import (
     CommitError,
     CommitOutcomeUnknownError,
@@ -31,19 +31,22 @@ from spark_kafka_sink.transactions.commit_state import (
     NOTHING_DONE,
     CommitState,
     Decision,
+    LogOutcomeUnknownError,
     Part,
     Payload,
     Phase,
 )
-from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
 from spark_kafka_sink.transactions.ending import abort_all, commit_all, undo
 from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS, lease_ms, margin_ms
-from spark_kafka_sink.transactions.log_writer import LogOutcomeUnknownError
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets, prepare_offsets
 from spark_kafka_sink.transactions.outcomes import is_prepared
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, insist
 from spark_kafka_sink.transactions.sweep import Sweeper
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.admin.transaction_client import TransactionClient
+    from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
 
 _log = logging.getLogger(__name__)
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.clock import Latch
 from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.admin.transaction_client import TransactionClient
 
 #: Between two rounds for transactions that are neither committed nor aborted yet.
 _ROUND_MS = 20

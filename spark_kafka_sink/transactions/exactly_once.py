@@ -12,7 +12,6 @@ log says is read anew each time.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -23,6 +22,7 @@ from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import AuthorizationError, UnsupportedVersionError
+from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.transactions.aborter import Aborter
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
@@ -151,36 +151,28 @@ class ExactlyOnce:
         self._checked[prefix] = now + _CHECKED_MS
 
 
-_shared: dict[tuple[ProducerConfig, str], ExactlyOnce] = {}
-_owner_pid = os.getpid()
+_shared: ProcessLocal[dict[tuple[ProducerConfig, str], ExactlyOnce]] = ProcessLocal(dict)
 
 
 @contextmanager
 def shared(config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnce]:
     """The instance that this process keeps for these options; gone after an error in it."""
-    global _owner_pid
-    if _owner_pid != os.getpid():
-        # A forked child must not talk over its parent's connections.
-        _owner_pid = os.getpid()
-        _shared.clear()
-    key = (config, log_topic)
-    kept = _shared.pop(key, None)
-    if kept is None:
-        kept = ExactlyOnce(config, log_topic)
+    kept = _shared()
+    driver = kept.pop((config, log_topic), None) or ExactlyOnce(config, log_topic)
     try:
-        yield kept
+        yield driver
     except BaseException:
-        kept.close()
+        driver.close()
         raise
-    _shared[key] = kept
-    while len(_shared) > _KEPT:
-        _shared.pop(next(iter(_shared))).close()
+    kept[config, log_topic] = driver
+    while len(kept) > _KEPT:
+        kept.pop(next(iter(kept))).close()
 
 
 def close_shared() -> None:
     """Close what this process keeps (tests, and a process that ends in an orderly way)."""
-    while _shared:
-        _shared.popitem()[1].close()
+    while _shared():
+        _shared().popitem()[1].close()
 
 
 __all__ = ["Batch", "Commit", "ExactlyOnce", "Owner", "close_shared", "shared"]

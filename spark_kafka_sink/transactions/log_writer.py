@@ -25,7 +25,6 @@ from typing import Final, TypeVar
 from spark_kafka_sink.admin.call import Call, Coordinator, Leader, judged
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.errors import (
-    CommitOutcomeUnknownError,
     ErrorCode,
     IllegalStateError,
     InvalidTxnStateError,
@@ -45,6 +44,7 @@ from spark_kafka_sink.protocol.transaction_admin_messages import TransactionStat
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.record_batch import write_header
 from spark_kafka_sink.records.single_record import record_bytes, record_tail
+from spark_kafka_sink.transactions.commit_state import LogOutcomeUnknownError
 from spark_kafka_sink.transactions.log_parts import PART_BYTES
 
 ResponseT = TypeVar("ResponseT")
@@ -60,12 +60,6 @@ _FENCED: Final = (ProducerFencedError, InvalidTxnStateError)
 _MARKERS_MS: Final = 50
 #: How long a failed write may take to abort its transaction.
 _TIDY_MS: Final = 1_000
-
-
-class LogOutcomeUnknownError(CommitOutcomeUnknownError):
-    """The end of a write's transaction was asked for and got no clear answer in time. Whoever opens
-    the key next finds out.
-    """
 
 
 class _State(Enum):

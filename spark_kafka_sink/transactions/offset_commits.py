@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.admin.call import Call, Coordinator, judged
-from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.errors import ConfigError, ErrorCode, IllegalStateError, safe_text
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -28,6 +27,9 @@ from spark_kafka_sink.protocol.transaction_offset_messages import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.admin.transaction_client import TransactionClient
 
 #: Bytes that the offsets of one request take in __consumer_offsets, which takes a request's offsets
 #: as one batch of at most 1 MiB (max.message.bytes), or not at all.

@@ -22,15 +22,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
     TransactionState,
 )
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR, TransactionalId, parse
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.admin.transaction_client import TransactionClient
 
 _log = logging.getLogger(__name__)
 

@@ -25,7 +25,8 @@ from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
 from spark_kafka_sink.datasource.foreach_batch import ForeachBatch, foreach_batch, transaction
-from spark_kafka_sink.datasource.transactional_producers import WarmProducers, Worker, WorkerIds
+from spark_kafka_sink.datasource.producer_cache import ProducerCache
+from spark_kafka_sink.datasource.transactional_producers import Worker, WorkerIds
 from spark_kafka_sink.datasource.write_task import TaskIdentity
 from spark_kafka_sink.errors import (
     CommitOutcomeUnknownError,
@@ -618,7 +619,7 @@ class Application(SparkWorld):
             worker = self.fate.choice(free)
         else:
             token = f"{self.fate.getrandbits(48):012x}"
-            kept = Worker(WorkerIds(new_token=lambda: token), WarmProducers())
+            kept = Worker(WorkerIds(token), ProducerCache())
             process = self.machine.process("worker", run.process, dies_with_it=False)
             worker = PythonWorker(process, kept)
             run.workers.append(worker)

@@ -34,10 +34,9 @@ from spark_kafka_sink.transactions import (
     ownership,
 )
 from spark_kafka_sink.transactions.aborter import Aborter
-from spark_kafka_sink.transactions.commit_state import CommitState, Payload
+from spark_kafka_sink.transactions.commit_state import CommitState, LogOutcomeUnknownError, Payload
 from spark_kafka_sink.transactions.committer import Commit, Committer
 from spark_kafka_sink.transactions.log_reader import LogReader
-from spark_kafka_sink.transactions.log_writer import LogOutcomeUnknownError
 from spark_kafka_sink.transactions.outcomes import Outcome
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.sweep import Sweeper, Swept

@@ -204,9 +204,8 @@ class _RunsByProcess:
         self._machine = machine
         self._runs: dict[Process, Any] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        own = self._runs.setdefault(self._machine.current, foreach_batch._Runs())
-        return getattr(own, name)
+    def __call__(self) -> Any:
+        return self._runs.setdefault(self._machine.current, foreach_batch._Runs())
 
 
 class Frame:

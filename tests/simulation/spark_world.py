@@ -21,10 +21,10 @@ import pyarrow as pa
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.producer_cache import ProducerCache
 from spark_kafka_sink.datasource.transaction_commit import payload_of, prepared_transactions
 from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.transactional_producers import (
-    WarmProducers,
     Worker,
     WorkerIds,
     producers_of_task,
@@ -354,7 +354,7 @@ class SparkWorld:
             worker = self.fate.choice(free)
         else:
             token = f"{self.fate.getrandbits(48):012x}"
-            kept = Worker(WorkerIds(new_token=lambda: token), WarmProducers())
+            kept = Worker(WorkerIds(token), ProducerCache())
             worker = PythonWorker(self.machine.process("worker"), kept)
             run.workers.append(worker)
         worker.busy = True
