@@ -15,7 +15,7 @@ from typing import Final, Self
 from spark_kafka_sink.admin.call import AnyBroker, Call, judged
 from spark_kafka_sink.admin.request_loop import NewClient, RequestLoop
 from spark_kafka_sink.clock import NEVER, Clock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import (
     AuthorizationError,

@@ -22,9 +22,9 @@ from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call, Coordinator, Next, following, judged
 from spark_kafka_sink.admin.request_loop import NewClient
 from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, ErrorCode, KafkaError, UnsupportedVersionError
-from spark_kafka_sink.producer.transaction_states import (
+from spark_kafka_sink.producer.transaction.transaction_states import (
     NO_PRODUCER_ID,
     PreparedTransaction,
     ProducerIdAndEpoch,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.clock import Latch
 from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 
 if TYPE_CHECKING:

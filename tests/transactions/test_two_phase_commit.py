@@ -16,10 +16,10 @@ import pytest
 
 from spark_kafka_sink.admin.call import Call, Coordinator, Next, following
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, UnsupportedVersionError
 from spark_kafka_sink.local_kafka import KafkaCluster
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages import (
     AddPartitionsToTxnRequest,

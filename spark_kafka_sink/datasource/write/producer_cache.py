@@ -1,0 +1,168 @@
+"""Warm producers between the tasks of one worker process (design.md rule 5.4).
+
+Owns: which idle producers a process keeps, under which key, and when one must go. Never: whether
+a producer is fit for reuse (it says so itself), connections.
+
+A Spark worker process runs one task after the other; with a warm producer a micro-batch pays no
+connection, no InitProducerId and no metadata. Spark stops workers that are idle for a minute, so
+nothing here needs a timer. Rules:
+
+- the key is the whole effective ProducerConfig: two writes that differ in one option never share;
+  with exactly-once the transactional id is in it (``transactional_producers``);
+- a producer in use is not in the cache; :meth:`ProducerCache.keep` takes it back only when it is
+  reusable, and parks it (no buffers, no timers);
+- at most two idle ones with transactions and two without; the longest idle goes first, and of those
+  with transactions the one whose id has the greatest number, which is needed last.
+
+**client.id.** Left to its default it becomes ``spark-kafka-sink-<application id>``
+(:func:`effective_config`): the same for all tasks of an application, so that broker quotas, metrics
+and request logs name the application, and tasks of different queries, micro-batches and
+partitions still share a key. An id with query or partition in it would make every task cold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.datasource.write.write_task import TaskProducer
+from spark_kafka_sink.network.process_local import ProcessLocal
+from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
+
+#: Idle producers of one process. Two: a stream that writes to two clusters keeps both warm.
+CAPACITY = 2
+
+#: A producer that goes while it is idle has nothing in flight; this bounds a stuck socket.
+EVICTION_CLOSE_MS = 1_000
+
+ProducerFactory = Callable[[ProducerConfig, Cluster | None], TaskProducer]
+
+
+class ProducerCache:
+    """Idle producers by config. ``_lock`` guards ``_idle``; closing, which asks nothing of a
+    broker, is outside of it.
+    """
+
+    def __init__(self, *, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._idle: dict[ProducerConfig, TaskProducer] = {}  # longest idle first
+
+    def __len__(self) -> int:
+        return len(self._idle)
+
+    def take(self, config: ProducerConfig) -> TaskProducer | None:
+        """A warm producer of exactly this config, or None. The caller owns it now. Those that can't
+        come to use any more are closed.
+        """
+        wanted = _id_of(config)
+        with self._lock:
+            found = self._idle.pop(config, None)
+            useless = [c for c in self._idle if wanted is not None and _replaces(wanted, _id_of(c))]
+            closing = [self._idle.pop(c) for c in useless]
+        for old in closing:
+            close(old)
+        if found is None or found.reusable:
+            return found
+        close(found, 0)  # it failed while it was idle (its sender died): nobody's rows were in it
+        return None
+
+    def keep(self, config: ProducerConfig, producer: TaskProducer) -> None:
+        """Keeps ``producer`` warm when it is reusable, else closes it. Never raises."""
+        if not producer.reusable or not _park(producer):
+            close(producer)
+            return
+        with self._lock:
+            closing = [self._idle.pop(config)] if config in self._idle else []
+            self._idle[config] = producer
+            alike = [c for c in self._idle if bool(_id_of(c)) == bool(_id_of(config))]
+            if len(alike) > self._capacity:
+                closing.append(self._idle.pop(max(alike, key=_number)))
+        for old in closing:
+            close(old)
+
+    def close(self) -> None:
+        """Closes every idle producer (tests, and a process that ends in an orderly way); their
+        transactions stay prepared.
+        """
+        with self._lock:
+            idle = list(self._idle.values())
+            self._idle.clear()
+        for producer in idle:
+            close(producer)
+
+
+def _id_of(config: ProducerConfig) -> TransactionalId | None:
+    return parse(config.transactional_id) if config.transactional_id else None
+
+
+def _replaces(wanted: TransactionalId, other: TransactionalId | None) -> bool:
+    """``other`` is the same id under another config, or another run's of the same key."""
+    return other is not None and (
+        other == wanted or (other.key == wanted.key and other.run != wanted.run)
+    )
+
+
+def _number(config: ProducerConfig) -> int:
+    found = _id_of(config)
+    return 0 if found is None else found.number
+
+
+#: The cache of this worker process.
+process_cache = ProcessLocal(ProducerCache)
+
+
+def new_producer(config: ProducerConfig, cluster: Cluster | None) -> TaskProducer:
+    """A producer over real connections."""
+    from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+
+    return KafkaProducer(config, cluster=cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class CachedProducers:
+    """The :class:`ProducerSource` of one task: this config, from this cache. ``factory`` makes one
+    with the cluster metadata that the driver shipped.
+    """
+
+    cache: ProducerCache
+    config: ProducerConfig
+    cluster: Cluster | None
+    factory: ProducerFactory = new_producer
+
+    def acquire(self) -> TaskProducer:
+        return self.cache.take(self.config) or self.factory(self.config, self.cluster)
+
+    def prepare(self, producer: TaskProducer) -> None:
+        """Nothing to prepare: no transaction."""
+
+    def release(self, producer: TaskProducer) -> None:
+        self.cache.keep(self.config, producer)
+
+    def discard(self, producer: TaskProducer) -> None:
+        close(producer, 0)
+
+
+def close(producer: TaskProducer, timeout_ms: int = EVICTION_CLOSE_MS) -> None:
+    """Never raises: the rows are settled, or the caller has its own error."""
+    with contextlib.suppress(Exception):
+        producer.close(timeout_ms)
+
+
+def _park(producer: TaskProducer) -> bool:
+    try:
+        producer.park()
+    except Exception:  # noqa: BLE001 - every row is acknowledged: parking must not fail a task
+        return False
+    return True
+
+
+def effective_config(config: ProducerConfig, app_id: str) -> ProducerConfig:
+    """``config`` with the default client.id of a task (see the module's docstring)."""
+    if config.client_id:
+        return config
+    return replace(config, client_id=f"spark-kafka-sink-{app_id}" if app_id else "spark-kafka-sink")
