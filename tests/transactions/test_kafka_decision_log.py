@@ -325,19 +325,21 @@ def test_settings_that_may_lose_decisions_are_warned_of(
     compact = {"cleanup.policy": "compact"}
     risky = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
     safe = {"min.insync.replicas": "2"}
-    with TransactionClient(ProducerConfig.parse({"bootstrap.servers": kafka3.bootstrap})) as client:
-        for name, configs in (("risky", compact | risky), ("safe", compact | safe)):
-            topic = f"commits-{name}-{uuid.uuid4().hex[:8]}"
+    config = ProducerConfig.parse({"bootstrap.servers": kafka3.bootstrap})
+
+    def told_of(topic: str, configs: dict[str, str]) -> list[str]:
+        with TransactionClient(config) as client:
             client.create_topics((NewTopic(topic, 1, 3, configs),))
-            caplog.clear()
+        caplog.clear()
+        with TransactionClient(config) as client:
             DecisionLog(client, topic).read(new_key(), soon())
-            told = [r.getMessage() for r in caplog.records if r.name.endswith("decision_log")]
-            if name == "safe":
-                assert told == []
-                continue
-            unclean, replicas = told
-            assert f"'{topic}' has unclean.leader.election.enable=true" in unclean
-            assert f"'{topic}' has 3 replicas and min.insync.replicas=1" in replicas
+        return [r.getMessage() for r in caplog.records if r.name.endswith("decision_log")]
+
+    topic = f"commits-{uuid.uuid4().hex[:8]}"
+    unclean, replicas = told_of(topic, compact | risky)
+    assert f"'{topic}' has unclean.leader.election.enable=true" in unclean
+    assert f"'{topic}' has 3 replicas and min.insync.replicas=1" in replicas
+    assert told_of(f"{topic}-safe", compact | safe) == []
 
 
 def test_a_topic_that_deletes_is_refused(kafka: RealKafka, client: TransactionClient) -> None:
