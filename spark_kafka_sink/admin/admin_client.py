@@ -30,7 +30,7 @@ from spark_kafka_sink.protocol.config_messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
 )
-from spark_kafka_sink.protocol.messages import CreateTopicsRequest, NewTopic
+from spark_kafka_sink.protocol.control_messages import CreateTopicsRequest, NewTopic
 
 #: Topic errors that no waiting mends.
 _HOPELESS: Final = frozenset(

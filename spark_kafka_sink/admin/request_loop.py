@@ -45,7 +45,7 @@ from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.protocol.cluster import Cluster, Node
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     CoordinatorType,
     FindCoordinatorRequest,
     MetadataRequest,

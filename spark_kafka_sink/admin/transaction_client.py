@@ -30,7 +30,7 @@ from spark_kafka_sink.producer.transaction.transaction_states import (
     ProducerIdAndEpoch,
 )
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     ApiVersionsRequest,
     EndTxnRequest,
     EndTxnResponse,

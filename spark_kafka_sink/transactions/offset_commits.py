@@ -20,7 +20,7 @@ from spark_kafka_sink.admin.call import Call, Coordinator, judged
 from spark_kafka_sink.errors import ConfigError, ErrorCode, IllegalStateError, safe_text
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.messages import CoordinatorType
+from spark_kafka_sink.protocol.control_messages import CoordinatorType
 from spark_kafka_sink.protocol.transaction_offset_messages import (
     AddOffsetsToTxnRequest,
     OffsetAndMetadata,

@@ -29,8 +29,8 @@ from spark_kafka_sink.network.client.client_request import ClientRequest
 from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.control_messages import NewTopic
 from spark_kafka_sink.protocol.fetch_messages import FetchRequest
-from spark_kafka_sink.protocol.messages import NewTopic
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
 from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.transactional_ids import log_id
