@@ -604,16 +604,12 @@ def pages() -> dict[Path, str]:
 
 
 def formatted(texts: dict[str, str]) -> dict[str, str]:
-    ruff = (sys.executable, "-m", "ruff", "--config", "pyproject.toml", "--quiet", "--no-cache")
+    ruff = (sys.executable, "-m", "ruff", "--config", "pyproject.toml", "--quiet")
     with tempfile.TemporaryDirectory() as place:
         for name, text in texts.items():
             Path(place, name).write_text(text, encoding="utf-8")
         for command in (["check", "--select", "I", "--fix"], ["format"]):
-            subprocess.run(
-                (*ruff, *command, place),
-                check=True,
-                cwd=ROOT,
-            )
+            subprocess.run((*ruff, *command, "--no-cache", place), check=True, cwd=ROOT)
         return {name: Path(place, name).read_text(encoding="utf-8") for name in texts}
 
 
