@@ -31,6 +31,7 @@ from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError, sa
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.producer.metadata_merge import merge
 from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics, Stream
+from spark_kafka_sink.protocol.bodies import topic_name
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
     ClusterResourceListener,
@@ -38,8 +39,7 @@ from spark_kafka_sink.protocol.cluster import (
     Nodes,
     TopicPartition,
 )
-from spark_kafka_sink.protocol.kio_codec import topic_name
-from spark_kafka_sink.protocol.messages import MetadataRequest
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 
 _log = logging.getLogger(__name__)

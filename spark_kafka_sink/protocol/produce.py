@@ -24,7 +24,6 @@ from spark_kafka_sink.protocol.wire import (
     checked_node,
     decoding,
     error_code,
-    read_array,
 )
 
 # What came with which version.
@@ -314,7 +313,9 @@ class _ResponseDecoder:
                 (tp, error, base_offset, log_append_time_ms, log_start_offset, (), None, None)
             )
         leader: tuple[int, int] | None = None
-        record_errors = read_array(reader, 6, _record_error)
+        record_errors = reader.structs(6, _record_error, _record_error, self._version).checked(
+            lambda error: error
+        )
         message = reader.nullable_string()
         for tag in reader.tagged_fields():
             if tag == 0 and self._version >= _CURRENT_LEADER:
@@ -334,7 +335,7 @@ class _ResponseDecoder:
         )
 
 
-def _record_error(reader: WireReader) -> RecordError:
+def _record_error(reader: WireReader, _version: int) -> RecordError:
     error = RecordError(reader.int32(), reader.nullable_string())
     reader.skip_tagged_fields()
     if error.batch_index < 0:

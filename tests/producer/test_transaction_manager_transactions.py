@@ -43,7 +43,7 @@ from spark_kafka_sink.producer.transaction.txn_requests import (
     TxnRequest,
     reaction_to,
 )
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     FindCoordinatorRequest,

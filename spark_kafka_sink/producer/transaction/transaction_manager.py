@@ -55,7 +55,7 @@ from spark_kafka_sink.producer.transaction.txn_request_queue import CoordinatorR
 from spark_kafka_sink.producer.transaction.txn_requests import Kind, TxnRequest
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.messages import InitProducerIdRequest
+from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest
 from spark_kafka_sink.protocol.responses import InitProducerIdResponse
 from spark_kafka_sink.records.record_batch import NO_SEQUENCE
 
