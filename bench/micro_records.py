@@ -33,7 +33,7 @@ from spark_kafka_sink.records.record_columns import (
     RecordColumns,
     from_record_batch,
 )
-from spark_kafka_sink.records.record_encoder import EncodedSlice, Groups, encode_groups, group_rows
+from spark_kafka_sink.records.record_encoder import Groups, encode_groups, group_rows
 
 NOW = 1_700_000_000_000
 BATCH_SIZE = 262_144 - 61
