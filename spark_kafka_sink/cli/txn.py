@@ -33,8 +33,8 @@ from spark_kafka_sink.cli.show import (
     state_json,
     summary,
 )
+from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC
 from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.option_table import COMMIT_LOG_TOPIC
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.inspection import check_key
 from spark_kafka_sink.transactions.operations import EndPlan, Operator

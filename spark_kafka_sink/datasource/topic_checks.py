@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeVar
 
 from spark_kafka_sink.admin import AdminClient
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import AuthorizationError, ConfigError, ErrorCode, KafkaError
 from spark_kafka_sink.protocol.config_messages import (

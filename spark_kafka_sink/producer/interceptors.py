@@ -11,12 +11,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from spark_kafka_sink import import_paths
 from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
-from spark_kafka_sink.import_paths import place_of
 from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata, tp_of
 from spark_kafka_sink.protocol.cluster import ClusterResourceListener
 from spark_kafka_sink.records.record_columns import RecordColumns
+from spark_kafka_sink.security import import_paths
+from spark_kafka_sink.security.import_paths import place_of
 
 _log = logging.getLogger(__name__)
 

@@ -24,13 +24,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import NEVER, Clock, Waiters
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError, safe_text
+from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.producer.metadata_merge import merge
-from spark_kafka_sink.producer.metrics import ProducerMetrics, Stream
+from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics, Stream
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
     ClusterResourceListener,

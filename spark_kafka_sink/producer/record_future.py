@@ -21,10 +21,10 @@ from typing import Protocol
 
 from spark_kafka_sink.clock import NEVER, Clock, Waiters
 from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError
-from spark_kafka_sink.import_paths import place_of
 from spark_kafka_sink.producer.interceptors import Interceptors
 from spark_kafka_sink.producer.producer_record import RecordMetadata
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.security.import_paths import place_of
 
 _log = logging.getLogger(__name__)
 

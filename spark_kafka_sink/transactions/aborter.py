@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from spark_kafka_sink.clock import Clock, Latch
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.coordinators import Coordinators
 from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession

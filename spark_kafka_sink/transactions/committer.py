@@ -26,7 +26,7 @@ from spark_kafka_sink.errors import (
     PartialCommitError,
     SupersededError,
 )
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import (
     NOTHING_DONE,
     CommitState,

@@ -24,7 +24,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages import NewTopic
-from spark_kafka_sink.records.murmur2 import murmur2_of
+from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.decision_log import LogRead
 from spark_kafka_sink.transactions.lease import lease_ms

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.config import MISSING_BOOTSTRAP, ProducerConfig, SinkConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sink_config import MISSING_BOOTSTRAP, SinkConfig
 from spark_kafka_sink.errors import ConfigError
 
 

@@ -4,10 +4,10 @@ import pickle
 
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.unknown_options import JAVA_PARTITIONERS
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.foreign_options import JAVA_PARTITIONERS
-from spark_kafka_sink.records.partitioners import partitioner
+from spark_kafka_sink.records.partitioning.partitioners import partitioner
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}
 PLAIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u"}

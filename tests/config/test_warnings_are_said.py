@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from spark_kafka_sink import log_once
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.log_once import warn_once
+from spark_kafka_sink.config import log_once
+from spark_kafka_sink.config.log_once import warn_once
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}

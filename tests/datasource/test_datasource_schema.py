@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from spark_kafka_sink.datasource.schema import near_names, plan_columns
+from spark_kafka_sink.datasource.write.schema import near_names, plan_columns
 from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.records.column_plan import ColumnPlan
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from test_datasource_commit_message import message
 
 from pyspark_kprod import DefaultSource
-from spark_kafka_sink import log_once
+from spark_kafka_sink.config import log_once
 from spark_kafka_sink.datasource import preflight, source
 from spark_kafka_sink.datasource.source import KprodDataSource
 from spark_kafka_sink.errors import CommitError, ConfigError, KafkaError, SchemaError

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.network.host_resolver import CANONICAL, bootstrap_addresses, resolve_host
+from spark_kafka_sink.network.client.host_resolver import (
+    CANONICAL,
+    bootstrap_addresses,
+    resolve_host,
+)
 
 #: No resolver is asked for a label of more than 63 letters.
 NO_NAME = "a" * 64 + ".example"

@@ -18,15 +18,15 @@ from spark_kafka_sink.errors import (
     RemoteProtocolError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.network.client_request import ClientResponse
-from spark_kafka_sink.network.host_resolver import HostResolver
-from spark_kafka_sink.network.network_client import (
+from spark_kafka_sink.network.channel.selectable import ChannelStateKind
+from spark_kafka_sink.network.client.client_request import ClientResponse
+from spark_kafka_sink.network.client.host_resolver import HostResolver
+from spark_kafka_sink.network.client.network_client import (
     MAX_THROTTLE_MS,
     MIN_RESERVED_CORRELATION_ID,
     NetworkClient,
     NetworkClientConfig,
 )
-from spark_kafka_sink.network.selectable import ChannelStateKind
 from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
 from tests.fakes.clock import FakeClock

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import SinkConfig
+from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource import preflight, topic_checks
 from spark_kafka_sink.errors import AuthorizationError, ErrorCode
 from tests.secure_kafka import acl
