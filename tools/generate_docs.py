@@ -369,7 +369,8 @@ def _errors_lines() -> Iterator[str]:
         "of its kind; a second line has a hint, where there is one, and the address of this page.",
         "None contains a row, a key, a header or a secret. In Spark, an error of the driver's",
         "planning arrives inside PYTHON_DATA_SOURCE_ERROR, and one of a task inside the job's",
-        "failure; the lines are the same. A code keeps its meaning for ever. `kprod explain CODE`",
+        "failure; the lines are the same. A warning is a line of the log, with a code and the",
+        "address as an error has them. A code keeps its meaning for ever. `kprod explain CODE`",
         "says what stands here, without a network ([the command line](cli.md)). What has no code",
         "of ours is in [troubleshooting](troubleshooting.md).",
     )
@@ -408,6 +409,7 @@ _AREAS = {
     "04": "Who we are",
     "05": "Delivery",
     "06": "Commit and exactly-once",
+    "07": "Code of your own, and reports",
     "09": "Bugs",
 }
 

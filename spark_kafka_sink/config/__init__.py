@@ -8,5 +8,5 @@ In the order of use: ``option`` (one option and its checks), ``option_table`` an
 ``security_options`` (all of them), ``given_options`` (what the user set, with ``config_file``,
 ``unknown_options``, ``suggestions``), ``secret_references`` (``${file:...}``), ``cross_checks``
 (several together), ``bootstrap_servers``. ``sasl_settings``, ``oauth_settings`` and ``jaas_config``
-read what a login needs; ``java_properties`` the format of files, ``log_once`` says warnings.
+read what a login needs; ``java_properties`` the format of files.
 """

@@ -36,7 +36,7 @@ from spark_kafka_sink.config.unknown_options import (
     java_partitioner,
 )
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.errors import ConfigError, coded, safe_text
 from spark_kafka_sink.security.import_paths import is_import_path
 from spark_kafka_sink.security.password import Password, text_of
 
@@ -116,6 +116,9 @@ class OptionReader:
         assert isinstance(value, str)
         return value
 
+    def warn(self, kind: Kind, text: str) -> None:
+        self.warnings.append(coded(kind, text))
+
     def _no_effect(self, name: str, why: str) -> None:
         given = self.given[name]
         self.warnings.append(replace(given, name=self.prefix + name).no_effect(why))
@@ -139,7 +142,7 @@ class OptionReader:
                 f" {self.spelled('request.timeout.ms')} is {request}",
             )
         self.values["delivery.timeout.ms"] = least
-        self.warnings.append(f"{rule}. Setting it to {least}.")
+        self.warn(Kind.OTHER_VALUE, f"{rule}. Setting it to {least}.")
 
     def _check_backoffs(self) -> None:
         """CommonClientConfigs: warnDisablingExponentialBackoff, postProcessReconnectBackoff."""
@@ -152,16 +155,18 @@ class OptionReader:
             ),
         ):
             if self.number(base) > self.number(limit):
-                self.warnings.append(
+                self.warn(
+                    Kind.OTHER_VALUE,
                     f"Configuration '{base}' with value '{self.number(base)}' is greater than"
                     f" configuration '{limit}' with value '{self.number(limit)}'. A static {what}"
-                    f" with value '{self.number(limit)}' will be applied."
+                    f" with value '{self.number(limit)}' will be applied.",
                 )
         base, limit = "reconnect.backoff.ms", "reconnect.backoff.max.ms"
         if base in self.given and limit not in self.given:
-            self.warnings.append(
+            self.warn(
+                Kind.OTHER_VALUE,
                 f"Disabling exponential reconnect backoff because {base} is set, but {limit} is"
-                " not."
+                " not.",
             )
             self.values[limit] = self.values[base]
 
@@ -212,9 +217,10 @@ class OptionReader:
                     self.number(timeout), "Value must be at least 1", self.spelled(timeout)
                 )
             elif self.number(timeout) < SHORT_TIMEOUT_MS:
-                self.warnings.append(
+                self.warn(
+                    Kind.SHORT_TRANSACTION,
                     f"{self.spelled(timeout)} is {self.number(timeout)} ms: a stage that takes"
-                    " longer from its first row to its commit fails when all of it is written"
+                    " longer from its first row to its commit fails when all of it is written",
                 )
         elif self.prefix and timeout in self.given:
             self._no_effect(timeout, "only deliveryGuarantee=exactly-once writes transactions")
@@ -237,9 +243,10 @@ class OptionReader:
         if "ssl." in counting:
             self._check_stores()
             if self.values["ssl.endpoint.identification.algorithm"] == "":
-                self.warnings.append(
+                self.warn(
+                    Kind.WEAK_SECURITY,
                     f"{self.spelled('ssl.endpoint.identification.algorithm')} is empty: brokers are"
-                    " not asked whether their certificate is for their name"
+                    " not asked whether their certificate is for their name",
                 )
 
     def _would_have_no_effect(self, idle: Sequence[str], protocol: str) -> ConfigError:
@@ -280,9 +287,10 @@ class OptionReader:
                 mechanism = "left to sasl.jaas.config, which is looked up later"
                 risk = "with PLAIN or a token, the secret goes over the network as it is"
             if risk:
-                self.warnings.append(
+                self.warn(
+                    Kind.WEAK_SECURITY,
                     f"{self.spelled('security.protocol')} is SASL_PLAINTEXT and sasl.mechanism is"
-                    f" {mechanism}: {risk}"
+                    f" {mechanism}: {risk}",
                 )
 
     def _refuse_what_is_of_another_mechanism(self, mechanism: str) -> None:
@@ -320,6 +328,7 @@ class OptionReader:
                     hint=f"set {' or '.join(needed)}, or remove {names[0]}"
                     if needed
                     else f"keep one of {' and '.join(names)}",
+                    kind=Kind.KEY_STORE if needed else Kind.NO_EFFECT,
                 )
 
     def _refuse_what_spark_shows(self) -> None:
@@ -334,6 +343,7 @@ class OptionReader:
                     " ${env:NAME}, or put key and chain into a file for"
                     f" {self.spelled('ssl.keystore.location')}; and if this one was real, replace"
                     " it: Spark may have logged it",
+                    kind=Kind.INLINE_SECRET,
                 )
 
         login_module = self.values.get("sasl.jaas.config") if self.prefix else None
@@ -346,6 +356,7 @@ class OptionReader:
                 hint=f'give a reference, {safe_text(shown[0])}="${{file:/path/to/it}}" or'
                 ' "${env:NAME}"; and if this one was a secret and real, replace it: Spark may have'
                 " logged it",
+                kind=Kind.INLINE_SECRET,
             )
 
     def _refuse_what_comes_later(self) -> None:
@@ -378,9 +389,10 @@ class OptionReader:
         # A batch must fit into the pool whole, or a small buffer.memory could never send one.
         room = min(self.number("batch.size"), self.number("buffer.memory"))
         if room < self.number("batch.size") and "batch.size" in self.given:
-            self.warnings.append(
+            self.warn(
+                Kind.OTHER_VALUE,
                 f"batch.size {self.number('batch.size')} is larger than buffer.memory"
-                f" {self.number('buffer.memory')}: batches will be at most as large as that."
+                f" {self.number('buffer.memory')}: batches will be at most as large as that.",
             )
         self.values["batch.size"] = max(1, room)
 
@@ -389,9 +401,10 @@ class OptionReader:
         assert isinstance(items, tuple)
         self.servers = parse_bootstrap_servers(items, self.text("security.protocol"), self.prefix)
         if len(self.servers) < len(items):
-            self.warnings.append(
+            self.warn(
+                Kind.OTHER_VALUE,
                 "Configuration key 'bootstrap.servers' contains duplicate values. Duplicates will"
-                " be removed."
+                " be removed.",
             )
 
 

@@ -28,7 +28,8 @@ from spark_kafka_sink.config.unknown_options import (
     refused_option,
     unknown_option,
 )
-from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, coded, safe_text
 from spark_kafka_sink.security.password import Password
 
 _SINK_BY_KEY = {name.lower(): option for name, option in SINK_OPTIONS.items()}
@@ -61,7 +62,9 @@ class Given:
 
     def no_effect(self, why: str) -> str:
         """The warning that the option does nothing."""
-        return f"Option '{self.shown}'{self.where} has no effect: {why}."
+        return coded(
+            Kind.WITHOUT_EFFECT, f"Option '{self.shown}'{self.where} has no effect: {why}."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +154,8 @@ def _add_file(found: GivenOptions, location: str) -> None:
 def _tell_left_out(found: GivenOptions, file: str, whose: str, names: Iterable[str]) -> None:
     listed = ", ".join(map(safe_text, sorted(names)))
     if listed:
-        found.warnings.append(f"{CONFIG_FILE} {file}: left out what is {whose}: {listed}")
+        text = f"{CONFIG_FILE} {file}: left out what is {whose}: {listed}"
+        found.warnings.append(coded(Kind.WITHOUT_EFFECT, text))
 
 
 def _is_anothers(key: str, value: object, prefix: str) -> bool:

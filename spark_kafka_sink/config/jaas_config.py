@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.security.password import Password, Text
 
@@ -193,5 +194,7 @@ class _Reader:
 
 def _error(what: str, reader: _Reader) -> ConfigError:
     return ConfigError(
-        f"sasl.jaas.config can't be read: {what} (at character {reader.position + 1})", hint=_HINT
+        f"sasl.jaas.config can't be read: {what} (at character {reader.position + 1})",
+        hint=_HINT,
+        kind=Kind.LOGIN_MODULE,
     )

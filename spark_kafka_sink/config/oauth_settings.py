@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from spark_kafka_sink.config.jaas_config import NO_MODULE, JaasEntry, without_shading
 from spark_kafka_sink.config.secret_references import has_references
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.security.import_paths import is_import_path
 from spark_kafka_sink.security.password import Password, Text, as_password, shown_text, text_of
@@ -163,12 +164,14 @@ def aws_login(entry: JaasEntry | None) -> AwsLogin:
         raise ConfigError(
             "sasl.jaas.config: awsRoleAccessKeyId and awsRoleSecretAccessKey are not supported",
             hint="put the key into a profile and name it with awsProfileName",
+            kind=Kind.TOKEN_SOURCE,
         )
     if module.get("awsCredentialsProvider") and module.get("awsProfileName"):
         raise ConfigError(
             "sasl.jaas.config: awsCredentialsProvider and awsProfileName are both set, and one of"
             " them would not count",
             hint="keep one of them",
+            kind=Kind.TOKEN_SOURCE,
         )
     return AwsLogin(
         module.get("awsProfileName") or None,
@@ -185,11 +188,13 @@ def _refuse_what_contradicts(options: Mapping[str, object], module: JaasEntry) -
         raise ConfigError(
             "sasl.username is set, but sasl.mechanism is OAUTHBEARER, which has no names",
             hint=f"a client's id is {_ID}",
+            kind=Kind.TOKEN_SOURCE,
         )
     if module.get("oauth.refresh.token"):
         raise ConfigError(
             "sasl.jaas.config: oauth.refresh.token is not supported",
             hint="use client credentials: oauth.client.id and oauth.client.secret",
+            kind=Kind.TOKEN_SOURCE,
         )
 
 
@@ -216,12 +221,14 @@ def _source(options: Mapping[str, object], module: JaasEntry) -> TokenSource:
         raise ConfigError(
             f"the token of OAUTHBEARER comes from {' and '.join(found)}; one would not count",
             hint="keep one of them",
+            kind=Kind.TOKEN_SOURCE,
         )
     for source in found.values():
         return source
     raise ConfigError(
         "sasl.mechanism is OAUTHBEARER, and nothing says where its token comes from",
         hint=f"set {_URL}, {_HANDLER}, or sasl.password to the token itself",
+        kind=Kind.TOKEN_SOURCE,
     )
 
 
@@ -237,6 +244,7 @@ def _by_class(option: str, name: str, module: JaasEntry) -> TokenSource | None:
             f"{option}={safe_text(name)} can't be obeyed: it is Java, or no import path",
             hint="name a Python class with a method token() as package.module:Name; known of"
             f" Java's are {_AWS.rpartition('.')[2]} and {_STRIMZI.rpartition('.')[2]}",
+            kind=Kind.TOKEN_SOURCE,
         )
     given = tuple((key, as_password(module.get(key))) for key in sorted(module.options))
     return TokenProvider(name, option, given)
@@ -255,6 +263,7 @@ def _by_url(url: Text, options: Mapping[str, object], module: JaasEntry) -> Toke
         raise ConfigError(
             f"{_URL} is set, and {missing} missing",
             hint="or clientId and clientSecret in sasl.jaas.config",
+            kind=Kind.TOKEN_SOURCE,
         )
     scope = _either(options, _SCOPE, module, "scope", "oauth.scope")
     tls = {key.removeprefix("oauth."): module.get(key) for key in module.options}
@@ -282,21 +291,34 @@ def _checked_url(given: Text) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError:
-        raise ConfigError(f"{_URL} is not a URL") from None
+        raise ConfigError(f"{_URL} is not a URL", kind=Kind.TOKEN_SOURCE) from None
     if not all("!" <= c <= "~" for c in url):
-        raise ConfigError(f"{_URL} is not a URL", hint="it has characters that are written as %XX")
+        raise ConfigError(
+            f"{_URL} is not a URL",
+            hint="it has characters that are written as %XX",
+            kind=Kind.TOKEN_SOURCE,
+        )
     if parts.scheme == "file" and parts.path and parts.netloc in ("", "localhost"):
         return parts
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{_URL} is not a URL of https", hint="https://host/path, or file:/path")
+        raise ConfigError(
+            f"{_URL} is not a URL of https",
+            hint="https://host/path, or file:/path",
+            kind=Kind.TOKEN_SOURCE,
+        )
     if parts.username is not None:
-        raise ConfigError(f"{_URL} must not hold a name or password", hint=f"they go to {_ID}")
+        raise ConfigError(
+            f"{_URL} must not hold a name or password",
+            hint=f"they go to {_ID}",
+            kind=Kind.TOKEN_SOURCE,
+        )
     if parts.scheme == "http" and not _is_loopback(parts.hostname):
         raise ConfigError(
             f"{_URL} is http, and anybody on the way to"
             f" {safe_text(f'{given}' if isinstance(given, Password) else parts.hostname)} could"
             " read the client's secret",
             hint="use https; http is for tests on this machine (localhost)",
+            kind=Kind.TOKEN_SOURCE,
         )
     return parts
 
@@ -318,6 +340,7 @@ def _either(options: Mapping[str, object], option: str, module: JaasEntry, *name
         raise ConfigError(
             f"{' and '.join(values)} are both set, to different values",
             hint=f"keep {option}; the others stand in sasl.jaas.config",
+            kind=Kind.TOKEN_SOURCE,
         )
     return next(iter(values.values()), "")
 
@@ -348,7 +371,9 @@ def _number(name: str, text: str) -> float:
     except ValueError:
         value = float("nan")
     if not abs(value) < 2**53:
-        raise ConfigError(f"sasl.jaas.config: {safe_text(name)} is not a number")
+        raise ConfigError(
+            f"sasl.jaas.config: {safe_text(name)} is not a number", kind=Kind.TOKEN_SOURCE
+        )
     return value
 
 
@@ -367,9 +392,13 @@ def checked_extension(name: str, value: str) -> tuple[str, str]:
         raise ConfigError(
             f"the SASL extension {safe_text(name)} can't be sent",
             hint="its name is letters, and not auth",
+            kind=Kind.TOKEN_SOURCE,
         )
     if _EXTENSION_VALUE.fullmatch(value) is None:
-        raise ConfigError(f"the value of the SASL extension {name} is empty, or not ASCII text")
+        raise ConfigError(
+            f"the value of the SASL extension {name} is empty, or not ASCII text",
+            kind=Kind.TOKEN_SOURCE,
+        )
     return name, value
 
 

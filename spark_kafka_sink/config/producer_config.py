@@ -2,7 +2,7 @@
 
 Owns: the value :class:`ProducerConfig`. Never: what several options mean together
 (``cross_checks``), a log line, a clock, an environment variable. What is worth a warning stands in
-``warnings``, and whoever parses says it once (``log_once``).
+``warnings``, and whoever parses says it once (``errors.warn_once``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from spark_kafka_sink.config.given_options import given_options
 from spark_kafka_sink.config.option import LONG_MAX, OptionValue
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 from spark_kafka_sink.config.security_options import is_security_option
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
 
 
@@ -108,9 +109,10 @@ class ProducerConfig:
             )
         reader.read()
         if reader.idempotence_off is not None:
-            reader.warnings.append(
+            reader.warn(
+                Kind.WEAKER_GUARANTEE,
                 f"Idempotence will be disabled because {reader.idempotence_off}: a retry can write"
-                " rows twice."
+                " rows twice.",
             )
         return cls.of(reader)
 

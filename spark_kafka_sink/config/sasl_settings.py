@@ -27,6 +27,7 @@ from spark_kafka_sink.config.oauth_settings import (
     oauth_settings,
 )
 from spark_kafka_sink.config.secret_references import has_references, is_one_reference
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.security.password import Password, Text, as_password, shown_text, text_of
 
@@ -130,6 +131,7 @@ def _mechanism(options: Mapping[str, object], entry: JaasEntry | None) -> str:
         raise ConfigError(
             f"sasl.mechanism={shown} is not supported",
             hint=f"supported are {', '.join(MECHANISMS)}",
+            kind=Kind.SASL_SETTING,
         )
     serves = _MODULES.get(entry.name, ()) if entry is not None else ()
     kerberos = text_of(options.get("sasl.kerberos.service.name")) or GSSAPI in serves
@@ -139,6 +141,7 @@ def _mechanism(options: Mapping[str, object], entry: JaasEntry | None) -> str:
         f"sasl.mechanism is not set, and nothing says that Kafka's default, {DEFAULT_MECHANISM}"
         " (Kerberos), is meant",
         hint=f"set it to {' or '.join(serves or MECHANISMS)}",
+        kind=Kind.SASL_SETTING,
     )
 
 
@@ -148,11 +151,13 @@ def _check_module(entry: JaasEntry, mechanism: str) -> None:
         raise ConfigError(
             f"sasl.jaas.config: the login module {entry.shown} is not known here",
             hint=f"known are {', '.join(_MODULES)}",
+            kind=Kind.LOGIN_MODULE,
         )
     if mechanism not in serves:
         raise ConfigError(
             f"sasl.jaas.config has a {entry.name}, but sasl.mechanism is {mechanism}",
             hint=f"a {entry.name} goes with {' or '.join(serves)}",
+            kind=Kind.LOGIN_MODULE,
         )
 
 
@@ -163,12 +168,14 @@ def _check_handlers(options: Mapping[str, object], mechanism: str) -> None:
         raise ConfigError(
             f"sasl.client.callback.handler.class={safe_text(client)} can't be obeyed: it is Java",
             hint=f"leave it out; only {_IAM_HANDLER} is known here, for {AWS_MSK_IAM}",
+            kind=Kind.SASL_SETTING,
         )
     for name in ("sasl.login.callback.handler.class", "sasl.oauthbearer.jwt.retriever.class"):
         if text_of(options.get(name)) and mechanism != OAUTHBEARER:
             raise ConfigError(
                 f"{name} is set, but sasl.mechanism is {mechanism}",
                 hint=f"it says where the token of {OAUTHBEARER} comes from; leave it out",
+                kind=Kind.SASL_SETTING,
             )
 
 
@@ -182,11 +189,13 @@ def _user(
                 f"sasl.jaas.config and {' and '.join(short)} are both set, and one of them"
                 " would not count",
                 hint="keep sasl.jaas.config, or sasl.username and sasl.password",
+                kind=Kind.SASL_SETTING,
             )
         if entry.options.get("tokenauth", "").lower() == "true":
             raise ConfigError(
                 "sasl.jaas.config: tokenauth=true (a delegation token) is not supported",
                 hint="use the user's own SCRAM credential",
+                kind=Kind.SASL_SETTING,
             )
         username, password = entry.get("username"), entry.get("password")
         where = f"sasl.jaas.config: the {entry.name} needs username and password"
@@ -200,11 +209,13 @@ def _user(
         raise ConfigError(
             f"{where}; {missing} missing",
             hint='in a login module they are username="..." password="..."',
+            kind=Kind.LOGIN_MODULE,
         )
     for text in map(text_of, (username, password)):
         if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
             raise ConfigError(
-                "a SASL name or password must not contain the character NUL, or half of one"
+                "a SASL name or password must not contain the character NUL, or half of one",
+                kind=Kind.SASL_SETTING,
             )
     return UserAndPassword(username, as_password(password))
 
@@ -216,13 +227,15 @@ def _kerberos(options: Mapping[str, object], entry: JaasEntry | None) -> Kerbero
     if option and inline and text_of(option) != text_of(inline):
         raise ConfigError(
             "Conflicting serviceName values found in JAAS and Kafka configs value in JAAS file"
-            f" {safe_text(f'{inline}')}, value in Kafka config {safe_text(f'{option}')}"
+            f" {safe_text(f'{inline}')}, value in Kafka config {safe_text(f'{option}')}",
+            kind=Kind.SASL_SETTING,
         )
     service = option or inline
     if not service:
         raise ConfigError(
             "No serviceName defined in either JAAS or Kafka config",
             hint="set sasl.kerberos.service.name to the brokers' service, usually kafka",
+            kind=Kind.SASL_SETTING,
         )
     keytab = module.get("keyTab") if _is_on(module, "useKeyTab") else None
     return KerberosSettings(service, keytab or None, module.get("principal") or None)

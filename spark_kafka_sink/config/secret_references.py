@@ -95,6 +95,7 @@ def file_reference(path: str, key: str) -> str:
         raise ConfigError(
             f"{safe_text(path)} can't be referred to: a path with ':' or '}}' has no ${{file:...}}",
             hint="give it another name",
+            kind=Kind.NO_REFERENCE,
         )
     return f"${{file:{path}:{key}}}"
 
@@ -116,15 +117,22 @@ def check_references(option: Option, value: OptionValue, spelled: str) -> None:
         raise ConfigError(
             f"{spelled}: {safe_text(found[0].group())} is not looked up in this option",
             hint="references are for secrets, users and paths of TLS and SASL",
+            kind=Kind.NO_REFERENCE,
         )
     for match in found:
         reference, what = match.group(), match["what"]
         if match["provider"] == "env" and _VARIABLE.fullmatch(what) is None:
             raise ConfigError(
-                f"{spelled}: {safe_text(reference)} names no environment variable", hint=_FORMS
+                f"{spelled}: {safe_text(reference)} names no environment variable",
+                hint=_FORMS,
+                kind=Kind.NO_REFERENCE,
             )
         if match["provider"] == "file" and not what.partition(":")[0]:
-            raise ConfigError(f"{spelled}: {safe_text(reference)} names no file", hint=_FORMS)
+            raise ConfigError(
+                f"{spelled}: {safe_text(reference)} names no file",
+                hint=_FORMS,
+                kind=Kind.NO_REFERENCE,
+            )
 
 
 def _refuse_others(name: str, spelled: str, text: str) -> None:
@@ -138,12 +146,14 @@ def _refuse_others(name: str, spelled: str, text: str) -> None:
             f"{spelled}: references of the provider {safe_text(other['provider'])!r} are not"
             " looked up",
             hint=_FORMS,
+            kind=Kind.NO_REFERENCE,
         )
     if _DATABRICKS.search(text):
         raise ConfigError(
             f"{spelled}: {{{{secrets/...}}}} is not looked up here",
             hint="Databricks replaces it in the environment variables of a cluster: give it to one"
             " there, and write ${env:NAME} here",
+            kind=Kind.NO_REFERENCE,
         )
 
 

@@ -161,9 +161,10 @@ def _guarantee(reader: OptionReader, asked: DeliveryGuarantee | None) -> Deliver
             f"deliveryGuarantee={asked} needs an idempotent producer, but {reason}",
             hint="remove that option, or set deliveryGuarantee=none",
         )
-    reader.warnings.append(
+    reader.warn(
+        Kind.WEAKER_GUARANTEE,
         f"deliveryGuarantee is none because {reason}: rows can be lost or written twice. Set"
-        " deliveryGuarantee=none if that is meant, else remove the option."
+        " deliveryGuarantee=none if that is meant, else remove the option.",
     )
     return DeliveryGuarantee.NONE
 

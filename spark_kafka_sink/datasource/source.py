@@ -21,11 +21,10 @@ import logging
 from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, NoReturn
 
-from spark_kafka_sink.config.log_once import warn_once
 from spark_kafka_sink.datasource.plain_errors import plainly
 from spark_kafka_sink.datasource.spark_needed import spark_needed
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.errors import ConfigError, coded, warn_once
 from spark_kafka_sink.security.import_paths import is_import_path
 
 try:
@@ -93,7 +92,7 @@ class KprodDataSource(DataSource):
         if self._has_arrow_stream_writer():
             return KprodStreamWriter(plan)
         if not self._travelled:
-            warn_once(_log, [ROWS_ONE_BY_ONE])
+            warn_once(_log, [coded(Kind.ROWS_ONE_BY_ONE, ROWS_ONE_BY_ONE)])
         return KprodRowStreamWriter(plan, schema)
 
     @plainly

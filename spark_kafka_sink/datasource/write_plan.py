@@ -33,7 +33,7 @@ from spark_kafka_sink.datasource.write.write_report import (
     show_on_driver,
 )
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import CommitError, IllegalStateError, KafkaError
+from spark_kafka_sink.errors import CommitError, IllegalStateError, KafkaError, warn
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.column_plan import ColumnPlan
 
@@ -160,7 +160,9 @@ class WritePlan:
             if self.config.is_exactly_once:
                 self._abort_transactions(messages, finished, batch_id)
                 return
-            _log.warning(
+            warn(
+                _log,
+                Kind.WRITE_FAILED,
                 "kprod write%s failed: %d of %d tasks had finished; their %d rows, and what others "
                 "had sent, stay in Kafka and are written again when the batch is",
                 "" if batch_id is None else f" of micro-batch {batch_id}",
@@ -190,7 +192,9 @@ class WritePlan:
                 driver_token=self.driver,
             )
         except KafkaError as error:
-            _log.warning(
+            warn(
+                _log,
+                Kind.NOT_ABORTED,
                 "%s failed, and its transactions could not be aborted (%s); brokers abort them "
                 "after kafka.transaction.timeout.ms (%d)",
                 what,
@@ -198,7 +202,9 @@ class WritePlan:
                 self.config.producer.transaction_timeout_ms,
             )
             return
-        _log.warning(
+        warn(
+            _log,
+            Kind.WRITE_ABORTED,
             "%s failed: %d of %d tasks had finished; of their %d rows nothing is visible to "
             "read_committed consumers, unless the batch was decided before. Orphaned transactions "
             "ended: %d",

@@ -23,7 +23,8 @@ from typing import Self
 
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import DeliveryError, IllegalStateError, KafkaError
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import DeliveryError, IllegalStateError, KafkaError, warn
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.producer.accumulator.partition_load import PartitionLoad
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
@@ -605,7 +606,9 @@ class KafkaProducer:
             timeout_ms = self._config.delivery_timeout_ms
         if self._in_callback():
             if timeout_ms > 0:
-                _log.warning(
+                warn(
+                    _log,
+                    Kind.CLOSE_IN_CALLBACK,
                     "Overriding close timeout %s ms to 0 ms in order to prevent useless blocking"
                     " due to self-join. This means you have incorrectly invoked close with a"
                     " non-zero timeout from the producer call-back.",

@@ -27,10 +27,11 @@ from itertools import chain
 from spark_kafka_sink.clock import NEVER, Clock, Waiters
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError, safe_text
+from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError, safe_text, warn
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.producer.metadata_merge import merge
 from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics, Stream
+from spark_kafka_sink.protocol.bodies import topic_name
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
     ClusterResourceListener,
@@ -38,8 +39,7 @@ from spark_kafka_sink.protocol.cluster import (
     Nodes,
     TopicPartition,
 )
-from spark_kafka_sink.protocol.kio_codec import topic_name
-from spark_kafka_sink.protocol.messages import MetadataRequest
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 
 _log = logging.getLogger(__name__)
@@ -65,8 +65,12 @@ def _tell(listener: ClusterResourceListener, cluster_id: str) -> None:
     try:
         listener.on_update(cluster_id)
     except Exception as error:  # noqa: BLE001 - the network thread must not die of a user's code
-        _log.warning(
-            "%s failed on the cluster's id: %s", type(listener).__name__, type(error).__name__
+        warn(
+            _log,
+            Kind.USER_CODE,
+            "%s failed on the cluster's id: %s",
+            type(listener).__name__,
+            type(error).__name__,
         )
 
 
@@ -124,7 +128,8 @@ class Metadata:
         self._failure: KafkaError | None = None
         self._failures = 0
         self._closed: KafkaError | None = None
-        self._parked = False
+        #: The producer sleeps; see :meth:`set_parked`.
+        self.parked = False
         #: Told of every wait for topics, when it is over.
         self.metrics: ProducerMetrics | None = None
         self._listeners: list[ClusterResourceListener] = []
@@ -170,7 +175,7 @@ class Metadata:
                 # No request could carry it, so none would be sent any more, for no topic.
                 topic_name(topic)
         with self._lock:
-            self._parked = False
+            self.parked = False
             self._touch(topics, self._clock.now_ms())
             if self._closed is None and all(t in cluster.topics for t in topics):
                 return cluster
@@ -198,7 +203,7 @@ class Metadata:
         as known then. Raises what closed this metadata, or made the asking fail for good.
         """
         with self._lock:
-            self._parked = False
+            self.parked = False
             self._need_full = True
             self._request_version += 1
             wanted, failures = self._request_version, self._failures
@@ -326,14 +331,10 @@ class Metadata:
         """Does somebody block in :meth:`await_topics`?"""
         return self._waiting > 0
 
-    @property
-    def parked(self) -> bool:
-        return self._parked
-
     def set_parked(self, *, parked: bool) -> None:
         """While parked, no update is due by age or wish, so that an idle producer has no timer."""
         with self._lock:
-            self._parked = parked and self._waiting == 0
+            self.parked = parked and self._waiting == 0
 
     def update_leader(
         self, tp: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node] = ()
@@ -383,7 +384,7 @@ class Metadata:
 
     def time_to_next_update(self, now: int) -> int:
         with self._lock:
-            if self._parked or self._closed is not None:
+            if self.parked or self._closed is not None:
                 return NEVER
             if self._need_full or self._need_partial:
                 due = now
@@ -442,7 +443,9 @@ class Metadata:
         if before is None:
             _log.info("cluster id: %s", safe_text(now))
         else:
-            _log.warning(
+            warn(
+                _log,
+                Kind.OTHER_CLUSTER,
                 "the cluster's id was %s and is %s: the addresses lead to another cluster",
                 safe_text(before),
                 safe_text(now),

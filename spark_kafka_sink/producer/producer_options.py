@@ -10,8 +10,8 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_kafka_sink.config.log_once import warn_once
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.errors import warn_once
 from spark_kafka_sink.producer.interceptors import OPTION as INTERCEPTORS
 from spark_kafka_sink.producer.interceptors import Interceptors
 from spark_kafka_sink.producer.serialization import Serializer, serializer

@@ -14,6 +14,7 @@ import platform
 import re
 from typing import Final
 
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
 
 #: Files and directories: references, stores, token files, keytabs; config files without a list of
@@ -35,6 +36,8 @@ EVERY: Final = (PATHS, CONFIG_FILES, REPORT_PATHS, ENV_PATTERN, URLS, IMPORTS)
 
 class NotAllowedError(ConfigError):
     """The operator of this process does not let options reach that."""
+
+    default_kind = Kind.NOT_ALLOWED
 
     @classmethod
     def of(cls, what: str, variable: str) -> NotAllowedError:
@@ -131,6 +134,7 @@ def _unreadable(variable: str, problem: str) -> ConfigError:
         f"{variable}, in the environment of this process on host {platform.node()}, can't be"
         f" understood: {problem}",
         hint="it decides what options may reach, so nothing is allowed until it is mended",
+        kind=Kind.NOT_ALLOWED,
     )
 
 

@@ -14,6 +14,7 @@ import importlib
 import traceback
 from types import ModuleType
 
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.security.allow_lists import NotAllowedError, check_import, limits_imports
 from spark_kafka_sink.security.password import Password, Text, text_of
@@ -53,7 +54,7 @@ def find(path: Text, option: str) -> object:
             _refuse_what_only_passes_through(found, shown)
         return found
     # Not within the handler: the context would bring that text, and a traceback shows it.
-    raise ConfigError(f"{shown} can't be imported: {why}", hint=hint)
+    raise ConfigError(f"{shown} can't be imported: {why}", hint=hint, kind=Kind.IMPORT_PATH)
 
 
 def _is_of_the_jvm(path: str, error: BaseException) -> bool:
@@ -79,6 +80,7 @@ def make(path: Text, option: str) -> object:
     raise ConfigError(
         f"{option}: {safe_text(f'{path}')} can't be made without arguments: {why}",
         hint="a class named in an option is called without arguments",
+        kind=Kind.IMPORT_PATH,
     )
 
 
@@ -116,5 +118,6 @@ def _parts(path: Text, option: str) -> tuple[str, str]:
         raise ConfigError(
             f"{option}: {safe_text(f'{path}')} is not an import path",
             hint="write package.module:Name or package.module.Name",
+            kind=Kind.IMPORT_PATH,
         )
     return module, attribute

@@ -15,6 +15,9 @@ import stat
 import time
 from typing import Final
 
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import warn
+
 _log = logging.getLogger(__name__)
 
 #: More than any secret or client's settings; less than what harms a worker.
@@ -131,7 +134,9 @@ def _warn_if_everybody_writes(mode: os.stat_result, shown: str) -> None:
     if not mode.st_mode & stat.S_IWOTH or it in _warned:
         return
     _warned.add(it)
-    _log.warning(
+    warn(
+        _log,
+        Kind.WEAK_SECURITY,
         "%s: everybody on this machine may write that file (mode %04o), and so decide who is"
         " trusted and where secrets go; chmod o-w",
         shown,

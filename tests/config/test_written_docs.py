@@ -25,7 +25,7 @@ def templates():
                 parts = [p.value if isinstance(p, ast.Constant) else "..." for p in node.values]
                 found.add("".join(map(str, parts)))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.add(node.value)
+                found.add(re.sub("%[sd]|%04o", "...", node.value))
     return found
 
 

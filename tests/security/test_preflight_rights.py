@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from spark_kafka_sink import errors
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource import preflight, topic_checks
@@ -18,7 +19,7 @@ SMALL = {"max.message.bytes": "10000", "compression.type": "gzip"}
 @pytest.fixture
 def look(secure_kafka, monkeypatch):
     """The driver's look at a topic, as bob."""
-    monkeypatch.setattr(topic_checks, "_warned", set())
+    monkeypatch.setattr(errors, "_said", set())
     options = secure_kafka.cluster.client_options("SSL", user="bob")
 
     def check(topic, **more):
@@ -95,4 +96,4 @@ def test_settings_that_fit_are_not_spoken_of(secure_kafka, look, caplog):
     ids=["not told", "nothing at all", "only WRITE", "both", "READ without DESCRIBE"],
 )
 def test_a_broker_that_does_not_know_the_field_is_not_believed(operations):
-    topic_checks._check_write("t", operations)
+    topic_checks.check_write("t", operations)

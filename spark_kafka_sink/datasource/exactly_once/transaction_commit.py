@@ -20,7 +20,8 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan, prefix_of
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import is_of_driver
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
-from spark_kafka_sink.errors import CommitError, safe_text
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import CommitError, safe_text, warn
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.committer import Batch, Commit
@@ -82,7 +83,9 @@ def abort(
             if driver_token:
                 key = log_key(prefix_of(config, streaming=True))
                 return driver.abort_unknown(key, lambda one: is_of_driver(one, driver_token))
-            _log.warning(
+            warn(
+                _log,
+                Kind.ORPHANS_UNSEEN,
                 "kprod abort: no task told whose run this is, and no JVM is to be seen from here; "
                 "what tasks left open is ended at the next start's first commit, or after "
                 "kafka.transaction.timeout.ms (%d)",

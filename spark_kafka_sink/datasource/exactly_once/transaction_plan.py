@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.write.write_context import WriteContext
-from spark_kafka_sink.errors import ConfigError, IllegalStateError, SupersededError
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, IllegalStateError, SupersededError, warn
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.committer import check_number
 from spark_kafka_sink.transactions.lease import margin_ms
@@ -188,12 +189,14 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
         check_number(key, numbering, context.query_id, plan.number, state)
     if plan.skips:
         # An older one than the last may be a re-run, or come too late and never have been written.
-        _log.log(
-            logging.INFO if plan.number == state.last_done else logging.WARNING,
+        warn(
+            _log,
+            Kind.NOTHING_WRITTEN,
             "kprod writes nothing: version %d of txnAppId '%s' counts as committed (last: %d)",
             plan.number,
             config.txn_app_id,
             state.last_done,
+            level=logging.INFO if plan.number == state.last_done else logging.WARNING,
         )
     return plan
 

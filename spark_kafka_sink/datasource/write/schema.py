@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.errors import SchemaError, coded
 from spark_kafka_sink.records.column_plan import ColumnPlan
 
 if TYPE_CHECKING:
@@ -112,8 +112,11 @@ def near_names(schema: StructType) -> list[str]:
     """A warning for each column that Spark's sink ignores silently because of its case."""
     names = {field.name for field in schema.fields}
     return [
-        f"column {field.name} is ignored: column names are case-sensitive here, and the sink's is "
-        f"{field.name.lower()}"
+        coded(
+            Kind.IGNORED_COLUMN,
+            f"column {field.name} is ignored: column names are case-sensitive here, and the sink's"
+            f" is {field.name.lower()}",
+        )
         for field in schema.fields
         if field.name.lower() in _NAMES and field.name.lower() not in names
     ]

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from spark_kafka_sink import __version__
 from spark_kafka_sink.config.sink_config import DeliveryGuarantee
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, warn
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.security.allow_lists import check_report_path
 from spark_kafka_sink.security.local_files import UnusableFileError, append_line
@@ -230,7 +231,12 @@ def publish(report: WriteReport, report_path: str | None, written_at_ms: int) ->
         check_report_path(report_path)
         append_line(report_path, line)
     except (ConfigError, UnusableFileError) as error:
-        _log.warning("the rows are in Kafka, but reportPath can't be written: %s", error)
+        warn(
+            _log,
+            Kind.REPORT_NOT_WRITTEN,
+            "the rows are in Kafka, but reportPath can't be written: %s",
+            error,
+        )
 
 
 def show_on_driver() -> None:

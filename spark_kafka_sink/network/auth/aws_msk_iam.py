@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from spark_kafka_sink import __version__
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config.oauth_settings import AwsLogin
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
 from spark_kafka_sink.network.auth.login import Fetched
 from spark_kafka_sink.network.auth.oauth_token import Token
@@ -231,4 +232,5 @@ def _botocore(name: str) -> Any:  # noqa: ANN401 - botocore has no types
         raise ConfigError(
             "AWS credentials need the package botocore",
             hint="pip install 'spark-kafka-sink[aws]' on the driver and on every executor",
+            kind=Kind.MISSING_PACKAGE,
         ) from None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.security.password import Password
 
@@ -48,6 +49,7 @@ def proxy_for(host: str) -> Proxy | None:
             "HTTPS_PROXY, in the environment of this process, names no HTTP proxy",
             hint="it looks like http://host:3128; the way through it is encrypted all the same."
             " NO_PROXY names the hosts that are asked directly",
+            kind=Kind.TOKEN_SOURCE,
         )
     credentials = None
     if parts.username is not None:

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.errors import AuthenticationError, ErrorCode, KafkaError
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import AuthenticationError, ErrorCode, KafkaError, warn
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslMechanism
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 
@@ -200,7 +201,7 @@ class Fetcher(Generic[T]):
                 " for the mechanism",
             )
         if failure is not None:
-            _log.warning("no new credential: %s", failure.message)
+            warn(_log, Kind.NO_NEW_CREDENTIAL, "no new credential: %s", failure.message)
         now = self._clock.now_ms()
         with self._lock:
             kept.fetching_since = None

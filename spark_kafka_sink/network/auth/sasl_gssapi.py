@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from spark_kafka_sink.config.sasl_settings import KerberosSettings
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
 from spark_kafka_sink.network.auth.login import Fetched
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
@@ -138,4 +139,5 @@ def _library() -> Any:  # noqa: ANN401 - gssapi has no types
             "sasl.mechanism=GSSAPI (Kerberos) needs the package gssapi",
             hint="pip install 'spark-kafka-sink[gssapi]' on the driver and on every executor, and"
             " the machine's Kerberos libraries (libgssapi-krb5-2, krb5-libs)",
+            kind=Kind.MISSING_PACKAGE,
         ) from None

@@ -20,6 +20,7 @@ from spark_kafka_sink.config.oauth_settings import (
     UnsecuredToken,
     checked_extension,
 )
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import (
     AuthenticationError,
     ConfigError,
@@ -143,6 +144,7 @@ def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
         raise ConfigError(
             f"{settings.option}: {settings.path} has no method token()",
             hint="it returns a token, or a pair of the token and its end in seconds",
+            kind=Kind.TOKEN_SOURCE,
         )
     extensions = getattr(provider, "extensions", dict)
 

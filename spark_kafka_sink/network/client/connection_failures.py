@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import warn
 from spark_kafka_sink.network.channel.selectable import ChannelState, ChannelStateKind
 from spark_kafka_sink.network.client.cluster_connection_states import ConnectionState
 from spark_kafka_sink.protocol.cluster import Node
@@ -60,7 +62,7 @@ class ConnectionFailures:
         level = logging.WARNING if news else logging.DEBUG
         # A bootstrap server has no id yet; the negative one that stands for it is ours alone.
         who = f"node {node_id} at" if node_id >= 0 else "bootstrap server"
-        _log.log(level, "%s %s: %s", who, address, reason)
+        warn(_log, Kind.NOT_CONNECTED, "%s %s: %s", who, address, reason, level=level)
 
     def record_end(
         self,

@@ -11,7 +11,8 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, warn
 
 _log = logging.getLogger(__name__)
 
@@ -72,9 +73,16 @@ def bootstrap_addresses(
         raise ConfigError(
             "No resolvable bootstrap urls given in bootstrap.servers",
             hint="; ".join(f"{host}: {reason}" for host, reason in failures.items()),
+            kind=Kind.UNRESOLVED_ADDRESS,
         )
     for host, reason in failures.items():
-        _log.warning("bootstrap server %s can't be resolved now: %s", host, reason)
+        warn(
+            _log,
+            Kind.UNRESOLVED_ADDRESS,
+            "bootstrap server %s can't be resolved now: %s",
+            host,
+            reason,
+        )
     return found
 
 

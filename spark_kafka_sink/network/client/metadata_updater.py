@@ -11,11 +11,12 @@ import logging
 from typing import Protocol
 
 from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import AuthenticationError, ErrorCode, KafkaError
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import AuthenticationError, ErrorCode, KafkaError, warn
 from spark_kafka_sink.network.client.kafka_client import MetadataStore
 from spark_kafka_sink.network.client.least_loaded_node import LeastLoadedNode
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.messages import MetadataRequest
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 
 _log = logging.getLogger(__name__)
@@ -123,7 +124,12 @@ class MetadataUpdater:
         if response.error is ErrorCode.REBOOTSTRAP_REQUIRED and self._store.rebootstrap_enabled:
             self._rebootstrap_required = True
         elif response.error is not ErrorCode.NONE:
-            _log.warning("a metadata request was answered with %s", response.error.name)
+            warn(
+                _log,
+                response.error.kp_code,
+                "a metadata request was answered with %s",
+                response.error.name,
+            )
             self._store.failed_update(now, None)
         elif not response.brokers:
             # A broker that is starting knows no brokers yet.
@@ -187,7 +193,9 @@ class MetadataUpdater:
                 self._warned[topic.name] = count
                 news = True
         if news:
-            _log.warning(
+            warn(
+                _log,
+                Kind.NO_SUCH_LISTENER,
                 "the leaders of %d partitions have no listener of the bootstrap servers' name: %s",
                 total,
                 ", ".join(shown),

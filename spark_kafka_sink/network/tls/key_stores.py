@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.security.allow_lists import check_file
 from spark_kafka_sink.security.local_files import MAX_STORE, UnusableFileError, read_file
@@ -71,7 +72,8 @@ def read_key_store(options: Mapping[str, object]) -> KeyMaterial | None:
         if key is None or chain is None:
             raise ConfigError(
                 "ssl.keystore.key and ssl.keystore.certificate.chain belong together, and one of"
-                " them is missing"
+                " them is missing",
+                kind=Kind.KEY_STORE,
             )
         return _pem_key(
             "ssl.keystore.key", _with_newlines(chain.value), _with_newlines(key.value), key_password
@@ -87,7 +89,9 @@ def read_key_store(options: Mapping[str, object]) -> KeyMaterial | None:
     private_key, certificates = _pkcs12(source, content, password, "ssl.keystore.password")
     if not private_key:
         raise ConfigError(
-            f"{source} holds no private key", hint="is it the truststore instead of the keystore?"
+            f"{source} holds no private key",
+            hint="is it the truststore instead of the keystore?",
+            kind=Kind.KEY_STORE,
         )
     return KeyMaterial(source, certificates, private_key, None)
 
@@ -96,9 +100,12 @@ def _pem_key(source: str, chain: str, key: str, password: Password | None) -> Ke
     private_key = next((b.text for b in _blocks(key) if b.label.endswith("PRIVATE KEY")), None)
     certificates = [b.text for b in _blocks(chain) if b.label in _CERTIFICATES]
     if private_key is None:
-        raise ConfigError(f"{source} holds no private key in PEM")
+        raise ConfigError(f"{source} holds no private key in PEM", kind=Kind.KEY_STORE)
     if not certificates:
-        raise ConfigError(f"the certificate chain that belongs to {source} holds no certificate")
+        raise ConfigError(
+            f"the certificate chain that belongs to {source} holds no certificate",
+            kind=Kind.KEY_STORE,
+        )
     return KeyMaterial(source, "\n".join(certificates) + "\n", private_key + "\n", password)
 
 
@@ -109,7 +116,11 @@ def _kind(options: Mapping[str, object], name: str) -> str | None:
         return None
     kind = str(value).strip().upper()
     if kind not in ("PEM", "PKCS12", "JKS"):
-        raise ConfigError(f"{name}={safe_text(kind)} is not supported", hint="PEM and PKCS12 are")
+        raise ConfigError(
+            f"{name}={safe_text(kind)} is not supported",
+            hint="PEM and PKCS12 are",
+            kind=Kind.KEY_STORE,
+        )
     return kind
 
 
@@ -118,6 +129,7 @@ def _only_pem(kind: str | None, store: str) -> None:
         raise ConfigError(
             f"{store}.type={kind}, but its content is given inline, which is PEM",
             hint=f"set {store}.type to PEM, or give {store}.location",
+            kind=Kind.KEY_STORE,
         )
 
 
@@ -139,6 +151,7 @@ def _read(location: object, store: str, kind: str | None) -> tuple[str, bytes, s
         raise ConfigError(
             f"{source} can't be read: {error}",
             hint="the file must be on every executor (spark.files or a volume), and readable",
+            kind=Kind.KEY_STORE,
         ) from None
     found = "PKCS12"
     if content.startswith(_JKS_MAGIC):
@@ -151,10 +164,11 @@ def _read(location: object, store: str, kind: str | None) -> tuple[str, bytes, s
             hint="convert it: keytool -importkeystore -srckeystore STORE.jks -destkeystore "
             "STORE.p12 -deststoretype PKCS12; then set the location to STORE.p12 and "
             f"{store}.type to PKCS12",
+            kind=Kind.KEY_STORE,
         )
     if kind not in (None, found) and "PEM" in (kind, found):
         is_ = "is PEM" if found == "PEM" else "holds nothing in PEM"
-        raise ConfigError(f"{source} {is_}, but {store}.type says {kind}")
+        raise ConfigError(f"{source} {is_}, but {store}.type says {kind}", kind=Kind.KEY_STORE)
     return source, content, found
 
 
@@ -227,12 +241,15 @@ def _pkcs12(source: str, content: bytes, password: Password | None, option: str)
             f"{source} is a PKCS12 store, and the package cryptography is not installed",
             hint="pip install 'spark_kafka_sink[tls]', or convert it to PEM: openssl pkcs12 -in "
             "STORE.p12 -out STORE.pem",
+            kind=Kind.MISSING_PACKAGE,
         ) from error
     try:
         store = pkcs12.load_pkcs12(content, None if password is None else password.value.encode())
     except ValueError:
         raise ConfigError(
-            f"{source} can't be opened as a PKCS12 store", hint=f"is {option} right?"
+            f"{source} can't be opened as a PKCS12 store",
+            hint=f"is {option} right?",
+            kind=Kind.KEY_STORE,
         ) from None
     chain = [store.cert, *store.additional_certs]
     certificates = "".join(

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.network.tls.key_stores import KeyMaterial, read_key_store, read_trust_store
 
@@ -54,6 +55,7 @@ def ssl_context(options: Mapping[str, object]) -> ssl.SSLContext:
         raise ConfigError(
             f"ssl.endpoint.identification.algorithm={algorithm} is unknown",
             hint="https (the default) checks the broker's name; an empty value does not",
+            kind=Kind.TLS_SETTING,
         )
     context.check_hostname = algorithm != ""
     # As in Java, any certificate that is trusted ends a chain: an intermediate's, the broker's own.
@@ -66,6 +68,7 @@ def ssl_context(options: Mapping[str, object]) -> ssl.SSLContext:
             f"{trusted.source} holds no certificate",
             hint="PEM certificates begin with -----BEGIN CERTIFICATE-----; a PKCS12 store with a "
             "key alone trusts nobody",
+            kind=Kind.KEY_STORE,
         )
     else:
         try:
@@ -74,6 +77,7 @@ def ssl_context(options: Mapping[str, object]) -> ssl.SSLContext:
             raise ConfigError(
                 f"{trusted.source} holds no usable certificate ({error.reason or error})",
                 hint="PEM certificates begin with -----BEGIN CERTIFICATE-----",
+                kind=Kind.KEY_STORE,
             ) from error
     key = read_key_store(options)
     if key is not None:
@@ -100,12 +104,15 @@ def _set_versions(context: ssl.SSLContext, names: list[str]) -> None:
             wanted.append(version)
         elif name.upper() not in _OLD:
             raise ConfigError(
-                f"ssl.enabled.protocols: {name} is unknown", hint="TLSv1.2 and TLSv1.3 are spoken"
+                f"ssl.enabled.protocols: {name} is unknown",
+                hint="TLSv1.2 and TLSv1.3 are spoken",
+                kind=Kind.TLS_SETTING,
             )
     if not wanted:
         raise ConfigError(
             f"ssl.enabled.protocols={','.join(names)} has nothing that is safe",
             hint="TLSv1.2 and TLSv1.3 are spoken; older versions are broken and refused",
+            kind=Kind.TLS_SETTING,
         )
     context.minimum_version, context.maximum_version = min(wanted), max(wanted)
 
@@ -135,6 +142,7 @@ def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
         raise ConfigError(
             f"ssl.cipher.suites={','.join(names)} has no suite of ssl.enabled.protocols",
             hint="those of TLSv1.3 have no _WITH_ in their names, those of TLSv1.2 do",
+            kind=Kind.TLS_SETTING,
         )
 
 
@@ -154,12 +162,14 @@ def _openssl_suite(context: ssl.SSLContext, name: str) -> str:
             f"ssl.cipher.suites: '{safe_text(name, 80)}' is not supported by OpenSSL here",
             hint="names are those of Java (TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384) or of OpenSSL "
             "(ECDHE-RSA-AES256-GCM-SHA384), with commas between them",
+            kind=Kind.TLS_SETTING,
         ) from None
     if suite["auth"] in _WITHOUT_CERTIFICATE or not suite["strength_bits"]:
         what = "encrypts nothing" if not suite["strength_bits"] else "takes no certificate"
         raise ConfigError(
             f"ssl.cipher.suites: {name} {what}, and is refused",
             hint="leave ssl.cipher.suites away: OpenSSL's own choice is good",
+            kind=Kind.TLS_SETTING,
         )
     return wanted
 
@@ -189,9 +199,12 @@ def _load_key(context: ssl.SSLContext, key: KeyMaterial) -> None:
         raise ConfigError(
             f"the private key of {key.source} can't be used ({reason})",
             hint="is ssl.key.password right, and does the certificate belong to the key?",
+            kind=Kind.KEY_STORE,
         ) from None  # the cause may show what it was given
     except OSError as error:
-        raise ConfigError(f"the private key of {key.source} can't be used ({error})") from None
+        raise ConfigError(
+            f"the private key of {key.source} can't be used ({error})", kind=Kind.KEY_STORE
+        ) from None
 
 
 @contextmanager

@@ -17,7 +17,7 @@ The transaction's version (1, or 2 as of KIP-890) is the cluster's to say (featu
 
 Threads: an application thread calls what is named after ``KafkaProducer``'s methods; the rest is
 the sender's. Changes are made under the identity's lock. Single fields are read without it
-(``can_drain`` runs for each batch): each is set or replaced whole, and a wakeup follows each
+(``may_leave`` runs for each batch): each is set or replaced whole, and a wakeup follows each
 change, so that the sender looks again.
 """
 
@@ -55,7 +55,7 @@ from spark_kafka_sink.producer.transaction.txn_request_queue import CoordinatorR
 from spark_kafka_sink.producer.transaction.txn_requests import Kind, TxnRequest
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.messages import InitProducerIdRequest
+from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest
 from spark_kafka_sink.protocol.responses import InitProducerIdResponse
 from spark_kafka_sink.records.record_batch import NO_SEQUENCE
 
@@ -427,14 +427,17 @@ class TransactionManager:
 
     # -- drain: asked by the accumulator ----------------------------------------------------------
 
-    def can_drain(self, tp: TopicPartition) -> bool:
-        """May a batch of ``tp`` that never left, and so has no sequence, leave now?
+    def may_leave(self, batch: ProducerBatch) -> bool:
+        """May ``batch``, the head of its queue, leave now?
 
-        With :meth:`first_in_flight_sequence` for batches that go again, this is Java's
-        shouldStopDrainBatchesForPartition. False is lifted by an answer or by a call, never by time
-        alone, so nobody has to poll for it.
+        Java's shouldStopDrainBatchesForPartition. False is lifted by an answer or by a call, never
+        by time alone, so nobody has to poll for it.
         """
-        identity = self._identity
+        tp, identity = batch.tp, self._identity
+        sequences = self._sequences.of[tp]
+        if batch.base_sequence != NO_SEQUENCE:
+            # A retry. They go one by one, so that they can't overtake each other.
+            return sequences.first_sequence in (NO_SEQUENCE, batch.base_sequence)
         if self._transactional_id is None:
             if identity.state is not State.READY:
                 return False
@@ -447,7 +450,7 @@ class TransactionManager:
                 or not identity.producer.is_valid
             ):
                 return False
-        return self._sequences.of[tp].can_send_new()
+        return sequences.can_send_new()
 
     def first_in_flight_sequence(self, tp: TopicPartition) -> int:
         """The sequence of the one batch of ``tp`` that may be sent again, or NO_SEQUENCE."""
@@ -461,7 +464,8 @@ class TransactionManager:
         identity = self._identity
         identity.transaction.started = True
         producer_id, epoch = identity.producer
-        sequence = self._sequences.take(batch)
+        self._sequences.in_flight += 1
+        sequence = self._sequences.of[batch.tp].take(batch, batch.record_count)
         batch.set_producer_state(
             producer_id, epoch, sequence, transactional=self._transactional_id is not None
         )
@@ -486,7 +490,9 @@ class TransactionManager:
         """What to do with ``batch`` now; rule 5.3 lives in ``partition_sequences.py``."""
         verdict = self._sequences.of[batch.tp].answer(batch, answer, base_offset, now)
         if verdict.action is Action.COMPLETE:
-            self._sequences.in_flight -= 1 + len(verdict.proven)
+            self._sequences.in_flight -= 1
+            if verdict.proven:
+                self._sequences.in_flight -= len(verdict.proven)
         return verdict
 
     def handle_failed_batch(
