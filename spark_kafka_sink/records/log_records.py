@@ -1,9 +1,9 @@
 """What a Fetch brought, as records: batches of a log, and its markers.
 
 Owns: :func:`read_batches`, which believes nothing: it looks for some keys in a topic that others
-may write to. Never: asking for the bytes
-(``protocol/fetch_messages.py``), nor what a record says. It stands beside a record's way: the
-driver reads its decision log with it, some records at a time, so records are walked one by one.
+may write to. Never: asking for the bytes (``protocol/fetch_messages.py``), what a record says,
+which transactions are committed (``transactions/log_reader.py``). It stands beside a record's way:
+the driver reads its decision log with it, some records at a time, so they are walked one by one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from spark_kafka_sink.records.record_batch import (
 )
 from spark_kafka_sink.records.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, read_varint
 
-#: About how many unpacked bytes one call turns into records, and the most of one batch.
+#: The most bytes of wanted records that are kept of one batch, unless told otherwise.
 MAX_UNPACKED = 16 * 1024 * 1024
 #: Where :func:`read_batches` gives a batch up as nobody's: what it looks for is never in batches of
 #: that many unpacked bytes, or of that many records, of which most would only be stepped over.
@@ -359,10 +359,6 @@ class _Walk:
         if not self._more():
             raise _invalid("a record runs past the end of its batch")
         return min(size, len(self._piece) - self._at)
-
-
-def _corrupt(message: str) -> CorruptRecordError:
-    return CorruptRecordError(message, code=ErrorCode.CORRUPT_MESSAGE)
 
 
 def _invalid(message: str) -> InvalidRecordError:

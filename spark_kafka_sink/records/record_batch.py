@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crc32c import crc32c
+from google_crc32c import extend
 
 from spark_kafka_sink.errors import (
     CorruptRecordError,
@@ -113,9 +113,9 @@ def write_header(
     )
     if size is None:
         size = HEADER_SIZE + sum(map(len, records))
-    checksum = crc32c(covered)
-    for chunk in records:  # from 32 KiB on, the library releases the interpreter lock
-        checksum = crc32c(chunk, checksum)
+    checksum = extend(0, covered)
+    for chunk in records:  # copied for it, as it takes bytes alone; what was compressed is that
+        checksum = extend(checksum, bytes(chunk))
     return _PREFIX.pack(0, size - _LOG_OVERHEAD, partition_leader_epoch, MAGIC, checksum) + covered
 
 
@@ -129,7 +129,7 @@ def parse_header(data: Buffer) -> BatchHeader:
         raise _corrupt(f"a batch says {length} bytes and has {len(view) - _LOG_OVERHEAD}")
     if magic != MAGIC:
         raise _corrupt(f"a batch has magic {magic}, not {MAGIC}")
-    if crc32c(view[_PREFIX.size :]) != crc:
+    if extend(0, bytes(view[_PREFIX.size :])) != crc:
         raise _corrupt("a batch's checksum does not match its bytes")
     attributes, last, base, latest, producer, epoch, sequence, count = _COVERED.unpack_from(
         view, _PREFIX.size
