@@ -192,13 +192,10 @@ def parse_records(
     base_timestamp: int,
     base_offset: int = 0,
     first_offset_delta: int = 0,
-    *,
-    gaps: bool = False,
 ) -> tuple[Record, ...]:
     """The ``count`` records of an uncompressed section, which must end with the last.
 
-    Their offset deltas must be ``first_offset_delta`` and so on, without a gap; with ``gaps`` they
-    must only ascend, because compaction takes records out of a batch.
+    Their offset deltas must be ``first_offset_delta`` and so on, without a gap.
     """
     records: list[Record] = []
     expected = base_offset + first_offset_delta
@@ -207,7 +204,7 @@ def parse_records(
         if at >= len(section):
             raise _invalid(f"the batch has {index} records and says {count}")
         record, at = _parse_record(section, at, base_timestamp, base_offset)
-        if record.offset < expected or (record.offset > expected and not gaps):
+        if record.offset != expected:
             raise _invalid(f"record {index} has offset delta {record.offset - base_offset}")
         expected = record.offset + 1
         records.append(record)
