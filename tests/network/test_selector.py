@@ -280,6 +280,30 @@ def test_a_refused_connection_says_who_refused_and_why() -> None:
         driver.selector.connect(1, "broker.example", address, -1, -1)
 
 
+def test_a_connection_that_stands_at_once_is_told_by_the_next_poll(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some systems connect to themselves without a wait; no event tells of it then."""
+
+    class AtOnce(socket.socket):
+        def connect_ex(self, address: object, /) -> int:
+            self.settimeout(10)
+            self.connect(address)  # type: ignore[arg-type]
+            self.settimeout(0)
+            return 0
+
+    with LoopbackServer() as server, Driver() as driver:
+        monkeypatch.setattr(socket, "socket", AtOnce)
+        driver.connect(1, server.address)
+        monkeypatch.undo()
+        peer = server.accept()
+        driver.poll()
+        assert driver.connected == [1]
+        driver.selector.send(send_of(1, b"at once"))
+        driver.poll_until(lambda: driver.sends)
+        assert read_frame(peer) == b"at once"
+
+
 def test_a_second_connection_to_a_node_is_refused() -> None:
     """Behaviour 123."""
     with LoopbackServer() as server, Driver() as driver:

@@ -51,6 +51,7 @@ class KafkaChannel:
         "node_id",
         "ready",
         "reauthenticating",
+        "reauthenticating_since",
         "remote",
         "sending",
         "transport",
@@ -75,6 +76,7 @@ class KafkaChannel:
         #: The session was about to end, and a new one is being asked for. A send waits for it;
         #: answers to the requests before it still arrive.
         self.reauthenticating = False
+        self.reauthenticating_since = 0
         #: The events that the selector watches for now, and when the channel was used last. Its own
         #: notes, kept here.
         self.watched = 0
@@ -156,7 +158,7 @@ class KafkaChannel:
             return None
         due = self._authenticator.reauthenticate_at
         if due is not None and now >= due and self._written == 0:
-            self.reauthenticating = True
+            self.reauthenticating, self.reauthenticating_since = True, now
             self._authenticator.begin_again()
             self._authenticator.authenticate(now)
             self.ready = self._authenticator.complete

@@ -71,6 +71,10 @@ class SelectorMetrics(Protocol):
 
     def connection_closed(self, connections: int, now: int) -> None: ...
 
+    def authenticated(self, now: int, *, renewed_in_ms: int | None) -> None: ...
+
+    def authentication_failed(self, now: int, *, renewal: bool) -> None: ...
+
 
 class Selectable(Protocol):
     """Connections by node id. One thread owns this object; only :meth:`wakeup` is free."""

@@ -296,6 +296,7 @@ class Selector:
 
     def _prepare(self, channel: KafkaChannel, events: int, now: int) -> None:
         """Go on with handshake and authentication, and then with what waited for it."""
+        renewed = channel.reauthenticating
         channel.prepare(now)
         if (channel.ready or channel.reauthenticating) and (
             events & ~_WRITE or channel.transport.has_bytes_buffered
@@ -303,6 +304,9 @@ class Selector:
             self._read(channel, now)
         if channel.ready:
             self._news = True
+            if self._metrics is not None:
+                took = now - channel.reauthenticating_since if renewed else None
+                self._metrics.authenticated(now, renewed_in_ms=took)
             if channel.sending is not None:
                 self._write(channel, now)
         elif channel.waiting and channel not in self._waiting:
@@ -360,6 +364,9 @@ class Selector:
             channel.kind = ChannelStateKind.AUTHENTICATION_FAILED
             channel.error = error
             channel.detail = error.message
+            if self._metrics is not None:
+                now, renewal = self._clock.now_ms(), channel.reauthenticating
+                self._metrics.authentication_failed(now, renewal=renewal)
         elif isinstance(error, RemoteProtocolError):
             channel.kind = ChannelStateKind.PROTOCOL_ERROR
             channel.error = error
