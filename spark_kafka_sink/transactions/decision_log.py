@@ -31,7 +31,7 @@ from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.lease import lease_ms
 from spark_kafka_sink.transactions.log_parts import PART_BYTES, cut, key_of
-from spark_kafka_sink.transactions.log_reader import LogPlaces, LogReader, Place, Wanted
+from spark_kafka_sink.transactions.log_reader import LogCache, LogReader, LogSnapshot, Wanted
 from spark_kafka_sink.transactions.log_writer import LogWriter
 from spark_kafka_sink.transactions.transactional_ids import log_id
 
@@ -76,7 +76,7 @@ class DecisionLog:
     ) -> None:
         self._client = client
         self._topic = topic
-        self._places = LogPlaces()
+        self._places = LogCache()
         self._part_bytes = part_bytes
         self._rights = (
             f"DESCRIBE, READ and WRITE on the topic '{topic}' (commitLogTopic), and CREATE while "
@@ -141,7 +141,7 @@ class DecisionLog:
         for partition in range(self._partitions()):
             tp = TopicPartition(self._topic, partition)
             place = self._reader.read_keys(
-                tp, Wanted(prefix.encode(), prefix=True), Place(), deadline_ms
+                tp, Wanted(prefix.encode(), prefix=True), LogSnapshot(), deadline_ms
             )
             for key in {key_of(k).decode(errors="replace") for k in place.records}:
                 state = _decoded(key, place)
@@ -151,7 +151,7 @@ class DecisionLog:
 
     def _settled(
         self, key: str, tp: TopicPartition, topic_id: bytes | None, until_ms: int
-    ) -> Place:
+    ) -> LogSnapshot:
         """Read until no write is under way, or until then. Markers follow an EndTxn in
         milliseconds.
         """
@@ -166,7 +166,7 @@ class DecisionLog:
 
     def _read(
         self, key: str, tp: TopicPartition, topic_id: bytes | None, deadline_ms: int
-    ) -> Place:
+    ) -> LogSnapshot:
         name = key.encode()
         place = self._reader.read(tp, name, self._places.get(topic_id, name), deadline_ms)
         self._places.put(topic_id, name, place)
@@ -199,7 +199,7 @@ class DecisionLog:
                 client.describe_topics(
                     (topic,),
                     timeout_ms=left(),
-                    believe_missing_ms=0,
+                    missing_topic_timeout_ms=0,
                     allow_auto_topic_creation=False,
                 )
             except KafkaTimeoutError:
@@ -281,7 +281,7 @@ class LogSession:
     def __init__(
         self,
         key: str,
-        place: Place,
+        place: LogSnapshot,
         writer: LogWriter,
         is_newest: Callable[[int], bool],
         part_bytes: int,
@@ -337,6 +337,6 @@ class LogSession:
         self._state = state
 
 
-def _decoded(key: str, place: Place) -> CommitState | None:
+def _decoded(key: str, place: LogSnapshot) -> CommitState | None:
     value = place.state(key.encode())
     return None if value is None else CommitState.decode(key, value)
