@@ -57,8 +57,8 @@ they end. Jobs with another `commitLogTopic` need `--log-topic`, unless the file
 **What is safe.** `list`, `describe` and everything with `--dry-run` change nothing and disturb
 nobody. A command that changes something shows what it would do and asks (`--yes` skips the
 confirmation). What contradicts a decision, or the one who owns it, is refused; `--force` does it
-all the same. Between the look and the change, a driver may have gone on: so each change first fences whoever could decide
-otherwise, and looks again. A driver that is committing at that very moment then fails with
+all the same. Between the look and the change, a driver may have gone on: so each change first
+fences whoever could decide otherwise, and looks again. A driver that is committing at that very moment then fails with
 `SupersededError`, and nothing of its batch is visible.
 
 **For scripts.** `--json` writes one object to standard output; errors are one line on standard

@@ -535,7 +535,7 @@ def test_a_lost_batch_is_settled_by_its_own_answer_or_by_a_later_acknowledgement
         driver.sequences.fail("C", unclear=True)
         assert driver.sequences.has_unresolved
         if settle == "own":
-            driver.sequences.settle("C")
+            driver.sequences.resolve("C")
         elif settle == "later":
             driver.sequences.answer("D", Answer.ACKNOWLEDGED, 3)
         else:
