@@ -49,12 +49,19 @@ class Cluster:
     timeout_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """Open connections, and the commit log there."""
+
+    client: TransactionClient
+    log: KafkaDecisionLog
+    log_topic: str
+
+
 @contextmanager
-def operator_and_log(
-    cluster: Cluster, check: Callable[[], object]
-) -> Iterator[tuple[Operator, str]]:
-    """An operator, for as long as its connections are open, and the topic of its commit log. An
-    error ends the command: one line, and its exit code.
+def connected(cluster: Cluster, check: Callable[[], object] = lambda: None) -> Iterator[Connected]:
+    """Connections to the cluster, while they are open. An error ends the command: one line, and its
+    exit code.
 
     ``check`` raises for arguments that are wrong whatever brokers say. Then brokers are looked for:
     when none answers, that is the error, and not which question of many stayed open.
@@ -68,15 +75,17 @@ def operator_and_log(
                 client.calls.describe_topics(
                     (), timeout_ms=int(limit_s * 1000), allow_auto_topic_creation=False
                 )
-            yield (
-                Operator(
-                    KafkaDecisionLog(client, log_topic),
-                    client,
-                    SystemClock(),
-                    block_ms=int(cluster.timeout_s * 1000),
-                ),
-                log_topic,
-            )
+            yield Connected(client, KafkaDecisionLog(client, log_topic), log_topic)
+
+
+@contextmanager
+def operator_and_log(
+    cluster: Cluster, check: Callable[[], object]
+) -> Iterator[tuple[Operator, str]]:
+    """An operator over :func:`connected`, and the topic of its commit log."""
+    with connected(cluster, check) as to:
+        block_ms = int(cluster.timeout_s * 1000)
+        yield Operator(to.log, to.client, SystemClock(), block_ms=block_ms), to.log_topic
 
 
 @contextmanager
