@@ -56,7 +56,7 @@ the transactional ids that begin with `prefix~`, DESCRIBE and READ on the topic 
 and WRITE on it for whatever changes something: `abort` and `sweep` note there whose transactions
 they end. Jobs with another `commitLogTopic` need `--log-topic`, unless the file names it.
 
-**What is safe.** `list`, `blockers`, `describe` and everything with `--dry-run` change nothing and disturb
+**What is safe.** `list`, `blockers`, `describe` and all with `--dry-run` change nothing and disturb
 nobody. A command that changes something shows what it would do and asks (`--yes` doesn't ask). What
 contradicts a decision, or the one who owns it, is refused; `--force` does it all the same. Between
 the look and the change, a driver may have gone on: so each change first fences whoever could decide
