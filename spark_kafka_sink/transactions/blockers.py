@@ -11,7 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.errors import AuthorizationError, ErrorCode
+from spark_kafka_sink.admin.call import Call, Leader, judged
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     DescribeProducersRequest,
@@ -23,10 +25,9 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionListing,
     TransactionState,
 )
-from spark_kafka_sink.transactions.calls import Call, Leader, Next, following, refusal
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
-from spark_kafka_sink.transactions.inspection import DecidedBy, ListedLog, decided_ids, standing_of
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from spark_kafka_sink.transactions.decision_log import DecisionLog
+from spark_kafka_sink.transactions.inspection import DecidedBy, decided_ids, standing_of
 from spark_kafka_sink.transactions.transactional_ids import parse
 
 #: Those in which a consumer waits.
@@ -92,7 +93,7 @@ class Blocker:
 
 
 def blockers(
-    client: TransactionClient, log: ListedLog, topic: str, deadline_ms: int
+    client: TransactionClient, log: DecisionLog, topic: str, deadline_ms: int
 ) -> tuple[Blocker, ...]:
     """Every open transaction in ``topic``, first those that hold a last stable offset.
 
@@ -100,7 +101,7 @@ def blockers(
     raises.
     """
     timeout_ms = max(0, deadline_ms - client.clock.now_ms())
-    cluster = client.calls.describe_topics(
+    cluster = client.describe_topics(
         (topic,), timeout_ms=timeout_ms, believe_missing_ms=1_000, allow_auto_topic_creation=False
     )
     open_ = _producers(client, [p.tp for p in cluster.topics[topic]], deadline_ms)
@@ -134,7 +135,7 @@ class _Seen:
 
 
 def _seen(
-    client: TransactionClient, log: ListedLog, ids: Sequence[str], deadline_ms: int
+    client: TransactionClient, log: DecisionLog, ids: Sequence[str], deadline_ms: int
 ) -> Mapping[str | None, _Seen]:
     described = client.describe(ids, deadline_ms) if ids else {}
     states: dict[str, CommitState] = {}
@@ -183,15 +184,15 @@ def every_open(
 
     def listing(node: Node) -> Call[ListTransactionsResponse]:
         def take(response: ListTransactionsResponse) -> ErrorCode | None:
-            again = _again(response.error, f"ListTransactions of broker {node}", "DESCRIBE")
+            again = judged(response.error, f"ListTransactions of broker {node}", "DESCRIBE on ids")
             found.update({one.transactional_id: one for one in response.transactions})
             return again
 
         return Call(request, node, take)
 
-    calls = [listing(node) for node in client.calls.brokers(deadline_ms)]
-    if not client.calls.run(calls, deadline_ms):
-        raise client.calls.timeout("ListTransactions", calls)
+    calls = [listing(node) for node in client.brokers(deadline_ms)]
+    if not client.loop.run(calls, deadline_ms):
+        raise client.loop.timeout("ListTransactions", calls)
     return tuple(found.values())
 
 
@@ -204,7 +205,7 @@ def _producers(
     def asking(tp: TopicPartition) -> Call[DescribeProducersResponse]:
         def take(response: DescribeProducersResponse) -> ErrorCode | None:
             answer = response.partitions[tp]
-            again = _again(answer.error, f"DescribeProducers of {tp}", f"READ on {tp.topic}")
+            again = judged(answer.error, f"DescribeProducers of {tp}", f"READ on {tp.topic}")
             open_ = [p for p in answer.producers if p.transaction_start_offset >= 0]
             if open_:
                 found[tp] = open_
@@ -213,15 +214,6 @@ def _producers(
         return Call(DescribeProducersRequest((tp,)), Leader(tp), take)
 
     calls = [asking(tp) for tp in partitions]
-    if not client.calls.run(calls, deadline_ms):
-        raise client.calls.timeout("DescribeProducers", calls)
+    if not client.loop.run(calls, deadline_ms):
+        raise client.loop.timeout("DescribeProducers", calls)
     return found
-
-
-def _again(code: ErrorCode, where: str, right: str) -> ErrorCode | None:
-    """``code`` when it is to be asked for again; raises what no asking mends."""
-    if code is ErrorCode.NONE or following(code) is not Next.CLEAR:
-        return None if code is ErrorCode.NONE else code
-    if code.info.error_type is AuthorizationError:
-        raise refusal(code, where, right)
-    raise code.error(where)

@@ -342,6 +342,11 @@ class ProducerBatch:
     # ---- the end -----------------------------------------------------------------------------
 
     @property
+    def has_futures_only(self) -> bool:
+        """Every record came by ``send``, and has a future that tells of it."""
+        return self.futures is not None and len(self.futures) == self.record_count
+
+    @property
     def is_done(self) -> bool:
         return self.state is BatchState.DONE
 

@@ -32,6 +32,11 @@ class InFlightBatches:
         return batch in self._on_wire
 
     @property
+    def is_empty(self) -> bool:
+        """No batch is on the wire, nor waits for proof."""
+        return not self._on_wire and not self._doubted
+
+    @property
     def has_doubted(self) -> bool:
         """Some batch was answered OUT_OF_ORDER and waits for proof."""
         return bool(self._doubted)

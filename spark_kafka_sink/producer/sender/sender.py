@@ -9,9 +9,9 @@ All of it runs on one thread, the network thread, except :meth:`wakeup`, :meth:`
 :meth:`force_close` and :attr:`fatal_error`. Answers arrive as callbacks inside ``client.poll``.
 
 Unlike Java's (design.md section 5): bytes are never changed, so a retry is the same objects; once
-an idempotent producer's batch fails for good, the producer fails with it: nothing more is sent,
-the loop ends, connections are closed (no Produce stays unanswered behind a failed attempt), and
-every batch and waiter gets the error. An unexpected exception ends it the same way. And a round
+a batch with rows of columns fails for good, an idempotent producer fails with it: nothing more is
+sent, the loop ends, connections are closed (no Produce stays unanswered behind a failed attempt),
+and every batch and waiter gets the error. An unexpected exception ends it the same way. And a round
 that drained nothing does not spin: what holds a batch back ends with an answer, which wakes it.
 """
 
@@ -373,6 +373,13 @@ class Sender:
         """Fail what is older than delivery.timeout.ms: queued, on the wire, or in doubt."""
         for batch in (*self._accumulator.expired_batches(now), *self._in_flight.expired(now)):
             self._fail_batch(batch, self._timeout_error(batch, now), unclear=batch.has_sequence)
+        if self._transaction_manager is not None and self._transaction_manager.renewing:
+            self._maybe_renew(self._transaction_manager)
+
+    def _maybe_renew(self, manager: TransactionManager) -> None:
+        """Not before everything is off the wire: what is late then finds nothing of its own."""
+        if self._in_flight.is_empty:
+            manager.renew()
 
     def _timeout_error(self, batch: ProducerBatch, now: int) -> KafkaTimeoutError:
         last, node = self._in_flight.last_answer(batch), self._in_flight.node_of(batch)
@@ -416,6 +423,8 @@ class Sender:
             answer = PartitionProduceResponse(tp, code, -1, error_message=message or None)
             self._complete_batch(batch, answer, response, done)
         self._release(*done)
+        if self._transaction_manager is not None and self._transaction_manager.renewing:
+            self._maybe_renew(self._transaction_manager)
 
     def _take_leader_hints(self, body: ProduceResponse) -> None:
         """KIP-951: the next send goes to the new leader at once, with no metadata answer."""
@@ -523,23 +532,32 @@ class Sender:
         *,
         unclear: bool,
     ) -> None:
-        """Fail ``batch`` for good; with sequences that is the end of the producer (rule 5.2), or,
-        in a transaction, of that. ``unclear``: its records may be in the log.
+        """Fail ``batch`` for good. In a transaction that is the end of this. Else, with sequences,
+        batches of ``send`` fail alone (each record's future tells), and the producer goes on under
+        a new id; rows of columns belong to an attempt, and the producer ends with them (rule 5.2).
+        ``unclear``: its records may be in the log.
 
         The transaction fails before anybody hears of the batch: a writer whose flush returns must
         not find a transaction that still looks whole, and prepare it.
         """
         manager = self._transaction_manager
         failed = [batch]
-        if manager is not None and manager.is_transactional:
-            failed += manager.handle_failed_batch(batch, error, unclear=unclear)
+        if manager is not None:
+            handle = (
+                manager.handle_failed_batch
+                if manager.is_transactional
+                else manager.handle_lost_sequence
+            )
+            failed += handle(batch, error, unclear=unclear)
         record_errors = () if answer is None else answer.record_errors
         for one in failed:
             one.complete_exceptionally(error, record_errors if one is batch else ())
             if one not in self._in_flight:
                 self._release(one)
         if manager is not None:
-            fatal = manager.fatal_error if manager.is_transactional else error
+            fatal = manager.fatal_error
+            if not manager.is_transactional and not all(one.has_futures_only for one in failed):
+                fatal = error
             if fatal is not None:
                 self._fail_producer(fatal)
 

@@ -8,9 +8,9 @@ the conversation with the coordinator (``txn_request_queue.py``). Never: a node,
 backoff times, bytes.
 
 What Java's class does and this one leaves out (design.md rule 5.2): no epoch is raised here, and no
-sequence is rewritten. A batch that failed for good leaves a hole: an idempotent producer fails with
-it, a transactional one can only abort, and goes on under the identity that the coordinator gives it
-then.
+sequence is rewritten. A batch that failed for good leaves a hole: an idempotent producer goes on
+under a new id (:meth:`TransactionManager.renew`), a transactional one can only abort, and goes on
+under the identity that the coordinator gives it then.
 
 The transaction's version (1, or 2 as of KIP-890) is the cluster's to say (feature
 ``transaction.version``); it is frozen for a transaction when that begins.
@@ -112,6 +112,9 @@ class TransactionManager:
         self._wakeup: Callable[[], None] = lambda: None
         self._has_incomplete: Callable[[], bool] = lambda: False
         self._pending_call: TransactionalResult | None = None
+        #: A batch of an idempotent producer failed for good. Nothing new leaves until all that has
+        #: a sequence has its outcome; then :meth:`renew` asks for another identity.
+        self.renewing = False
 
     def attach(self, wakeup: Callable[[], None], has_incomplete: Callable[[], bool]) -> None:
         """Who sends our requests, and whether any batch is without its end (the sender's)."""
@@ -439,7 +442,7 @@ class TransactionManager:
             # A retry. They go one by one, so that they can't overtake each other.
             return sequences.first_sequence in (NO_SEQUENCE, batch.base_sequence)
         if self._transactional_id is None:
-            if identity.state is not State.READY:
+            if identity.state is not State.READY or self.renewing:
                 return False
         else:
             transaction = identity.transaction
@@ -522,6 +525,32 @@ class TransactionManager:
                 identity.fail_transaction(_as_abortable(error))
             # Otherwise it was appended outside of a transaction, and fails alone.
         return others
+
+    def handle_lost_sequence(
+        self, batch: ProducerBatch, error: KafkaError, *, unclear: bool
+    ) -> tuple[ProducerBatch, ...]:
+        """An idempotent producer's batch failed for good: nothing can follow on its partition under
+        this identity (see :attr:`renewing`). Returns batches that fail with it.
+
+        :attr:`fatal_error` is set when no other identity would help.
+        """
+        if getattr(error, "code", None) in _FATAL_OF_A_BATCH:
+            self.transition_to_fatal_error(error)
+            return ()
+        if not batch.has_sequence:
+            return ()  # it never left, so there is no hole
+        self.renewing = True
+        return self._sequences.fail(batch, unclear=unclear)
+
+    def renew(self) -> None:
+        """Ask for a new identity, under which every partition begins at sequence 0, if nothing has
+        a sequence of the old one any more.
+        """
+        if self._sequences.in_flight == 0 and self._identity.state is State.READY:
+            with self._identity.lock:
+                self._identity.give_up()
+            self._sequences.reset()
+            self.renewing = False
 
     def late_answer(self, batch: ProducerBatch, answer: Answer) -> None:
         """The answer of a batch that had failed meanwhile may say for sure what became of it."""
