@@ -32,9 +32,9 @@ from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.lease import lease_ms
 from spark_kafka_sink.transactions.log_parts import PART_BYTES, cut, key_of
-from spark_kafka_sink.transactions.log_reader import LogPlaces, LogReader, Place
+from spark_kafka_sink.transactions.log_reader import LogPlaces, LogReader, Place, Wanted
 from spark_kafka_sink.transactions.log_writer import LogWriter
-from spark_kafka_sink.transactions.transactional_ids import SEPARATOR, log_id
+from spark_kafka_sink.transactions.transactional_ids import log_id
 
 #: Of a topic that is created here. A key's partition is one of the first so many, and the first one
 #: in a topic that has fewer, so that adding partitions does no harm: what is known of a key would
@@ -138,16 +138,13 @@ class DecisionLog:
         known = self._topic in self._client.loop.cluster.topics
         if not known and not self._find_or_create(deadline_ms, create=False):
             return None
-        name = prefix.encode()
-        beginning = name + SEPARATOR.encode()
-
-        def wanted(record_key: bytes) -> bool:
-            return key_of(record_key) == name or record_key.startswith(beginning)
-
         found: dict[str, CommitState] = {}
         for partition in range(self._partitions()):
             read = partial(
-                self._reader.read_keys, TopicPartition(self._topic, partition), wanted, Place()
+                self._reader.read_keys,
+                TopicPartition(self._topic, partition),
+                Wanted(prefix.encode(), prefix=True),
+                Place(),
             )
             # What was written a moment ago counts for whoever looks by hand, too.
             until = min(deadline_ms, self._client.clock.now_ms() + _MARKERS_MS)
