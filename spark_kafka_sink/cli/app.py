@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.cli import check, explain, options, template, txn
+from spark_kafka_sink.cli import check, convert, explain, options, template, txn
 
 app = typer.Typer(
     help="Checks a cluster; explains errors; shows what exactly-once left, and mends it by hand.",
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 app.add_typer(txn.app, name="txn")
 app.command()(check.check)
+app.command()(convert.convert)
 app.command()(explain.explain)
 app.command("error")(explain.explain)
 app.command()(options.options)
