@@ -421,7 +421,7 @@ def test_the_wait_for_memory_is_limited_and_its_error_is_the_futures(producers: 
         if future.done():
             errors.append(future.exception())
     assert isinstance(errors[0], BufferExhaustedError)
-    assert 0.19 <= time.monotonic() - start < 5  # the clock counts whole milliseconds
+    assert 0.19 <= time.monotonic() - start < 30  # the clock counts whole milliseconds
     client.release()
     producer.flush()
     producer.send(to0()).result(10)

@@ -8,7 +8,6 @@ newer versions of most requests, lists transactions by pattern, and tells that f
 from __future__ import annotations
 
 import json
-import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -28,7 +27,7 @@ from spark_kafka_sink.errors import (
     ProducerFencedError,
     SupersededError,
 )
-from spark_kafka_sink.local_kafka import KAFKA_3_VERSION, KafkaCluster, LocalKafkaError, prepare
+from spark_kafka_sink.local_kafka import KAFKA_3_VERSION
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.producer.transaction_states import PreparedTransaction
@@ -61,19 +60,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 COMMITTED = "read_committed"
-
-
-@pytest.fixture(scope="module")
-def kafka_3_9() -> Iterator[RealKafka]:
-    """One node. A machine that can't fetch it goes without these tests, but not CI."""
-    try:
-        prepare(KAFKA_3_VERSION)
-    except LocalKafkaError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(error.message)
-    with KafkaCluster(version=KAFKA_3_VERSION) as cluster:
-        yield RealKafka(cluster.bootstrap, cluster)
 
 
 @pytest.fixture(scope="module")

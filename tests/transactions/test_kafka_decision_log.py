@@ -22,7 +22,6 @@ from spark_kafka_sink.errors import (
     RecordTooLargeError,
     SupersededError,
 )
-from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.network.client_factory import new_network_client
 from spark_kafka_sink.network.client_request import ClientRequest
 from spark_kafka_sink.network.network_client import NetworkClient
@@ -35,20 +34,16 @@ from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.real_kafka import RealKafka, consume_topic
 
+pytestmark = pytest.mark.broker
+
 SOON_MS = 30_000
-
-
-@pytest.fixture(scope="module")
-def version_1() -> Iterator[RealKafka]:
-    with KafkaCluster(format_options=("--feature", "transaction.version=1")) as cluster:
-        yield RealKafka(cluster.bootstrap, cluster)
 
 
 @pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
 def broker(request: pytest.FixtureRequest) -> RealKafka:
     """A broker whose cluster writes transactions of that version."""
-    found: RealKafka = request.getfixturevalue("version_1" if request.param == 1 else "kafka")
-    found.transaction_version = request.param  # type: ignore[attr-defined]
+    found: RealKafka = request.getfixturevalue("kafka_v1" if request.param == 1 else "kafka")
+    assert found.transaction_version == request.param
     return found
 
 
@@ -120,7 +115,7 @@ def test_a_state_is_written_read_replaced_and_removed(drivers: Drivers) -> None:
 def test_the_clusters_transaction_version_is_told(drivers: Drivers) -> None:
     drivers.new()
     version = drivers.clients[0].transaction_version(soon())
-    assert version == drivers.kafka.transaction_version  # type: ignore[attr-defined]
+    assert version == drivers.kafka.transaction_version
 
 
 def test_keys_of_one_partition_do_not_meet(drivers: Drivers) -> None:
