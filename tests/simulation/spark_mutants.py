@@ -16,9 +16,9 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from spark_kafka_sink.datasource import transaction_commit, transaction_plan
-from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
-from spark_kafka_sink.datasource.transactional_producers import WorkerIds
+from spark_kafka_sink.datasource.exactly_once import transaction_commit, transaction_plan
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.exactly_once.transactional_producers import WorkerIds
 from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.protocol.messages import InitProducerIdRequest
