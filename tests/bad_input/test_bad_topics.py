@@ -103,6 +103,7 @@ def willing() -> Iterator[str]:
         yield cluster.bootstrap
 
 
+@pytest.mark.long
 def test_a_broker_that_creates_topics_creates_those_of_option_and_column(
     spark: SparkSession, one_row: DataFrame, write: Write, willing: str, consume: Consume
 ) -> None:

@@ -283,6 +283,7 @@ class InterruptAt:
                 raise KeyboardInterrupt
 
 
+@pytest.mark.long
 def test_an_interrupt_at_any_call_comes_out_as_it_is_and_leaves_nothing_locked(kafka):
     """A lock that is left held shows as a network thread that does not end."""
     topic = kafka.unique_topic("interrupt")
@@ -324,6 +325,7 @@ def test_an_interrupt_at_any_call_comes_out_as_it_is_and_leaves_nothing_locked(k
 # ---- warm reuse ----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_fifty_attempts_on_one_producer_keep_its_id_and_its_sequences(own_kafka, consume):
     topic = own_kafka.unique_topic("warm")
     producer = KafkaProducer(config(own_kafka.bootstrap, {"batch.size": 2000}))
@@ -434,6 +436,7 @@ def test_an_idle_a_parked_and_a_stalled_producer_cost_next_to_no_cpu(own_kafka):
     assert max(idle, parked, stalled) <= 0.05, (idle, parked, stalled)
 
 
+@pytest.mark.long
 def test_memory_stays_within_its_bound_over_two_gigabytes(own_kafka):
     """Sampled from outside; base + buffer.memory + 2 Arrow batches + 64 MiB (design rule 5.5)."""
     from confluent_kafka.admin import AdminClient

@@ -26,6 +26,7 @@ MB = 1_000_000
 LIMIT = 20_000
 
 
+@pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 @pytest.mark.parametrize("noise", [True, False], ids=["noise", "zeros"])

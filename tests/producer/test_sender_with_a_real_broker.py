@@ -85,6 +85,7 @@ def own_broker() -> Iterator[KafkaCluster]:
         yield cluster
 
 
+@pytest.mark.faults
 @pytest.mark.broker
 def test_a_clean_restart_in_the_middle_loses_and_doubles_nothing(own_broker: KafkaCluster) -> None:
     partitions, chunk, chunks = 5, 5_000, 60
@@ -199,6 +200,7 @@ def test_an_unreachable_broker_is_named_with_its_reason() -> None:
     assert "refused" in str(raised.value)
 
 
+@pytest.mark.faults
 @pytest.mark.broker
 def test_a_broker_that_stops_answering_ends_the_attempt_at_delivery_timeout(
     own_broker: KafkaCluster,
