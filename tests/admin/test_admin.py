@@ -66,7 +66,7 @@ def listener(serve: Callable[[socket.socket], None]) -> Iterator[int]:
         finally:
             done.set()
             socket.create_connection(("127.0.0.1", port)).close()
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
 
 
@@ -149,7 +149,7 @@ def test_a_topic_that_appears_while_we_wait_is_found(kafka: RealKafka) -> None:
         )
         waiting.start()
         kafka.create_topic(name, 2)
-        waiting.join(20)
+        waiting.join(60)
     assert [len(cluster.topics[name]) for cluster in found] == [2]
 
 
@@ -322,7 +322,7 @@ def test_any_request_can_be_asked(kafka: RealKafka) -> None:
         cluster = admin.describe_topics(())
         node = next(iter(cluster.nodes))
         # Right after its start a broker may still be fetching its ids.
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             response = admin.call(
                 InitProducerIdRequest(None, 60_000), choose=lambda known: known.nodes[node]

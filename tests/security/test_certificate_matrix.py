@@ -103,7 +103,7 @@ def tls_1_1_server(key: str) -> Iterator[str]:
         thread.start()
         yield f"127.0.0.1:{listener.getsockname()[1]}"
         listener.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
+        thread.join(60)
     assert served, "nobody came"
     assert "spoken" not in served, "TLS 1.1 was spoken"
 

@@ -105,7 +105,7 @@ def visible(kafka: RealKafka, topic: str, expected: Sequence[str]) -> bool:
     milliseconds of the EndTxn's answer) and nothing is open.
     """
     wanted = sorted(value.encode() for value in expected)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         found = sorted(
             v or b"" for v in consume_topic(kafka.bootstrap, topic, isolation=COMMITTED).values

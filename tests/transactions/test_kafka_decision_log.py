@@ -298,7 +298,7 @@ def test_adding_partitions_to_the_topic_loses_nothing(
     for number, key in enumerate(keys):
         log.open(key, soon()).write(state(number), soon())
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_partitions([NewPartitions(topic, then)])[topic].result(20)
+    admin.create_partitions([NewPartitions(topic, then)])[topic].result(60)
     deadline, seen = soon(), there
     while seen != then:
         assert SystemClock().now_ms() < deadline
