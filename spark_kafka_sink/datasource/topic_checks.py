@@ -1,8 +1,8 @@
 """Will the topic take what this job is about to send? Asked once, before the first task.
 
 Owns: what is compared (WRITE; max.message.bytes with batch.size and max.request.size; the topic's
-compression.type), and the words for it. Never: whether a topic is there (``admin.py``); an error
-for what may still work, which is a warning; a word about what the principal may not see.
+compression.type), and the words for it. Never: whether a topic is there (``admin_client.py``); an
+error for what may still work, which is a warning; a word about what the principal may not see.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeVar
 
-from spark_kafka_sink.admin import AdminClient
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import (
@@ -21,12 +22,7 @@ from spark_kafka_sink.errors import (
     KafkaError,
     warn_once,
 )
-from spark_kafka_sink.protocol.config_messages import (
-    ConfigResource,
-    ConfigResourceType,
-    DescribeConfigsRequest,
-)
-from spark_kafka_sink.protocol.messages import MetadataRequest
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
 
 T = TypeVar("T")
 
@@ -37,6 +33,7 @@ CHECK_MS: Final = 5_000
 
 _LARGEST: Final = "max.message.bytes"
 _COMPRESSION: Final = "compression.type"
+LEAST_IN_SYNC: Final = "min.insync.replicas"
 #: Bits of authorized operations: the codes of Kafka's AclOperation.
 _OPERATIONS: Final = {
     3: "READ",
@@ -64,11 +61,11 @@ def check_topics(
     if not topics:
         return
     limit_ms = min(timeout_ms, CHECK_MS)
-    rights = _asked(lambda: _operations(admin, topics, limit_ms))
+    rights = _asked(lambda: topic_rights(admin, topics, limit_ms))
     for topic, operations in rights.items():
-        _check_write(topic, operations)
-    for topic, settings in _asked(lambda: _settings(admin, topics, limit_ms)).items():
-        warn_once(_log, (found.one_line() for found in _warnings(config, topic, settings)))
+        check_write(topic, operations)
+    for topic, settings in _asked(lambda: topic_settings(admin, topics, limit_ms)).items():
+        warn_once(_log, (found.one_line() for found in warnings_of(config, topic, settings)))
 
 
 def _asked(ask: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
@@ -79,21 +76,22 @@ def _asked(ask: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
         return {}
 
 
-def _operations(
+def topic_rights(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, int | None]:
+    """What the principal may do with each topic, as bits; None where brokers don't say."""
     request = MetadataRequest(
         tuple(sorted(topics)),
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=True,
     )
-    answer = admin.call(request, timeout_ms=timeout_ms)
+    answer = admin.loop.ask(Call(request, AnyBroker()), admin.deadline(timeout_ms))
     return {t.name: t.authorized_operations for t in answer.topics}
 
 
-def _check_write(topic: str, operations: int | None) -> None:
-    """Only an answer that makes sense is believed: who is shown a topic may DESCRIBE it, and a
-    broker that says otherwise does not know this field.
+def check_write(topic: str, operations: int | None) -> None:
+    """AuthorizationError without WRITE. Only an answer that makes sense is believed: who is shown a
+    topic may DESCRIBE it, and a broker that says otherwise does not know this field.
     """
     if operations is None:
         return
@@ -108,18 +106,18 @@ def _check_write(topic: str, operations: int | None) -> None:
         )
 
 
-def _settings(
+def topic_settings(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, Mapping[str, str | None]]:
-    resources = tuple(ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics)
-    request = DescribeConfigsRequest(resources, (_LARGEST, _COMPRESSION))
-    answer = admin.call(request, timeout_ms=timeout_ms)
-    return {resource.name: found.values for resource, found in answer.resources.items()}
+    """Those of each topic's settings that a write has to do with; empty where brokers don't say."""
+    names = (_LARGEST, _COMPRESSION, LEAST_IN_SYNC)
+    return admin.topic_configs(topics, names, admin.deadline(timeout_ms))
 
 
-def _warnings(
+def warnings_of(
     config: ProducerConfig, topic: str, settings: Mapping[str, str | None]
 ) -> Iterator[KafkaError]:
+    """What of ``settings`` doesn't fit the producer's, as errors that may be warnings."""
     largest = settings.get(_LARGEST) or ""
     if largest.isdecimal():
         yield from _size_warnings(config, topic, int(largest))

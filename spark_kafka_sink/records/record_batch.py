@@ -11,6 +11,8 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from google_crc32c import extend
+
 from spark_kafka_sink.errors import (
     CorruptRecordError,
     ErrorCode,
@@ -20,7 +22,6 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.protocol.request import Buffer
 from spark_kafka_sink.records.compression import Codec, CompressionType
-from spark_kafka_sink.records.crc32c import crc32c
 from spark_kafka_sink.records.varint import MAX_VARLONG_BYTES, read_varint, varint
 
 #: Base offset, length, leader epoch, magic, CRC; what the CRC does not cover.
@@ -114,7 +115,9 @@ def write_header(
     )
     if size is None:
         size = HEADER_SIZE + sum(map(len, records))
-    checksum = crc32c((covered, *records))
+    checksum = extend(0, covered)
+    for chunk in records:  # copied for it, as it takes bytes alone; what was compressed is that
+        checksum = extend(checksum, bytes(chunk))
     return _PREFIX.pack(0, size - _LOG_OVERHEAD, partition_leader_epoch, MAGIC, checksum) + covered
 
 
@@ -147,7 +150,7 @@ def parse_header(data: Buffer) -> BatchHeader:
         raise _corrupt(f"a batch says {length} bytes and has {len(view) - _LOG_OVERHEAD}")
     if magic != MAGIC:
         raise _corrupt(f"a batch has magic {magic}, not {MAGIC}")
-    if crc32c((view[_PREFIX.size :],)) != crc:
+    if extend(0, bytes(view[_PREFIX.size :])) != crc:
         raise _corrupt("a batch's checksum does not match its bytes")
     attributes, last, base, latest, producer, epoch, sequence, count = _COVERED.unpack_from(
         view, _PREFIX.size
@@ -189,13 +192,10 @@ def parse_records(
     base_timestamp: int,
     base_offset: int = 0,
     first_offset_delta: int = 0,
-    *,
-    gaps: bool = False,
 ) -> tuple[Record, ...]:
     """The ``count`` records of an uncompressed section, which must end with the last.
 
-    Their offset deltas must be ``first_offset_delta`` and so on, without a gap; with ``gaps`` they
-    must only ascend, because compaction takes records out of a batch.
+    Their offset deltas must be ``first_offset_delta`` and so on, without a gap.
     """
     records: list[Record] = []
     expected = base_offset + first_offset_delta
@@ -204,7 +204,7 @@ def parse_records(
         if at >= len(section):
             raise _invalid(f"the batch has {index} records and says {count}")
         record, at = _parse_record(section, at, base_timestamp, base_offset)
-        if record.offset < expected or (record.offset > expected and not gaps):
+        if record.offset != expected:
             raise _invalid(f"record {index} has offset delta {record.offset - base_offset}")
         expected = record.offset + 1
         records.append(record)

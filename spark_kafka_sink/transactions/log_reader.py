@@ -21,8 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
+from spark_kafka_sink.admin.call import Call, Leader, judged
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.errors import CommitError, ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.fetch_messages import (
@@ -32,22 +34,15 @@ from spark_kafka_sink.protocol.fetch_messages import (
     FetchResponse,
     IsolationLevel,
     ListOffsetsRequest,
-    ListOffsetsResponse,
     OffsetSpec,
 )
-from spark_kafka_sink.protocol.request import Request
 from spark_kafka_sink.records.log_records import (
     ControlType,
     ReadBatch,
     Unreadable,
     read_batches,
 )
-from spark_kafka_sink.transactions.calls import Call, Leader, Next, following, refusal
 from spark_kafka_sink.transactions.log_parts import belongs_to, join
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
-
-ResponseT = TypeVar("ResponseT")
-FoundT = TypeVar("FoundT")
 
 #: Places that are remembered, the ones used last.
 _MOST_PLACES: Final = 1000
@@ -195,57 +190,42 @@ class LogReader:
                 attempts = 0
                 continue
             # A follower that has just become the leader: it doesn't know its end yet.
-            self._client.calls.pause(attempts, deadline_ms)
+            self._client.loop.pause(attempts, deadline_ms)
             attempts += 1
 
     def _offset(self, tp: TopicPartition, spec: OffsetSpec, deadline_ms: int) -> int:
-        def take(response: ListOffsetsResponse) -> tuple[ErrorCode, int]:
-            found = response.partitions[tp]
-            return found.error, found.offset
-
-        request = ListOffsetsRequest((tp,), spec)
-        return self._ask(request, tp, take, deadline_ms)
+        call = Call(
+            ListOffsetsRequest((tp,), spec),
+            Leader(tp),
+            lambda response: self._judged("ListOffsets", tp, response.partitions[tp].error),
+        )
+        return (
+            self._client.loop.ask(call, deadline_ms, _named("ListOffsets", tp))
+            .partitions[tp]
+            .offset
+        )
 
     def _fetch(self, tp: TopicPartition, offset: int, deadline_ms: int) -> FetchedPartition:
-        def take(response: FetchResponse) -> tuple[ErrorCode, FetchedPartition]:
-            if response.error is not ErrorCode.NONE:
-                nothing = FetchedPartition(response.error, offset, IsolationLevel.READ_UNCOMMITTED)
-                return response.error, nothing
-            found = response.partitions[tp]
-            return found.error, found
+        def take(response: FetchResponse) -> ErrorCode | None:
+            code = response.error
+            if code is ErrorCode.NONE:
+                code = response.partitions[tp].error
+                if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    return None
+            return self._judged("Fetch", tp, code)
 
         request = FetchRequest(
             (FetchPartition(tp, offset),), IsolationLevel.READ_UNCOMMITTED, max_wait_ms=0
         )
-        return self._ask(
-            request, tp, take, deadline_ms, answers=frozenset({ErrorCode.OFFSET_OUT_OF_RANGE})
-        )
+        call = Call(request, Leader(tp), take)
+        return self._client.loop.ask(call, deadline_ms, _named("Fetch", tp)).partitions[tp]
 
-    def _ask(
-        self,
-        request: Request[ResponseT],
-        tp: TopicPartition,
-        take: Callable[[ResponseT], tuple[ErrorCode, FoundT]],
-        deadline_ms: int,
-        answers: frozenset[ErrorCode] = frozenset(),
-    ) -> FoundT:
-        """The leader's answer; codes of ``answers`` are some, too."""
-        name = f"{request.api_key.name} of the commit log {tp}"
-        taken: list[FoundT] = []
+    def _judged(self, what: str, tp: TopicPartition, code: ErrorCode) -> ErrorCode | None:
+        return judged(code, _named(what, tp), self._rights)
 
-        def answer(response: ResponseT) -> ErrorCode | None:
-            code, found = take(response)
-            if code is not ErrorCode.NONE and code not in answers:
-                if following(code) is Next.CLEAR:
-                    raise refusal(code, name, self._rights)
-                return code
-            taken.append(found)
-            return None
 
-        call = Call(request, Leader(tp), answer)
-        if not self._client.calls.run([call], deadline_ms):
-            raise self._client.calls.timeout(name, [call])
-        return taken[0]
+def _named(what: str, tp: TopicPartition) -> str:
+    return f"{what} of the commit log {tp}"
 
 
 def _apply(place: Place, written: dict[bytes, bytes | None]) -> None:

@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from spark_kafka_sink.admin import describe_topics
+from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.clock import NEVER, SystemClock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.protocol.cluster import Cluster, Node
-from spark_kafka_sink.protocol.messages import MetadataRequest, MetadataResponse
+from spark_kafka_sink.protocol.control_messages import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.network.loopback import Background, LoopbackServer, framed, read_frame
 from tests.network.simulated import FixedMetadata
@@ -182,5 +182,6 @@ def test_a_canonical_name_leads_to_the_broker(kafka: RealKafka) -> None:
         "client.dns.lookup": "resolve_canonical_bootstrap_servers_only",
     }
     topic = kafka.unique_topic("canonical", partitions=2)
-    cluster = describe_topics(ProducerConfig.parse(given), [topic], timeout_ms=20_000)
+    with AdminClient(ProducerConfig.parse(given)) as admin:
+        cluster = admin.describe_topics([topic], timeout_ms=20_000)
     assert cluster.partition_count(topic) == 2

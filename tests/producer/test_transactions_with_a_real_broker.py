@@ -12,11 +12,12 @@ import uuid
 
 import pytest
 
-from spark_kafka_sink.admin import AdminClient
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, ProducerFencedError
 from spark_kafka_sink.producer.transaction.transaction_manager import PreparedTransaction, State
-from spark_kafka_sink.protocol.messages import EndTxnRequest, FindCoordinatorRequest
+from spark_kafka_sink.protocol.control_messages import EndTxnRequest, FindCoordinatorRequest
 from spark_kafka_sink.protocol.responses import EndTxnResponse
 from tests.producer.transactional_driver import TransactionalDriver, code_of
 from tests.real_kafka import RealKafka, consume_topic
@@ -75,7 +76,8 @@ def end(kafka: RealKafka, prepared: PreparedTransaction, *, commit: bool) -> End
     config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
     find = FindCoordinatorRequest((prepared.transactional_id,))
     with AdminClient(config) as admin:
-        node = admin.call(find).coordinators[prepared.transactional_id].node
+        answer = admin.loop.ask(Call(find, AnyBroker()), admin.deadline())
+        node = answer.coordinators[prepared.transactional_id].node
         assert node is not None
         request = EndTxnRequest(
             prepared.transactional_id,
@@ -85,7 +87,7 @@ def end(kafka: RealKafka, prepared: PreparedTransaction, *, commit: bool) -> End
             prepared.transaction_version,
         )
         while True:
-            answer = admin.call(request, choose=lambda _: node)
+            answer = admin.loop.ask(Call(request, node), admin.deadline())
             if answer.error is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 return answer
 

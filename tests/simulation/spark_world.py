@@ -26,12 +26,12 @@ from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
 )
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
-    WarmProducers,
     Worker,
     WorkerIds,
     producers_of_task,
 )
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.write.producer_cache import ProducerCache
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.client.client_factory import new_network_client
@@ -357,7 +357,7 @@ class SparkWorld:
             worker = self.fate.choice(free)
         else:
             token = f"{self.fate.getrandbits(48):012x}"
-            kept = Worker(WorkerIds(new_token=lambda: token), WarmProducers())
+            kept = Worker(WorkerIds(token), ProducerCache())
             worker = PythonWorker(self.machine.process("worker"), kept)
             run.workers.append(worker)
         worker.busy = True

@@ -20,7 +20,7 @@ from spark_kafka_sink.producer.transaction.transaction_states import PreparedTra
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
-from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog, KafkaLogSession
+from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
 from tests.fakes.fake_cluster import FOREVER, FakeCluster
 from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.seeded_cluster import ClusterFaults, SeededCluster
@@ -50,13 +50,11 @@ def state(number: int, transactions: int = 2) -> CommitState:
     return CommitState(1, "run", "query", number - 1).decided(Decision(number, tuple(prepared)))
 
 
-def log(world: DriverWorld, **options: str) -> KafkaDecisionLog:
-    return KafkaDecisionLog(
-        world.client({k.replace("_", "."): v for k, v in options.items()}), TOPIC
-    )
+def log(world: DriverWorld, **options: str) -> DecisionLog:
+    return DecisionLog(world.client({k.replace("_", "."): v for k, v in options.items()}), TOPIC)
 
 
-def session(world: DriverWorld, **options: str) -> KafkaLogSession:
+def session(world: DriverWorld, **options: str) -> LogSession:
     """Of a driver that has written batch 1."""
     found = log(world, **options).open(KEY, world.soon())
     found.write(state(1), world.soon())
@@ -145,11 +143,11 @@ def test_an_end_that_never_left_leaves_nothing_unknown(
     def main() -> None:
         ends = asked(cluster, ApiKey.END_TXN)
         client = world.client()
-        found = KafkaDecisionLog(client, TOPIC).open(KEY, world.soon())
+        found = DecisionLog(client, TOPIC).open(KEY, world.soon())
         found.write(state(1), world.soon())
         before = ends()
         cluster.control.answer(ApiKey.FIND_COORDINATOR, _GONE, FOREVER)
-        client.calls.forget_coordinators([ID])
+        client.loop.forget_coordinators([ID])
         with pytest.raises(KafkaTimeoutError, match="COORDINATOR_NOT_AVAILABLE"):
             found.write(state(2), world.soon(2_000))
         assert ends() == before == 1
@@ -239,7 +237,8 @@ def test_concurrent_transactions_for_ever_end_with_the_deadline(
 
     def main() -> None:
         start = world.scheduler.now
-        with pytest.raises(KafkaTimeoutError, match="last answer was CONCURRENT_TRANSACTIONS"):
+        told = r"the last answer, of broker 127\.0\.0\.1:\d+ \(id \d\), was CONCURRENT_TRANSACTIONS"
+        with pytest.raises(KafkaTimeoutError, match=told):
             log(world).open(KEY, world.soon(3_000))
         assert 3_000 <= world.scheduler.now - start < 3_200
 
@@ -398,7 +397,7 @@ def calm(world: DriverWorld, cluster: SeededCluster) -> None:
 
 def _opened(
     world: DriverWorld, cluster: SeededCluster, wanted: CommitState | None
-) -> tuple[KafkaLogSession, CommitState | None]:
+) -> tuple[LogSession, CommitState | None]:
     calm(world, cluster)
     found = log(world, request_timeout_ms="2000").open(KEY, world.soon(120_000))
     assert found.state == wanted

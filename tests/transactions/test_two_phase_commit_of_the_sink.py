@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
@@ -15,7 +16,6 @@ from spark_kafka_sink.producer.transaction.transaction_states import PreparedTra
 from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit, ExactlyOnce, Owner
 from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from tests.real_kafka import RealKafka, consume_topic
 
 pytestmark = pytest.mark.broker
@@ -48,7 +48,7 @@ def test_a_transaction_of_it_outlives_every_time_out_and_is_committed(
         with TransactionClient(config(kafka_2pc)) as client:
             deadline = client.clock.now_ms() + 30_000
             while (d := client.describe([timed_out], deadline)[timed_out]).state.value == "Ongoing":
-                client.calls.pause(5, deadline)
+                client.loop.pause(5, deadline)
             assert d.state.value in ("PrepareAbort", "CompleteAbort")
             lives = prepared[0].transactional_id
             found = client.describe([lives], deadline)[lives]

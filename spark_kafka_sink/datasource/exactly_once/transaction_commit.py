@@ -23,9 +23,10 @@ from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import CommitError, safe_text, warn
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
 from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.committer import Batch, Commit
-from spark_kafka_sink.transactions.coordinators import GroupOffsets
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse
 
@@ -190,7 +191,9 @@ def _offsets(
         assert config.checkpoint_location is not None
         assert batch_id is not None
         offsets = offsets_by_arrow(config.checkpoint_location, batch_id)
-    return GroupOffsets(group_id, offsets) if offsets else None
+    if not offsets:
+        return None
+    return GroupOffsets(group_id, {tp: OffsetAndMetadata(at) for tp, at in offsets.items()})
 
 
 def _number(plan: TransactionPlan | None, batch_id: int | None) -> int:
