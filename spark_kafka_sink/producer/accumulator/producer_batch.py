@@ -275,13 +275,6 @@ class ProducerBatch:
     def in_retry(self) -> bool:
         return self.attempts > 0
 
-    @property
-    def last_sequence(self) -> int:
-        """Sequence of the last record, wrapped at 2^31; NO_SEQUENCE when there is none."""
-        if not self.has_sequence:
-            return NO_SEQUENCE
-        return increment_sequence(self.base_sequence, self.record_count - 1)
-
     def set_producer_state(
         self, producer_id: int, epoch: int, base_sequence: int, *, transactional: bool
     ) -> None:

@@ -562,9 +562,6 @@ class TransactionManager:
         """Some failed batch of the transaction may be in the log, or come there later."""
         return self._sequences.has_lost
 
-    def has_in_flight_batches(self, tp: TopicPartition) -> bool:
-        return self._sequences.has_in_flight(tp)
-
     def is_acknowledged(self, tp: TopicPartition) -> bool:
         """True once a broker acknowledged something of this producer on ``tp``."""
         return self._sequences.is_acknowledged(tp)
