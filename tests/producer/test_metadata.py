@@ -246,7 +246,7 @@ def test_a_topic_added_while_a_request_is_under_way_is_asked_for_at_once() -> No
 
 
 def test_while_parked_nothing_is_due() -> None:
-    """Design rule 5.4."""
+    """Rule R4."""
     world = World(SEED)
     world.metadata.set_parked(parked=True)
     world.metadata.request_update()
