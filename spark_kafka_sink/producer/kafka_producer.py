@@ -571,7 +571,7 @@ class KafkaProducer:
         self._sender.wakeup()
 
     def waiting_for_input(self) -> WaitingForInput:
-        """Around the wait for more rows: linger.ms runs only inside (design.md section 8)."""
+        """Around the wait for more rows: linger.ms runs only inside (docs/design/batches.md)."""
         return self._waiting
 
     # ---- failures ----------------------------------------------------------------------------

@@ -237,9 +237,6 @@ class WireReader:
         """An array of strings, which stays bytes."""
         return self.structs(1, _read_string, _skip_string, 0)
 
-    def skip_strings(self) -> None:
-        self.skip_structs(1, _skip_string, 0)
-
     def count(self, smallest_item: int) -> int:
         """An array's count. No larger than what the rest can hold of items of that many bytes.
 

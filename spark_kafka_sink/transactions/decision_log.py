@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
@@ -31,9 +32,9 @@ from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.lease import lease_ms
 from spark_kafka_sink.transactions.log_parts import PART_BYTES, cut, key_of
-from spark_kafka_sink.transactions.log_reader import LogPlaces, LogReader, Place
+from spark_kafka_sink.transactions.log_reader import LogPlaces, LogReader, Place, Wanted
 from spark_kafka_sink.transactions.log_writer import LogWriter
-from spark_kafka_sink.transactions.transactional_ids import SEPARATOR, log_id
+from spark_kafka_sink.transactions.transactional_ids import log_id
 
 #: Of a topic that is created here. A key's partition is one of the first so many, and the first one
 #: in a topic that has fewer, so that adding partitions does no harm: what is known of a key would
@@ -88,7 +89,7 @@ class DecisionLog:
         """The newest state, fencing nobody and waiting for nobody."""
         tp, topic_id = self._partition(key, deadline_ms)
         until = min(deadline_ms, self._client.clock.now_ms() + _MARKERS_MS)
-        place = self._settled(key, tp, topic_id, until)
+        place = self._settled(lambda limit: self._read(key, tp, topic_id, limit), until)
         return LogRead(_decoded(key, place), place.settled)
 
     def open(self, key: str, deadline_ms: int) -> LogSession:
@@ -100,7 +101,7 @@ class DecisionLog:
         timeout_ms = lease_ms(client.config.transaction_timeout_ms)
         producer = client.init_producer_id(log_id(key), timeout_ms, deadline_ms)
         # (A leader that doesn't know that it was deposed may never get the markers.)
-        place = self._settled(key, tp, topic_id, deadline_ms)
+        place = self._settled(lambda limit: self._read(key, tp, topic_id, limit), deadline_ms)
         if not place.settled:
             raise KafkaTimeoutError(
                 f"{tp} of the commit log still has a transaction of '{key}' open, which was ended",
@@ -137,32 +138,31 @@ class DecisionLog:
         known = self._topic in self._client.loop.cluster.topics
         if not known and not self._find_or_create(deadline_ms, create=False):
             return None
-        name = prefix.encode()
-        beginning = name + SEPARATOR.encode()
-
-        def wanted(record_key: bytes) -> bool:
-            return key_of(record_key) == name or record_key.startswith(beginning)
-
         found: dict[str, CommitState] = {}
         for partition in range(self._partitions()):
-            tp = TopicPartition(self._topic, partition)
-            place = self._reader.read_keys(tp, wanted, Place(), deadline_ms)
+            read = partial(
+                self._reader.read_keys,
+                TopicPartition(self._topic, partition),
+                Wanted(prefix.encode(), prefix=True),
+                Place(),
+            )
+            # What was written a moment ago counts for whoever looks by hand, too.
+            until = min(deadline_ms, self._client.clock.now_ms() + _MARKERS_MS)
+            place = self._settled(read, until)
             for key in {key_of(k).decode(errors="replace") for k in place.records}:
                 state = _decoded(key, place)
                 if state is not None:
                     found[key] = state
         return found
 
-    def _settled(
-        self, key: str, tp: TopicPartition, topic_id: bytes | None, until_ms: int
-    ) -> Place:
-        """Read until no write is under way, or until then. Markers follow an EndTxn in
-        milliseconds.
+    def _settled(self, read: Callable[[int], Place], until_ms: int) -> Place:
+        """``read`` (with its deadline) until no write is under way, or until then. Markers follow
+        an EndTxn in milliseconds.
         """
         clock, block_ms = self._client.clock, self._client.config.max_block_ms
         attempts = 0
         while True:
-            place = self._read(key, tp, topic_id, max(until_ms, clock.now_ms() + block_ms))
+            place = read(max(until_ms, clock.now_ms() + block_ms))
             if place.settled or clock.now_ms() >= until_ms:
                 return place
             self._client.loop.pause(attempts, until_ms)

@@ -19,7 +19,7 @@ when a newer one of that key follows, which lies behind the place and will be me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -43,6 +43,7 @@ from spark_kafka_sink.records.log_records import (
     read_batches,
 )
 from spark_kafka_sink.transactions.log_parts import belongs_to, join
+from spark_kafka_sink.transactions.transactional_ids import SEPARATOR
 
 #: Places that are remembered, the ones used last.
 _MOST_PLACES: Final = 1000
@@ -70,6 +71,21 @@ class Place:
 
     def copy(self) -> Place:
         return Place(self.next_offset, dict(self.records), self.settled)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """``key``; as a ``prefix`` every key of it. Who doesn't name it in a batch harms nobody else:
+    what can't be read there is not looked at.
+    """
+
+    key: bytes
+    prefix: bool = False
+
+    def takes(self, record_key: bytes) -> bool:
+        return belongs_to(self.key, record_key) or (
+            self.prefix and record_key.startswith(self.key + SEPARATOR.encode())
+        )
 
 
 class LogPlaces:
@@ -110,10 +126,10 @@ class LogReader:
         """``place``, moved to the end that the partition has now. KafkaTimeoutError when that is
         not reached in time, because a leader is silent.
         """
-        return self.read_keys(tp, lambda name: belongs_to(key, name), place, deadline_ms)
+        return self.read_keys(tp, Wanted(key), place, deadline_ms)
 
     def read_keys(
-        self, tp: TopicPartition, wanted: Callable[[bytes], bool], place: Place, deadline_ms: int
+        self, tp: TopicPartition, wanted: Wanted, place: Place, deadline_ms: int
     ) -> Place:
         """As :meth:`read`, with the records of every key that is ``wanted``."""
         end = self._offset(tp, OffsetSpec.LATEST, deadline_ms)
@@ -131,7 +147,7 @@ class LogReader:
     def _read_up_to(
         self,
         tp: TopicPartition,
-        wanted: Callable[[bytes], bool],
+        wanted: Wanted,
         place: Place,
         end: int,
         deadline_ms: int,
@@ -155,7 +171,7 @@ class LogReader:
         """Does anything of ``key``, committed or not, lie in [first, end)? True, too, when it can't
         be looked at.
         """
-        batches = self._batches(tp, lambda name: belongs_to(key, name), first, end, deadline_ms)
+        batches = self._batches(tp, Wanted(key), first, end, deadline_ms)
         try:
             return any(batch.records and batch.base_offset < end for batch in batches)
         except _CutOffError:
@@ -164,7 +180,7 @@ class LogReader:
     def _batches(
         self,
         tp: TopicPartition,
-        wanted: Callable[[bytes], bool],
+        wanted: Wanted,
         first: int,
         end: int,
         deadline_ms: int,
@@ -179,7 +195,7 @@ class LogReader:
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise _CutOffError
             before = first
-            for batch in read_batches(fetched, wanted, max_kept=_MOST_KEPT):
+            for batch in read_batches(fetched, wanted.takes, wanted.key, _MOST_KEPT):
                 first = max(first, batch.next_offset)
                 if batch.header_known and not batch.transactional:
                     continue

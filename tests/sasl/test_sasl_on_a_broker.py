@@ -93,7 +93,7 @@ def test_the_admin_client_gets_in_too(secure_kafka, mechanism):
     options = client_options(secure_kafka, "SASL_SSL", mechanism)
     with AdminClient(config(secure_kafka.bootstrap("SASL_SSL"), options)) as admin:
         found = admin.describe_topics([topic])
-    assert found.partition_count(topic) == 3
+    assert len(found.topics[topic]) == 3
 
 
 def test_sessions_are_renewed_while_rows_flow_and_none_is_lost(secure_kafka, consume, caplog):

@@ -42,7 +42,6 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
-from spark_kafka_sink.records.record_batch import parse_batch
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.decision_log import DecisionLog
@@ -51,6 +50,7 @@ from spark_kafka_sink.transactions.transactional_ids import log_id, log_key, par
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.fakes.fake_cluster.transaction_coordinator import State, Transaction
+from tests.fakes.record_reader import parse_batch
 from tests.simulation.processes import Blow, Process
 from tests.simulation.scheduler import SimulationError
 from tests.simulation.seeded_cluster import NODES

@@ -1,11 +1,11 @@
 """Spark's streaming engine, as far as a sink sees it: drivers, task attempts, and what kills them.
 
 What is real: the driver's side (:class:`ExactlyOnce`), the tasks' (:class:`WriteTask`, the worker's
-ids and warm producers), and the producer. What is Spark here
-does what facts/spark.md section 3 says: a micro-batch is planned, its tasks run in processes of
-their own, up to four attempts each, failed and beaten attempts are told nothing, commit gets one
-message per task and is followed by Spark's own record of it, a driver that died is started anew
-under another run id and plans the same micro-batch again.
+ids and warm producers), and the producer. What is Spark here does what Spark does: a micro-batch is
+planned, its tasks run in processes of their own, up to four attempts each, failed and beaten
+attempts are told nothing, commit gets one message per task and is followed by Spark's own record of
+it, a driver that died is started anew under another run id and plans the same micro-batch
+again.
 """
 
 from __future__ import annotations

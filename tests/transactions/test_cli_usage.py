@@ -126,7 +126,7 @@ def test_the_commit_log_is_the_files_unless_the_command_names_another(tmp_path: 
         (["resolve", "p", "--as", "done", *NOBODY], "--batch"),
         (["resolve", "p", "--batch", "-1", "--as", "done", *NOBODY], "--batch"),
         (["list", "p", "--timeout", "0", *NOBODY[:2]], "--timeout"),
-        (["list"], "PREFIX"),
+        (["sweep"], "PREFIX"),
         (["explode"], "explode"),
     ],
 )

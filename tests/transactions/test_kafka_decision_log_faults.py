@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
+from crc32c import crc32c
 
 from spark_kafka_sink.errors import (
     AuthorizationError,
+    CommitError,
     CommitOutcomeUnknownError,
     ErrorCode,
     KafkaError,
@@ -22,6 +25,7 @@ from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
 from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
 from tests.fakes.fake_cluster import FOREVER, FakeCluster
+from tests.fakes.fake_cluster.batch_checks import read_batch, record_header
 from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.seeded_cluster import ClusterFaults, SeededCluster
 from tests.transactions.simulated_driver import DriverWorld
@@ -305,6 +309,31 @@ def test_a_log_that_was_cut_off_is_read_from_its_beginning(
         found.write(state(2), world.soon())
         cluster.control.answer(ApiKey.FETCH, ErrorCode.OFFSET_OUT_OF_RANGE)
         assert kept.read(KEY, world.soon()).state == state(2)
+
+    world.run(main)
+
+
+def test_bytes_that_are_no_records_harm_only_the_key_that_they_name(
+    world: DriverWorld, cluster: FakeCluster
+) -> None:
+    """In a stranger's transaction, behind what the log says of the key."""
+
+    def main() -> None:
+        session(world)
+        theirs = CommitState(1, "run", "query", 7)
+        other = log(world).open("others", world.soon())
+        other.write(theirs, world.soon())
+        covered = record_header(
+            attributes=0x10, last=0, timestamp=0, producer=(4711, 0, 0), count=1
+        )
+        body = covered + b"\x7f" + KEY.encode() * 3
+        junk = struct.pack(">qiibI", 0, 9 + len(body), -1, 2, crc32c(body)) + body
+        cluster.logs[TP].append(read_batch(junk))
+        cluster.logs[TP].end_transaction(4711, 0, commit=True, coordinator_epoch=0, timestamp=0)
+        with pytest.raises(CommitError, match="the commit log, can't be read"):
+            log(world).read(KEY, world.soon())
+        assert log(world).read("others", world.soon()) == (theirs, True)
+        other.write(None, world.soon())
 
     world.run(main)
 

@@ -1,7 +1,7 @@
 """A batch's messages as the driver's side of exactly-once takes them: who commits, and what.
 
 Owns: what must be true of the transactions in commit messages, and the calls to
-``transactions/exactly_once.py``. It is step 8 of a record's way, seen from Spark. Never: the
+``transactions/exactly_once.py``. It is step 15 of a record's way, seen from Spark. Never: the
 protocol (``transactions/committer.py``).
 
 At commit and abort of a stream Spark gives us options, messages and the micro-batch's id. Run id,

@@ -1,4 +1,4 @@
-"""Warm producers between the tasks of one worker process (design.md rule 5.4).
+"""Warm producers between the tasks of one worker process (rule R4).
 
 Owns: which idle producers a process keeps, under which key, and when one must go. Never: whether
 a producer is fit for reuse (it says so itself), connections.
