@@ -79,7 +79,7 @@ def test_a_topic_that_is_deleted_after_the_preflight_fails_at_delivery_timeout(
         from confluent_kafka.admin import AdminClient
 
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.delete_topics([topic])[topic].result(10)
+        admin.delete_topics([topic])[topic].result(60)
         while topic in admin.list_topics(timeout=10).topics:
             time.sleep(0.05)
         yield from batches
@@ -103,6 +103,7 @@ def willing() -> Iterator[str]:
         yield cluster.bootstrap
 
 
+@pytest.mark.long
 def test_a_broker_that_creates_topics_creates_those_of_option_and_column(
     spark: SparkSession, one_row: DataFrame, write: Write, willing: str, consume: Consume
 ) -> None:

@@ -126,7 +126,7 @@ def numbers(spark, start, end, partitions=2):
 
 def seen(consume, topic, expected):
     """What a read_committed reader sees once the markers are there (milliseconds later)."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         found = sorted(consume(topic, isolation=COMMITTED).values)
         if found == sorted(str(v).encode() for v in expected) or time.monotonic() > deadline:

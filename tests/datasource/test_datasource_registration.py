@@ -64,6 +64,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_source_that_spark_has_found_is_not_registered_over_it(tmp_path):
     """Spark would warn of it: at register(), and each time that a stream starts."""

@@ -52,7 +52,7 @@ class AnsweringClient:
     def values(self, tp: TopicPartition) -> list[bytes | None]:
         return [record.value for batch in self.logs[tp] for record in batch.records]
 
-    def await_produced(self, count: int, real_seconds: float = 10) -> None:
+    def await_produced(self, count: int, real_seconds: float = 60) -> None:
         """Block until ``count`` Produce requests have been sent in all."""
         with self._changed:
             assert self._changed.wait_for(lambda: self.produced >= count, real_seconds)

@@ -285,7 +285,7 @@ def test_a_producer_tells_what_it_did(kafka: RealKafka) -> None:
         columns = RecordColumns(2, topic, value=pa.array([b"v", b"v" * 300], pa.binary()))
         producer.send_columns(columns)
         producer.flush()
-        assert all(future.result(10) is not None for future in futures)
+        assert all(future.result(60) is not None for future in futures)
         snapshot = producer.metrics()
 
     def told(name: str, group: Group = Group.PRODUCER, **tags: str) -> float:

@@ -983,7 +983,7 @@ def test_a_result_wakes_all_its_waiters_and_the_first_outcome_counts() -> None:
     result.fail(KafkaError("second"))
     result.done()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert seen == ["first"] * 3
     assert result.is_acked
 

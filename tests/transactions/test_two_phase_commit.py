@@ -32,7 +32,8 @@ from tests.fakes.fake_cluster.codec import Answer, write
 from tests.fakes.script_worlds import RealWorld
 from tests.real_kafka import RealKafka
 
-pytestmark = pytest.mark.broker
+# What Kafka makes of a version that is not stable: two brokers of their own.
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 TIMEOUT_MS = 30_000
 REFUSED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
