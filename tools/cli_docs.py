@@ -37,8 +37,11 @@ class _Command(Protocol):
 
 INTRODUCTION = """\
 `pip install 'spark-kafka-sink[cli]'` brings `kprod`. `kprod check` finds what stands between a
-machine and a write. `kprod explain KP0301` says what an error means, and `kprod template` has
-properties files to fill in; neither asks anybody. `kprod txn` is for whoever operates jobs with
+machine and a write. `kprod explain KP0301` says what an error means, `kprod options WORD` what can
+be set, `kprod template` has properties files to fill in, and `kprod convert` makes one of another
+client's; none of these asks anybody. `kprod --install-completion` completes names in your shell.
+
+`kprod txn` is for whoever operates jobs with
 `deliveryGuarantee=exactly-once` ([what they promise](delivery-guarantees.md)): it shows which
 transactions are open and what is decided about them, and ends what nobody else will end; of any
 client, `kprod txn blockers TOPIC` finds the one that makes consumers wait.

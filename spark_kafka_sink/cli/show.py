@@ -269,6 +269,11 @@ def show_report(report: KeyReport) -> None:
     _table("The decision", columns, rows)
 
 
+def show_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Any table; all of it, because nobody has to look at it in a hurry."""
+    _table(title, columns, rows, most=len(rows))
+
+
 def show_kept(title: str, kept: Mapping[str, str]) -> None:
     """Transactions that are left alone, and why; nothing when there are none."""
     if kept:
@@ -317,17 +322,22 @@ def _partitions(partitions: Iterable[tuple[str, Sequence[int]]]) -> str:
 
 
 def _table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, heads: bool = True
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    heads: bool = True,
+    most: int = _MOST_ROWS,
 ) -> None:
     table = Table(title=title, title_justify="left", show_header=heads)
     for column in columns:
         table.add_column(column, overflow="fold")
-    for row in rows[:_MOST_ROWS]:
+    for row in rows[:most]:
         table.add_row(*map(_shown, row))
     console = _console()
     console.print(table)
-    if len(rows) > _MOST_ROWS:
-        console.print(f"+{len(rows) - _MOST_ROWS} more; --json shows all")
+    if len(rows) > most:
+        console.print(f"+{len(rows) - most} more; --json shows all")
 
 
 def _shown(cell: str) -> str:
