@@ -42,6 +42,7 @@ def test_a_missing_topic_is_one_error_on_the_driver(one_row: DataFrame, fails: F
     assert failure.seconds < 1 + SLACK_S
 
 
+@pytest.mark.long
 def test_who_misspells_a_topic_waits_ten_seconds_and_not_a_minute(
     one_row: DataFrame, fails: Fails
 ) -> None:
@@ -123,6 +124,7 @@ def test_a_broker_that_creates_topics_creates_those_of_option_and_column(
     ]
 
 
+@pytest.mark.long
 def test_a_broker_that_creates_topics_is_not_asked_for_one_that_cannot_be(
     one_row: DataFrame, fails: Fails, willing: str
 ) -> None:
