@@ -60,11 +60,11 @@ and WRITE on it for whatever changes something: `abort` and `sweep` note there w
 they end. Jobs with another `commitLogTopic` need `--log-topic`, unless the file names it.
 
 **What is safe.** `list`, `blockers`, `describe` and all with `--dry-run` change nothing and disturb
-nobody. A command that changes something shows what it would do and asks (`--yes` doesn't ask). What
-contradicts a decision, or the one who owns it, is refused; `--force` does it all the same. Between
-the look and the change, a driver may have gone on: so each change first fences whoever could decide
-otherwise, and looks again. A driver that is committing at that very moment then fails with
-`SupersededError`, and nothing of its batch is visible.
+nobody. A command that changes something shows what it would do and asks (`--yes` skips the
+confirmation). What contradicts a decision, or the one who owns it, is refused; `--force` does it
+all the same. Between the look and the change, a driver may have gone on: so each change first
+fences whoever could decide otherwise, and looks again. A driver that is committing at that very
+moment then fails with `SupersededError`, and nothing of its batch is visible.
 
 **For scripts.** `--json` writes one object to standard output; errors are one line on standard
 error (wrong usage: with the usage around it). Exit codes: 0 done, 1 refused or failed, 2 wrong

@@ -477,7 +477,7 @@ class _Asking:
         try:
             agreed = typer.confirm(f"{what[:1].upper()}{what[1:]} Go on?", err=True)
         except typer.Abort:  # standard input is at its end
-            agreed, unasked = False, "nobody answered: --yes doesn't ask"
+            agreed, unasked = False, "nobody answered: --yes skips the confirmation"
             sys.stderr.write("\n")
         if not agreed:
             complain("nothing was changed", unasked, FAILED)

@@ -102,7 +102,10 @@ def blockers(
     """
     timeout_ms = max(0, deadline_ms - client.clock.now_ms())
     cluster = client.describe_topics(
-        (topic,), timeout_ms=timeout_ms, believe_missing_ms=1_000, allow_auto_topic_creation=False
+        (topic,),
+        timeout_ms=timeout_ms,
+        missing_topic_timeout_ms=1_000,
+        allow_auto_topic_creation=False,
     )
     open_ = _producers(client, [p.tp for p in cluster.topics[topic]], deadline_ms)
     by_producer: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)

@@ -32,7 +32,7 @@ from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.lease import lease_ms
 from spark_kafka_sink.transactions.log_parts import PART_BYTES, cut, key_of
-from spark_kafka_sink.transactions.log_reader import LogPlaces, LogReader, Place, Wanted
+from spark_kafka_sink.transactions.log_reader import LogCache, LogReader, LogSnapshot, Wanted
 from spark_kafka_sink.transactions.log_writer import LogWriter
 from spark_kafka_sink.transactions.transactional_ids import log_id
 
@@ -77,7 +77,7 @@ class DecisionLog:
     ) -> None:
         self._client = client
         self._topic = topic
-        self._places = LogPlaces()
+        self._places = LogCache()
         self._part_bytes = part_bytes
         self._rights = (
             f"DESCRIBE, READ and WRITE on the topic '{topic}' (commitLogTopic), and CREATE while "
@@ -144,7 +144,7 @@ class DecisionLog:
                 self._reader.read_keys,
                 TopicPartition(self._topic, partition),
                 Wanted(prefix.encode(), prefix=True),
-                Place(),
+                LogSnapshot(),
             )
             # What was written a moment ago counts for whoever looks by hand, too.
             until = min(deadline_ms, self._client.clock.now_ms() + _MARKERS_MS)
@@ -155,7 +155,7 @@ class DecisionLog:
                     found[key] = state
         return found
 
-    def _settled(self, read: Callable[[int], Place], until_ms: int) -> Place:
+    def _settled(self, read: Callable[[int], LogSnapshot], until_ms: int) -> LogSnapshot:
         """``read`` (with its deadline) until no write is under way, or until then. Markers follow
         an EndTxn in milliseconds.
         """
@@ -170,7 +170,7 @@ class DecisionLog:
 
     def _read(
         self, key: str, tp: TopicPartition, topic_id: bytes | None, deadline_ms: int
-    ) -> Place:
+    ) -> LogSnapshot:
         name = key.encode()
         place = self._reader.read(tp, name, self._places.get(topic_id, name), deadline_ms)
         self._places.put(topic_id, name, place)
@@ -203,7 +203,7 @@ class DecisionLog:
                 client.describe_topics(
                     (topic,),
                     timeout_ms=left(),
-                    believe_missing_ms=0,
+                    missing_topic_timeout_ms=0,
                     allow_auto_topic_creation=False,
                 )
             except KafkaTimeoutError:
@@ -285,7 +285,7 @@ class LogSession:
     def __init__(
         self,
         key: str,
-        place: Place,
+        place: LogSnapshot,
         writer: LogWriter,
         is_newest: Callable[[int], bool],
         part_bytes: int,
@@ -341,6 +341,6 @@ class LogSession:
         self._state = state
 
 
-def _decoded(key: str, place: Place) -> CommitState | None:
+def _decoded(key: str, place: LogSnapshot) -> CommitState | None:
     value = place.state(key.encode())
     return None if value is None else CommitState.decode(key, value)

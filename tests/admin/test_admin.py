@@ -186,7 +186,7 @@ def test_a_topic_that_is_steadily_unknown_is_believed_missing_before_the_time_is
     start = time.monotonic()
     with pytest.raises(KafkaTimeoutError) as caught:
         describe_topics(
-            config(kafka.bootstrap), [name], timeout_ms=60_000, believe_missing_ms=1_000
+            config(kafka.bootstrap), [name], timeout_ms=60_000, missing_topic_timeout_ms=1_000
         )
     assert 1 <= time.monotonic() - start < AT_ONCE_S
     assert caught.value.message == f"Topic {name} not present in metadata after 1000 ms."
@@ -195,7 +195,9 @@ def test_a_topic_that_is_steadily_unknown_is_believed_missing_before_the_time_is
 
 def test_silence_is_not_believed_to_say_that_a_topic_is_missing() -> None:
     with closed_port() as port, pytest.raises(KafkaTimeoutError, match="after 900 ms"):
-        describe_topics(config(f"127.0.0.1:{port}"), ["t"], timeout_ms=900, believe_missing_ms=100)
+        describe_topics(
+            config(f"127.0.0.1:{port}"), ["t"], timeout_ms=900, missing_topic_timeout_ms=100
+        )
 
 
 # --- who does not answer

@@ -14,7 +14,7 @@ from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import Payload
-from spark_kafka_sink.transactions.exactly_once import Batch, Commit, ExactlyOnce, Owner
+from spark_kafka_sink.transactions.exactly_once import Batch, Commit, ExactlyOnceDriver, Owner
 from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS
 from tests.real_kafka import RealKafka, consume_topic
 
@@ -28,7 +28,10 @@ def config(kafka: RealKafka, **changes: object) -> ProducerConfig:
 def test_brokers_that_do_not_offer_it_are_told_and_done_without(
     kafka: RealKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with ExactlyOnce(config(kafka), "__kprod_commits") as driver, caplog.at_level(logging.INFO):
+    with (
+        ExactlyOnceDriver(config(kafka), "__kprod_commits") as driver,
+        caplog.at_level(logging.INFO),
+    ):
         assert driver.two_phase_commit("two-phases") is False
         assert driver.two_phase_commit("two-phases") is False
     assert caplog.text.count("twoPhaseCommit=auto is off: brokers don't offer") == 1
@@ -39,7 +42,7 @@ def test_a_transaction_of_it_outlives_every_time_out_and_is_committed(
 ) -> None:
     topic, key = kafka_2pc.unique_topic("rows", 1), f"k{uuid.uuid4().hex[:8]}"
     short = config(kafka_2pc, **{"transaction.timeout.ms": "1000"})
-    with ExactlyOnce(short, "__kprod_commits") as driver, caplog.at_level(logging.INFO):
+    with ExactlyOnceDriver(short, "__kprod_commits") as driver, caplog.at_level(logging.INFO):
         assert driver.two_phase_commit(key) is True
         assert "twoPhaseCommit=auto is on" in caplog.text
         state = driver.plan(key)
