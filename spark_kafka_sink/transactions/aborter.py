@@ -64,6 +64,7 @@ class Aborter:
         later), so what it leaves is swept once more.
         """
         session = insist(
+            self._clock,
             lambda: self._decisions.open(owner.key, self._before()),
             lambda session: self._give_up(owner, number, session),
         )
@@ -106,7 +107,7 @@ class Aborter:
                 session.write(state, self._before())
             return session
 
-        session = insist(lambda: self._decisions.open(key, self._before()), give_up)
+        session = insist(self._clock, lambda: self._decisions.open(key, self._before()), give_up)
         return self._sweep(key, runs, _decided(session.state), tasks_may_live=True)
 
     def _give_up(self, owner: Owner, number: int, session: LogSession) -> LogSession:

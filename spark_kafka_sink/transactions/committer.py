@@ -132,6 +132,7 @@ class Committer:
         # A driver that died in the middle of a write left it open; whoever opens the log ends it.
         # (One that lives opens the log again.)
         return insist(
+            self._clock,
             lambda: self._decisions.open(key, self._before()),
             lambda session: self._rolled_forward(key, session),
         )
@@ -163,6 +164,7 @@ class Committer:
             return Commit.EMPTY
 
         return insist(
+            self._clock,
             lambda: self._decisions.open(owner.key, self._before()),
             lambda session: self._commit(owner, batch, session),
             lambda session: owner.check(session.state),

@@ -20,8 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from random import random
 from typing import Final, TypeVar
 
+from spark_kafka_sink.clock import Clock, Latch
 from spark_kafka_sink.errors import CommitError, KafkaError, SupersededError
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.decision_log import LogOutcomeUnknownError
@@ -31,7 +33,7 @@ T = TypeVar("T")
 OpenedT = TypeVar("OpenedT")
 
 #: How often whoever is right shuts out somebody who opened the log behind it.
-_DUELS: Final = 3
+_DUELS: Final = 5
 
 
 class Numbering(Enum):
@@ -117,6 +119,7 @@ class Owner:
 
 
 def insist(
+    clock: Clock,
     open_: Callable[[], OpenedT],
     attempt: Callable[[OpenedT], T],
     check: Callable[[OpenedT], None] = lambda opened: None,  # noqa: ARG005 - nothing to check
@@ -134,9 +137,13 @@ def insist(
 
     B's next attempt finds what A left: nothing, or A's decision. It is also made again when nobody
     knows whether the write is in the log: whoever opens it fences what is on its way, and reads.
+
+    Two that both may take over would shut each other out until both give up. So each pauses at
+    random, for up to twice as long as its attempt took: one of them gets its turn.
     """
     unknown: LogOutcomeUnknownError | None = None
     for left in reversed(range(_DUELS)):
+        begun = clock.now_ms()
         try:
             opened = open_()
         except KafkaError as error:
@@ -154,4 +161,7 @@ def insist(
             check(opened)
             if not left:
                 raise
+            now = clock.now_ms()
+            pause = random() * 2 * (now - begun)  # noqa: S311 - no secret
+            clock.wait(Latch(), now + round(pause))
     raise AssertionError

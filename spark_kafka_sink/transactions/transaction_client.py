@@ -290,8 +290,8 @@ class TransactionClient:
         while waiting and missed < _ROUNDS:
             if attempts:
                 self.calls.pause(attempts - 1, deadline_ms)
-            nodes = set(self.calls.coordinators(waiting, deadline_ms).values())
-            prefixes = {i.split(SEPARATOR, 1)[0] + SEPARATOR for i in waiting}
+            nodes = dict.fromkeys(self.calls.coordinators(waiting, deadline_ms).values())
+            prefixes = dict.fromkeys(i.split(SEPARATOR, 1)[0] + SEPARATOR for i in waiting)
             ongoing: dict[str, TransactionListing] = {}
             aged: dict[str, TransactionListing] = {}
             calls = [

@@ -120,6 +120,7 @@ class ApplicationLife(SparkLife):
     rights: float = 0.0
     #: Of a task's attempt that begins late, when others have prepared long ago.
     late: float = 0.0
+    late_ms: int = TIMEOUT_MS * 4 // 3
     #: Milliseconds for which a sweep's requests are on their way; the first InitProducerId, or
     #: AddPartitionsToTxn, of a task.
     late_sweeps: int = 0
@@ -130,6 +131,8 @@ class ApplicationLife(SparkLife):
     marker_ms: int = 2
     #: The log's leader is cut off in the first commit.
     deposed: bool = False
+    #: So many answers about the end of the log's writes are lost.
+    mute_log: int = 0
     #: So long nobody coordinates a transaction of the first decision.
     lost_coordinator: int = 0
     #: What operators do (``_operate``).
@@ -155,6 +158,7 @@ class ApplicationLife(SparkLife):
             self.late,
             self.late_init,
             self.late_add,
+            self.mute_log,
             self.deposed,
             self.lost_coordinator,
         )
@@ -203,6 +207,8 @@ class Start(Run):
     died_ms: int = NEVER
     failed: bool = False
     stopped: bool = False
+    #: Spark has called abort for it.
+    undone: bool = False
     #: Processes that wait for the next call, by role.
     pool: dict[str, Process] = field(default_factory=dict)
     query: str = QUERY
@@ -239,6 +245,9 @@ class Application(SparkWorld):
         self.order: list[Write] = []
         #: By (transactional id, producer id, epoch) of a prepared transaction.
         self.ends: dict[tuple[str, int, int], End] = {}
+        #: What the log says now, and of that the transactions that are to be committed.
+        self._logged: CommitState | None = None
+        self._standing: set[tuple[str, int, int]] = set()
         self._opened: dict[str, Start] = {}
         self._said: Counter[Process] = Counter()
         self._torn = False
@@ -289,6 +298,11 @@ class Application(SparkWorld):
             control.hold(ApiKey.INIT_PRODUCER_ID, life.late_init, nth=1, where=_is_a_tasks)
         if life.late_add:
             control.hold(ApiKey.ADD_PARTITIONS_TO_TXN, life.late_add, nth=1)
+        if life.mute_log:
+            own = log_id(self.key)
+            control.drop(
+                ApiKey.END_TXN, life.mute_log, where=lambda r: r.body.transactional_id == own
+            )
 
     @property
     def key(self) -> str:
@@ -516,6 +530,7 @@ class Application(SparkWorld):
     def _undo(self, write: Write, *, tasks_may_live: bool) -> None:
         """Spark's abort, and the end of its tasks."""
         run, begun = write.run, self.scheduler.now
+        run.undone = True
         if tasks_may_live:
             self.timeline.after(self.fate.choice((0, 500, KILLED_MS)), lambda: _kill_busy(run))
         try:
@@ -661,7 +676,7 @@ class Application(SparkWorld):
 
     def _rows_of(self, write: Write, identity: TaskIdentity) -> Iterator[pa.RecordBatch]:
         if not self._healed and self.fate.random() < self.life.late:
-            self.scheduler.sleep(self.fate.randint(0, TIMEOUT_MS * 4 // 3))
+            self.scheduler.sleep(self.fate.randint(0, self.life.late_ms))
         rows = self._partitions(write, identity.partition_id)
         half = len(rows) // 2
         for first, last in ((0, half), (half, len(rows))):
@@ -672,7 +687,7 @@ class Application(SparkWorld):
                 [pa.array(values, pa.binary()), pa.array(rows[first:last], pa.int32())],
                 names=["value", "partition"],
             )
-            if self.fate.random() < self.life.slow:
+            if not self._healed and self.fate.random() < self.life.slow:
                 self.scheduler.sleep(self.fate.randint(0, TIMEOUT_MS // 2))
             if self.fate.random() < self.life.fails:
                 self.fired["= attempts that raised"] += 1
@@ -835,6 +850,10 @@ class Application(SparkWorld):
         key = (transaction.transactional_id, transaction.producer_id, epoch)
         age = self.scheduler.now - transaction.start_ms
         self.ends.setdefault(key, End(committed, self.scheduler.now, age))
+        if not committed and key in self._standing:
+            if age < TIMEOUT_MS:
+                self._breaks(f"decided, and {key[0]} is aborted when it is open for {age} ms")
+            self._standing.clear()  # one was over: the others may be undone
         if committed and transaction.transactional_id == log_id(self.key):
             self._check_decision()
             for process in self.machine.processes[-40:]:
@@ -846,7 +865,24 @@ class Application(SparkWorld):
         within the lease, or never.
         """
         life, now = self.life, self.scheduler.now
-        decided = self._decided_ids()
+        before, self._logged = self._logged, self._newest()
+        state = self._logged
+        decision = None if state is None or state.lost else state.decision
+        decided = () if decision is None else decision.ids
+        self._standing = {
+            (t.transactional_id, t.producer_id, t.producer_epoch)
+            for t in (() if decision is None else decision.transactions)
+        }
+        if self._logged is not None and before is not None:
+            owner = self._logged.run_id
+            if owner not in ("", before.run_id):
+                if self._logged.generation <= before.generation:
+                    self._breaks(f"{owner} took over, and the generation did not move")
+                if owner in before.superseded:
+                    self._breaks(f"{owner} took over, and was superseded before")
+        for one in self._standing:
+            if one in self.ends and not self.ends[one].committed:
+                self._breaks(f"decided, and {one[0]} was aborted before")
         slow = life.heals_after_ms is not None or any(s.blow is Blow.FREEZE for s in life.strikes)
         most = TIMEOUT_MS - margin_ms(TIMEOUT_MS) + (LEASE_MS if slow else 3_000)
         for one in decided:
@@ -887,6 +923,9 @@ class Application(SparkWorld):
                 f"{write.run.id}: batch {write.number} is called failed "
                 f"({type(write.error).__name__}), and it is decided"
             )
+        given_up = "was aborted, and commits nothing" in str(write.error)
+        if given_up and not write.run.undone and not self.life.operators:
+            self._breaks(f"{write.run.id} is aborted, and not by its own driver")
         if isinstance(write.error, SupersededError) and self.life.calm:
             self._check_superseded(write)
 

@@ -17,8 +17,9 @@ from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.simulation.processes import Blow, Strike
-from tests.simulation.spark_application import Application, Kind
-from tests.simulation.spark_invariants import check
+from tests.simulation.seeded_cluster import ClusterFaults
+from tests.simulation.spark_application import Application, ApplicationLife, Kind
+from tests.simulation.spark_invariants import check, judge
 from tests.simulation.spark_lives import SparkLifeError, draw, live, long_run
 from tests.simulation.spark_mutants import (
     CARELESS,
@@ -94,8 +95,34 @@ def test_whatever_happens_each_row_of_a_committed_batch_is_visible_once():
     assert sum(count for name, count in happened.items() if name.startswith("= struck")) > 10
 
 
-def test_a_driver_that_was_frozen_behind_its_decision_calls_nothing_partial_that_is_not_visible():
-    live(2)
+def applied(life: ApplicationLife) -> Application:
+    world = Application(life)
+    world.live()
+    judge(world)
+    return world
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_driver_that_was_frozen_behind_its_decision_calls_nothing_partial_that_is_not_visible(
+    seed,
+):
+    """One transaction has timed out when it wakes up, and the other one is still open."""
+    frozen = Strike("commit", 0, 0, Blow.FREEZE, 50_000, "decided")
+    world = applied(
+        ApplicationLife(seed, batches=1, tasks=2, late=0.6, late_ms=24_000, strikes=(frozen,))
+    )
+    assert world.machine.met
+    assert not world.partial
+
+
+@pytest.mark.parametrize("seed", [0, 4, 12, 13])
+def test_two_that_begin_at_once_do_not_stop_each_other(seed):
+    """Both may take over; and a write of this log takes long, so that each shuts the other out."""
+    slow = ClusterFaults(work_ms=20)
+    world = applied(
+        ApplicationLife(seed, batches=1, tasks=1, twice=1.0, marker_ms=400, cluster=slow)
+    )
+    assert world.pairs
 
 
 def test_the_same_seed_lives_the_same_life():
