@@ -12,7 +12,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test simulate queries mutants faults fuzz sparks mutate check format docs bench kafka install \
-	lock sbom licences clean distclean
+	lock sbom licences audit clean distclean
 
 # What locks, and what the released package alone depends on.
 SUPPLY := .venv-supply
@@ -98,6 +98,9 @@ sbom: $(SUPPLY)/installed $(RUNTIME)/installed  ## dist/sbom.cdx.json: what the 
 licences: $(SUPPLY)/installed $(RUNTIME)/installed  ## docs/licences.md: under which licences it comes
 	$(SUPPLY)/bin/python tools/licences.py $(RUNTIME)/bin/python > docs/licences.md.new
 	mv docs/licences.md.new docs/licences.md
+
+audit: $(SUPPLY)/installed  ## known vulnerabilities of what requirements/*.lock name; asks pypi.org
+	$(SUPPLY)/bin/python tools/audit.py requirements/runtime.lock requirements/dev.lock
 
 install: $(VENV)/installed  ## .venv, and Kafka's server jars in the user's cache
 	@$(BIN)/python -m spark_kafka_sink.local_kafka --prepare >/dev/null

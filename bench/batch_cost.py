@@ -30,26 +30,26 @@ from rich.table import Table
 
 from bench.engine_ours import ARROW_ROWS, arrow_batches
 from spark_kafka_sink.clock import NEVER, Clock, Latch
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.network.authenticator import PlaintextAuthenticator
-from spark_kafka_sink.network.client_factory import new_network_client
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.network.auth.authenticator import PlaintextAuthenticator
+from spark_kafka_sink.network.channel.kafka_channel import KafkaChannel
+from spark_kafka_sink.network.channel.selector import Selector
+from spark_kafka_sink.network.channel.wakeup_pipe import WakeupPipe
+from spark_kafka_sink.network.client.client_factory import new_network_client
+from spark_kafka_sink.network.client.in_flight_requests import InFlightRequest
+from spark_kafka_sink.network.client.kafka_client import KafkaClient
+from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.network.frame_reader import FrameReader
-from spark_kafka_sink.network.in_flight_requests import InFlightRequest
-from spark_kafka_sink.network.kafka_channel import KafkaChannel
-from spark_kafka_sink.network.kafka_client import KafkaClient
-from spark_kafka_sink.network.network_client import NetworkClient
-from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
-from spark_kafka_sink.network.wakeup_pipe import WakeupPipe
-from spark_kafka_sink.producer.batch_closer import BatchCloser
-from spark_kafka_sink.producer.batch_drainer import BatchDrainer
+from spark_kafka_sink.producer.accumulator.batch_closer import BatchCloser
+from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.metrics import ProducerMetrics
-from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
-from spark_kafka_sink.producer.sender import Sender
+from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics
+from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
 from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.fake_cluster.cluster import Outcome

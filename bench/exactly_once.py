@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 
 from bench.microbatch import run
 from bench.spark_job import create, delete, rows, session, touch
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.transactions.committer import Batch

@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.crc32c import crc32c
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition
-from spark_kafka_sink.records.murmur2 import murmur2
-from spark_kafka_sink.records.partition_columns import TopicView
-from spark_kafka_sink.records.partitioners import BuiltInPartitioner
+from spark_kafka_sink.records.partitioning.murmur2 import murmur2
+from spark_kafka_sink.records.partitioning.partitioners import BuiltInPartitioner
+from spark_kafka_sink.records.partitioning.topic_view import TopicView
 from spark_kafka_sink.records.record_columns import (
     ColumnPlan,
     RecordColumns,

@@ -14,14 +14,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Self, TypeVar, cast
 
-from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import Clock, SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError
-from spark_kafka_sink.network.client_factory import new_network_client, with_bootstrap_addresses
-from spark_kafka_sink.network.client_request import ClientResponse
-from spark_kafka_sink.network.kafka_client import KafkaClient
+from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.network.client.client_factory import (
+    new_network_client,
+    with_bootstrap_addresses,
+)
+from spark_kafka_sink.network.client.client_request import ClientResponse
+from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.protocol.cluster import Cluster, Node
 from spark_kafka_sink.protocol.messages import CreateTopicsRequest, MetadataRequest, NewTopic

@@ -1,4 +1,4 @@
-"""The kinds of errors: each with a code that stays, and what is to be done about it.
+"""The kinds of errors and warnings: each with a code that stays, and what is to be done about it.
 
 Owns: :class:`Kind` (``KP0301`` and so on), and what docs/errors.md and ``kprod explain`` say of
 each. Never: a message. An exception class has a kind (``errors.py``), a raise site may name a
@@ -6,7 +6,7 @@ narrower one, and an answer of a broker has the kind of its own code (``KP1`` an
 
 A code is never given to another kind, and never changed: people search for it, and link to it.
 The first two digits are the area: 01 options, 02 columns and rows, 03 reaching brokers, 04 who we
-are, 05 delivery, 06 commit and exactly-once, 09 bugs.
+are, 05 delivery, 06 commit and exactly-once, 07 a user's own code and reports, 09 bugs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 @unique
 class Kind(StrEnum):
-    """A kind of error, as its code."""
+    """A kind of error or warning, as its code."""
 
     UNSPECIFIED = "KP0001"
 
@@ -34,11 +34,28 @@ class Kind(StrEnum):
     NO_OPTIONS = "KP0108"
     UNSUPPORTED_WRITE = "KP0109"
     UNRESOLVED_REFERENCE = "KP0110"
+    NO_REFERENCE = "KP0111"
+    TLS_SETTING = "KP0120"
+    KEY_STORE = "KP0121"
+    INLINE_SECRET = "KP0122"  # noqa: S105 - a code
+    SASL_SETTING = "KP0130"
+    LOGIN_MODULE = "KP0131"
+    TOKEN_SOURCE = "KP0132"  # noqa: S105 - a code
+    IMPORT_PATH = "KP0140"
+    MISSING_PACKAGE = "KP0141"
+    NOT_ALLOWED = "KP0142"
+    WITHOUT_EFFECT = "KP0150"
+    OTHER_VALUE = "KP0151"
+    WEAKER_GUARANTEE = "KP0152"
+    WEAK_SECURITY = "KP0153"
+    SHORT_TRANSACTION = "KP0154"
 
     SCHEMA = "KP0200"
     MISSING_VALUE_COLUMN = "KP0201"
     NO_TOPIC = "KP0202"
     COLUMN_TYPE = "KP0203"
+    IGNORED_COLUMN = "KP0204"
+    ROWS_ONE_BY_ONE = "KP0205"
     DATA = "KP0210"
     NULL_TOPIC = "KP0211"
     PARTITION_NOT_THERE = "KP0212"
@@ -52,12 +69,18 @@ class Kind(StrEnum):
     TIMEOUT = "KP0305"
     NO_LEADER = "KP0306"
     TOPIC_LIMIT = "KP0307"
+    UNRESOLVED_ADDRESS = "KP0308"
+    OTHER_CLUSTER = "KP0309"
+    NO_SUCH_LISTENER = "KP0310"
+    NOT_CONNECTED = "KP0311"
 
     AUTHENTICATION = "KP0401"
+    NO_NEW_CREDENTIAL = "KP0402"
 
     DELIVERY = "KP0500"
     EXPIRED = "KP0501"
     BUFFER_EXHAUSTED = "KP0502"
+    WRITE_FAILED = "KP0503"
 
     COMMIT = "KP0600"
     NO_COMMIT_MESSAGE = "KP0601"
@@ -67,6 +90,19 @@ class Kind(StrEnum):
     SUPERSEDED = "KP0612"
     REFUSED = "KP0613"
     TRANSACTION_ABORTED = "KP0614"
+    WRITE_ABORTED = "KP0620"
+    NOT_ABORTED = "KP0621"
+    DECIDED_NOT_ABORTED = "KP0622"
+    ORPHANS_UNSEEN = "KP0623"
+    BATCH_UNDONE = "KP0624"
+    DONE_NOT_NOTED = "KP0625"
+    COMMIT_LOG_EMPTY = "KP0626"
+    COMMIT_LOG_AT_RISK = "KP0627"
+    NOTHING_WRITTEN = "KP0628"
+
+    USER_CODE = "KP0701"
+    CLOSE_IN_CALLBACK = "KP0702"
+    REPORT_NOT_WRITTEN = "KP0703"
 
     ILLEGAL_STATE = "KP0900"
 
@@ -187,6 +223,150 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "message says on which host and in which of them it failed. "
         "[How secrets travel](security.md).",
     ),
+    Kind.NO_REFERENCE: Entry(
+        "A reference is not looked up here",
+        "`${env:NAME}`, `${file:/path}` and `${file:/path:key}` are looked up, in the options of "
+        "TLS and SASL that hold secrets, users and paths. Other forms, and other providers' "
+        "references, would go to the broker as they stand, so they are refused. "
+        "[How secrets travel](security.md).",
+        ("is not looked up in this option", "references of the provider ... are not looked up"),
+    ),
+    Kind.TLS_SETTING: Entry(
+        "A setting of TLS is wrong",
+        "Protocol versions, cipher suites, or the check of a broker's name. Without these options "
+        "TLS is as good as this machine's OpenSSL makes it: leave them out if nobody asked for "
+        "them. [TLS](security.md).",
+        (
+            "ssl.cipher.suites: ...",
+            "ssl.enabled.protocols=... has nothing that is safe",
+            "ssl.endpoint.identification.algorithm=... is unknown",
+        ),
+    ),
+    Kind.KEY_STORE: Entry(
+        "A key store or trust store can't be used",
+        "The message names the option, and the hint what the store lacks. PEM and PKCS12 are read, "
+        "JKS is not: the hint has the `keytool` line that converts it. The file must be on every "
+        "executor. A password is for the store, `ssl.key.password` for a key in PEM. "
+        "[TLS](security.md).",
+        (
+            "... holds no certificate",
+            "... holds no private key",
+            "... can't be opened as a PKCS12 store",
+            "the private key of ... can't be used",
+            "... is a JKS store, which only Java reads",
+        ),
+    ),
+    Kind.INLINE_SECRET: Entry(
+        "A secret stands in an option that Spark shows",
+        "Spark hides options by their names, and would show this one in plans, in its UI and in "
+        "event logs. Give a reference, `${file:/path}` or `${env:NAME}`. If the secret was real, "
+        "replace it: Spark may have logged it before we saw it. "
+        "[How secrets travel](security.md).",
+        (
+            "... is given inline, and Spark would show it: in plans, in its UI and in event logs",
+            "nothing in its text makes Spark hide it",
+        ),
+    ),
+    Kind.SASL_SETTING: Entry(
+        "A setting of SASL is wrong",
+        "The mechanism, or what it needs: a name and a password, a service name for Kerberos. "
+        "[SASL](security.md#sasl) has an example of each mechanism.",
+        (
+            "sasl.mechanism=... is not supported",
+            "sasl.mechanism is not set",
+            "No serviceName defined in either JAAS or Kafka config",
+        ),
+    ),
+    Kind.LOGIN_MODULE: Entry(
+        "sasl.jaas.config can't be used",
+        'It is one login module: its class, `required`, `name="value"` pairs, and a semicolon. '
+        "The class must be one that goes with `sasl.mechanism`, by its Kafka name (a prefix "
+        "`kafkashaded.` is taken off). [SASL](security.md#sasl).",
+        (
+            "sasl.jaas.config can't be read: ... (at character ...)",
+            "sasl.jaas.config: the login module ... is not known here",
+            "sasl.jaas.config has a ..., but sasl.mechanism is ...",
+        ),
+    ),
+    Kind.TOKEN_SOURCE: Entry(
+        "Where the token or the credentials come from is not clear",
+        "OAUTHBEARER takes a token from exactly one place: a token endpoint with a client's id and "
+        "secret, a file, a class of your own, or the option itself. An endpoint is `https`. AWS "
+        "has its own chain of credentials, a profile, or a role. [SASL](security.md#sasl).",
+        (
+            "sasl.mechanism is OAUTHBEARER, and nothing says where its token comes from",
+            "the token of OAUTHBEARER comes from ...; one would not count",
+        ),
+    ),
+    Kind.IMPORT_PATH: Entry(
+        "A class that an option names can't be made",
+        "The option wants `package.module:Name` of Python, importable on the driver and on every "
+        "executor (`spark.sparkContext.addPyFile`, or install it), made without arguments. A "
+        "class of the JVM can't run in Python workers.",
+        (
+            "... can't be imported: ...",
+            "... can't be made without arguments: ...",
+            "... is not an import path",
+        ),
+    ),
+    Kind.MISSING_PACKAGE: Entry(
+        "An optional package is not installed",
+        "The hint has the `pip install` line. It is needed on the driver and on every executor.",
+        (
+            "AWS credentials need the package botocore",
+            "sasl.mechanism=GSSAPI (Kerberos) needs the package gssapi",
+            "... is a PKCS12 store, and the package cryptography is not installed",
+        ),
+    ),
+    Kind.NOT_ALLOWED: Entry(
+        "The operator of this process does not allow it",
+        "Files, variables, token endpoints and imports that options may reach can be limited by "
+        "the environment of driver and executors; options can't change that. "
+        "[Allow-lists](security.md).",
+        ("... is not allowed here: ... of this process on host ... does not list it",),
+    ),
+    Kind.WITHOUT_EFFECT: Entry(
+        "Warning: an option does nothing here",
+        "Java's producer has it, or another client in the same file has; here it changes nothing. "
+        "Remove it, or leave it: only this line tells of it. [Every option](options.md).",
+        ("Option '...'... has no effect: ...", "...: left out what is ...: ..."),
+    ),
+    Kind.OTHER_VALUE: Entry(
+        "Warning: an option counts with another value",
+        "It doesn't fit another option, and Java's producer changes it in the same way; the line "
+        "says to what. Set both so that they fit.",
+        (
+            ". Setting it to ...",
+            "A static ... with value '...' will be applied.",
+            "Disabling exponential reconnect backoff because ... is set, but ... is not.",
+            "batches will be at most as large as that.",
+            "'bootstrap.servers' contains duplicate values.",
+        ),
+    ),
+    Kind.WEAKER_GUARANTEE: Entry(
+        "Warning: an option takes away what the producer guarantees",
+        "Without idempotence a retry can write rows twice or in another order, and with `acks` "
+        "other than `all` rows can be lost. Remove the option that the line names, or say "
+        "`deliveryGuarantee=none` when that is meant. [Guarantees](delivery-guarantees.md).",
+        ("Idempotence will be disabled because ...", "deliveryGuarantee is none because ..."),
+    ),
+    Kind.WEAK_SECURITY: Entry(
+        "Warning: somebody else could read along or take a broker's place",
+        "A secret goes over the network as it is (use SASL_SSL), the broker's name is not compared "
+        "with its certificate (remove the empty `ssl.endpoint.identification.algorithm`), or a "
+        "file of secrets may be written by everybody (`chmod o-w`). [Security](security.md).",
+        (
+            "... is SASL_PLAINTEXT and sasl.mechanism is ...",
+            "... is empty: brokers are not asked whether their certificate is for their name",
+            "...: everybody on this machine may write that file",
+        ),
+    ),
+    Kind.SHORT_TRANSACTION: Entry(
+        "Warning: few stages fit into kafka.transaction.timeout.ms",
+        "Brokers abort a transaction that is open for longer, and with it the batch. "
+        "[How to choose it](delivery-guarantees.md#how-to-choose-the-time-out).",
+        ("a stage that takes longer from its first row to its commit fails",),
+    ),
     Kind.SCHEMA: Entry(
         "The columns don't fit a Kafka sink",
         "What the sink takes: [columns](options.md). Extra columns are ignored, but Spark can't "
@@ -208,6 +388,16 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "Cast the column: `value` and `key` are string or binary, `topic` is string, `partition` "
         "int. A whole row becomes a value with `to_json(struct(*))`.",
         ("... attribute unsupported type ...",),
+    ),
+    Kind.IGNORED_COLUMN: Entry(
+        "Warning: a column is ignored because of its case",
+        "The sink's columns are written in lower case. Rename the column if it was meant.",
+        ("column ... is ignored: column names are case-sensitive here",),
+    ),
+    Kind.ROWS_ONE_BY_ONE: Entry(
+        "Warning: a slower way through an older PySpark",
+        "PySpark 4.0 gives streams rows instead of Arrow batches. PySpark 4.1 and later give both.",
+        ("this pyspark has no Arrow writer for streams, so rows are converted one by one",),
     ),
     Kind.DATA: Entry(
         "A row can't be sent",
@@ -286,10 +476,46 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "its own has brokers compress again what comes with another.",
         ("topic ... takes batches of at most ... bytes", "brokers compress each of them again"),
     ),
+    Kind.UNRESOLVED_ADDRESS: Entry(
+        "A bootstrap server's name can't be resolved",
+        "As an error: none of them can, from the host that says so. As a warning: some can't, and "
+        "the others are used. Executors resolve names themselves, not only the driver.",
+        (
+            "No resolvable bootstrap urls given in bootstrap.servers",
+            "bootstrap server ... can't be resolved now: ...",
+        ),
+    ),
+    Kind.OTHER_CLUSTER: Entry(
+        "Warning: the addresses lead to another cluster",
+        "The cluster's id changed while a producer was running: a name that was moved, or a proxy "
+        "with two clusters behind it. What is written from now on is in the other cluster.",
+        ("the cluster's id was ... and is ...: the addresses lead to another cluster",),
+    ),
+    Kind.NO_SUCH_LISTENER: Entry(
+        "Warning: leaders lack the listener that is asked",
+        "The brokers that lead these partitions have no listener of the name that the bootstrap "
+        "server has, so nobody can say where they are. Set `listeners` and `advertised.listeners` "
+        "alike on all brokers.",
+        ("the leaders of ... partitions have no listener of the bootstrap servers' name: ...",),
+    ),
+    Kind.NOT_CONNECTED: Entry(
+        "Warning: a connection to a broker failed",
+        "It is tried again, with growing pauses; the line comes once for each reason. When no "
+        "broker answers in time, an error lists all of them (KP0301).",
+        ("node ... at", "bootstrap server"),
+    ),
     Kind.AUTHENTICATION: Entry(
         "We could not say who we are",
         "A wrong user, password, certificate or token, or an identity provider that gave none. Not "
         "retried. [What a failure means](security.md#what-a-failure-means).",
+    ),
+    Kind.NO_NEW_CREDENTIAL: Entry(
+        "Warning: a token or credential could not be renewed",
+        "The one before it is used until it ends, and the next try follows. If it goes on, "
+        "connections that are made or re-authenticated later fail: look at the token endpoint, or "
+        "at the code that gives credentials. [What a failure means]"
+        "(security.md#what-a-failure-means).",
+        ("no new credential: ...",),
     ),
     Kind.DELIVERY: Entry(
         "Rows were not acknowledged",
@@ -309,6 +535,12 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "answer. When they are only slow for a while, raise `kafka.delivery.timeout.ms` (and "
         "remove `kafka.max.block.ms`, or raise it too).",
         ("buffer.memory (... bytes) stayed used up for ... ms while ... bytes were wanted",),
+    ),
+    Kind.WRITE_FAILED: Entry(
+        "Warning: a write failed, and rows of it stay in Kafka",
+        "With at-least-once nothing is taken back. What Spark writes again, comes twice. The cause "
+        "is the error of the job or query. [Guarantees](delivery-guarantees.md).",
+        ("kprod write... failed: ... of ... tasks had finished; their ... rows",),
     ),
     Kind.COMMIT: Entry(
         "The driver can't vouch for a batch",
@@ -366,6 +598,94 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     Kind.TRANSACTION_ABORTED: Entry(
         "Never sent, because its transaction was aborted",
         "The cause is the error that the transaction was aborted for.",
+    ),
+    Kind.WRITE_ABORTED: Entry(
+        "Warning: a write failed, and its transactions are aborted",
+        "Consumers that read committed see nothing of it. The cause is the error of the job or "
+        "query. What stands in the cluster is told by `kprod txn describe PREFIX`.",
+        ("of their ... rows nothing is visible to read_committed consumers",),
+    ),
+    Kind.NOT_ABORTED: Entry(
+        "Warning: a write failed, and its transactions stay open",
+        "Brokers abort them after `kafka.transaction.timeout.ms`, and the next start of the query "
+        "before that. Until then, consumers that read committed wait before them: "
+        "`kprod txn sweep PREFIX` ends them at once ([the command line](cli.md)).",
+        ("... failed, and its transactions could not be aborted (...)",),
+    ),
+    Kind.DECIDED_NOT_ABORTED: Entry(
+        "Warning: Spark gave up a batch that was decided",
+        "A decision is never undone: the next start of the query commits the batch. To have it "
+        "done now: `kprod txn commit KEY` ([the command line](cli.md)).",
+        ("batch ... of '...' is decided, so it is not aborted",),
+    ),
+    Kind.ORPHANS_UNSEEN: Entry(
+        "Warning: what earlier tasks left open was not looked for",
+        "A broker gave no answer, or nobody told whose run it was. What is open there is ended by "
+        "a later commit, or when it times out; consumers that read committed wait until then. "
+        "`kprod txn list PREFIX` shows it ([the command line](cli.md)).",
+        (
+            "orphaned transactions could not be looked for",
+            "kprod abort: no task told whose run this is",
+        ),
+    ),
+    Kind.BATCH_UNDONE: Entry(
+        "Warning: a decided batch was lost whole, and is written again",
+        "Its driver was away for longer than `kafka.transaction.timeout.ms`, and brokers had "
+        "aborted what it decided before any of it was visible. Nothing is lost. "
+        "[How to choose the time](delivery-guarantees.md#how-to-choose-the-time-out).",
+        ("batch ... was decided, and brokers had aborted a part of it",),
+    ),
+    Kind.DONE_NOT_NOTED: Entry(
+        "Warning: a batch is committed, and the commit log does not say so",
+        "The next start looks at its transactions once more, which changes nothing. The line has "
+        "the brokers' reason: mend that before the next batch.",
+        ("the batch is committed, but the commit log could not be told so: ...",),
+    ),
+    Kind.COMMIT_LOG_EMPTY: Entry(
+        "Warning: the commit log knows nothing of a query that has run before",
+        "A query that changes to exactly-once, or to another prefix, says so once. Else somebody "
+        "deleted the topic of `commitLogTopic`, and a batch that Spark runs again may come twice.",
+        ("the commit log knows nothing of it, and this is batch ...",),
+    ),
+    Kind.COMMIT_LOG_AT_RISK: Entry(
+        "Warning: the commit log's topic can forget decisions",
+        "Set `min.insync.replicas=2` and `unclean.leader.election.enable=false` on it, as the line "
+        "says. [The commit log](delivery-guarantees.md).",
+        (
+            "commitLogTopic '...' has unclean.leader.election.enable=true",
+            "commitLogTopic '...' has ... replicas and min.insync.replicas=1",
+        ),
+    ),
+    Kind.NOTHING_WRITTEN: Entry(
+        "Nothing is written: that version is committed",
+        "The commit log has this `txnVersion`, or a later one, of this `txnAppId`. For a job that "
+        "was started again that is right. As a warning, the version is *older* than the last one "
+        "and may never have been written: give a backfill a `txnAppId` of its own. "
+        "[Jobs that can be run again](delivery-guarantees.md).",
+        ("kprod writes nothing: version ... of txnAppId '...' counts as committed",),
+    ),
+    Kind.USER_CODE: Entry(
+        "Warning: a callback, an interceptor or a listener raised an error",
+        "The producer goes on without it. The line has the error's class and the place in the "
+        "code, but not its text, which may hold a row.",
+        (
+            "Error executing interceptor onSend callback",
+            "Error executing user-provided callback on message for topic-partition '...-...'",
+            "a done callback of a record raised ...",
+            "Failed to close producer interceptor: ...",
+            "... failed on the cluster's id: ...",
+        ),
+    ),
+    Kind.CLOSE_IN_CALLBACK: Entry(
+        "Warning: close was called from a callback",
+        "A callback runs in the thread that would have to send the rest, so nothing more is sent. "
+        "Call `close()` from another thread.",
+        ("Overriding close timeout ... ms to 0 ms",),
+    ),
+    Kind.REPORT_NOT_WRITTEN: Entry(
+        "Warning: the rows are written, and their report is not",
+        "The file of `reportPath` could not be appended to. The log line before has the figures.",
+        ("the rows are in Kafka, but reportPath can't be written: ...",),
     ),
     Kind.ILLEGAL_STATE: Entry(
         "A bug, or a call in a state that forbids it",

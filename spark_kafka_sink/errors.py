@@ -1,8 +1,9 @@
 """The exception tree, and what each broker error code means for this producer.
 
-Owns: every exception that leaves this package, and the table of broker error codes (number,
-name, class, meaning, hint), from Kafka's ``common/protocol/Errors.java`` and the retry classes of
-``Sender`` and ``TransactionManager``. Never: a decision to retry (that is the sender's).
+Owns: every exception that leaves this package, the form of warnings, which have codes too (and
+those that a process said once), and the table of broker error codes (number, name, class, meaning,
+hint), from Kafka's ``common/protocol/Errors.java`` and the retry classes of ``Sender`` and
+``TransactionManager``. Never: a decision to retry (that is the sender's).
 
 Every error is one line that names what, where and what to do, behind the code of its kind
 (``error_kinds.py``); a second line has the hint, if there is one, and where to read more. All are
@@ -12,12 +13,45 @@ header or a secret. Java's ``XException`` is ``XError`` here.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, ClassVar
 
 from spark_kafka_sink.documentation import error_url
 from spark_kafka_sink.error_kinds import Kind
+
+#: More than a process has reasons to say; a text may hold a value that is new each time.
+_MOST_REMEMBERED = 1_000
+
+_said: set[str] = set()
+
+
+def coded(code: str, text: str, hint: str | None = None) -> str:
+    """One line of an error or a warning: its code before it, and where to read more behind it."""
+    return f"[{code}] {text} ({'' if hint is None else f'{hint}; '}see {error_url(code)})"
+
+
+def warn(
+    log: logging.Logger, code: str, text: str, *values: object, level: int = logging.WARNING
+) -> None:
+    """``text % values`` with its code, as a warning of ``log``."""
+    if log.isEnabledFor(level):
+        log.log(level, "%s", coded(code, text % values), stacklevel=2)
+
+
+def warn_once(log: logging.Logger, lines: Iterable[str]) -> None:
+    """Each of ``lines`` that this process has not said yet, as a warning of ``log``. They have
+    their codes already.
+    """
+    for line in lines:
+        if line in _said:
+            continue
+        if len(_said) >= _MOST_REMEMBERED:
+            _said.clear()
+        _said.add(line)
+        log.warning("%s", line, stacklevel=2)
 
 
 class KafkaError(Exception):
@@ -50,8 +84,7 @@ class KafkaError(Exception):
 
     def one_line(self) -> str:
         """All of it, for a log that makes an event of each line."""
-        hint = "" if self.hint is None else f"{self.hint}; "
-        return f"[{self.kind.kp_code}] {self.message} ({hint}see {self.url})"
+        return coded(self.kind.kp_code, self.message, self.hint)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.message, self.hint, self._fields()))

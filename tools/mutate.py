@@ -31,30 +31,36 @@ TRANSACTIONS = ("test_transaction_manager.py", "test_transaction_manager_transac
 #: What is changed, and the tests of tests/producer that must notice, the likeliest first.
 TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "producer_batch": (
-        f"{PRODUCER}/producer_batch.py",
+        f"{PRODUCER}/accumulator/producer_batch.py",
         ("test_producer_batch.py", *BATCHES, *SENDER),
     ),
     "record_accumulator": (
-        f"{PRODUCER}/record_accumulator.py",
+        f"{PRODUCER}/accumulator/record_accumulator.py",
         (*BATCHES, "test_partition_load.py", *SENDER),
     ),
     "batch_drainer": (
-        f"{PRODUCER}/batch_drainer.py",
+        f"{PRODUCER}/accumulator/batch_drainer.py",
         (*BATCHES, "test_partition_load.py", *SENDER),
     ),
-    "batch_returns": (
-        f"{PRODUCER}/batch_returns.py",
+    "batch_requeuer": (
+        f"{PRODUCER}/accumulator/batch_requeuer.py",
         (*BATCHES, "test_producer_batch.py", *SENDER),
     ),
-    "batch_closer": (f"{PRODUCER}/batch_closer.py", (*BATCHES, *SENDER)),
-    "sender": (f"{PRODUCER}/sender.py", SENDER),
-    "in_flight_batches": (f"{PRODUCER}/in_flight_batches.py", SENDER),
+    "batch_closer": (f"{PRODUCER}/accumulator/batch_closer.py", (*BATCHES, *SENDER)),
+    "sender": (f"{PRODUCER}/sender/sender.py", SENDER),
+    "in_flight_batches": (f"{PRODUCER}/sender/in_flight_batches.py", SENDER),
     "partition_sequences": (
-        f"{PRODUCER}/partition_sequences.py",
+        f"{PRODUCER}/transaction/partition_sequences.py",
         ("test_partition_sequences.py", *SENDER),
     ),
-    "transaction_manager": (f"{PRODUCER}/transaction_manager.py", (*TRANSACTIONS, *SENDER)),
-    "coordinator_requests": (f"{PRODUCER}/coordinator_requests.py", (*TRANSACTIONS, *SENDER)),
+    "transaction_manager": (
+        f"{PRODUCER}/transaction/transaction_manager.py",
+        (*TRANSACTIONS, *SENDER),
+    ),
+    "txn_request_queue": (
+        f"{PRODUCER}/transaction/txn_request_queue.py",
+        (*TRANSACTIONS, *SENDER),
+    ),
 }
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {

@@ -17,11 +17,12 @@ from typing import NoReturn
 import typer
 
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig, SinkConfig
-from spark_kafka_sink.config_file import OPTION
+from spark_kafka_sink.config.config_file import OPTION
+from spark_kafka_sink.config.given_options import given_options
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.unknown_options import PREFIX
 from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
-from spark_kafka_sink.foreign_options import PREFIX
-from spark_kafka_sink.given_options import given_options
 from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
 from spark_kafka_sink.transactions.operations import Operator
 from spark_kafka_sink.transactions.transaction_client import TransactionClient

@@ -33,8 +33,8 @@ from spark_kafka_sink.cli.show import (
     state_json,
     summary,
 )
+from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC
 from spark_kafka_sink.errors import ConfigError, safe_text
-from spark_kafka_sink.option_table import COMMIT_LOG_TOPIC
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.inspection import check_key
 from spark_kafka_sink.transactions.operations import EndPlan, Operator
@@ -229,7 +229,10 @@ def abort(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Also what a decision names: its rows are lost, its batch is PARTIAL."
+            "--force",
+            help="Also what a decision names. If anything of that batch is committed already, it "
+            "is PARTIAL: the aborted rows are lost until 'resolve --as replay'. If nothing is, the "
+            "next start writes all of it again.",
         ),
     ] = False,
     yes: _Yes = False,

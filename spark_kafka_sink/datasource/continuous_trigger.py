@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_kafka_sink.datasource import spark_methods
+from spark_kafka_sink.datasource import spark_patches
 from spark_kafka_sink.datasource.source import FORMAT
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
@@ -26,18 +26,18 @@ _CONTINUOUS_SEEN = "_kprod_continuous"
 
 def install() -> None:
     """Idempotent; covers classic sessions, and Connect when this process has such a session."""
-    for cls in spark_methods.loaded_classes("DataStreamWriter", *_MODULES):
-        spark_methods.wrap(cls, "format", _format)
-        spark_methods.wrap(cls, "trigger", _trigger)
-        spark_methods.wrap(cls, "start", _start)
-        spark_methods.wrap(cls, "toTable", _to_table)
+    for cls in spark_patches.loaded_classes("DataStreamWriter", *_MODULES):
+        spark_patches.wrap(cls, "format", _format)
+        spark_patches.wrap(cls, "trigger", _trigger)
+        spark_patches.wrap(cls, "start", _start)
+        spark_patches.wrap(cls, "toTable", _to_table)
 
 
 def uninstall() -> None:
     """Puts Spark's own methods back."""
-    for cls in spark_methods.loaded_classes("DataStreamWriter", *_MODULES):
+    for cls in spark_patches.loaded_classes("DataStreamWriter", *_MODULES):
         for name in ("format", "trigger", "start", "toTable"):
-            spark_methods.unwrap(cls, name)
+            spark_patches.unwrap(cls, name)
 
 
 def _format(method: Callable[..., object], writer: object, source: str) -> object:

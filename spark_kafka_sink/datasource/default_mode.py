@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_kafka_sink.datasource import spark_methods
+from spark_kafka_sink.datasource import spark_patches
 from spark_kafka_sink.datasource.source import FORMAT
 
 _MODULES = ("pyspark.sql.readwriter", "pyspark.sql.connect.readwriter")
@@ -25,17 +25,17 @@ _MODE_SEEN = "_kprod_mode"
 
 def install() -> None:
     """Idempotent; covers classic sessions, and Connect when this process has such a session."""
-    for cls in spark_methods.loaded_classes("DataFrameWriter", *_MODULES):
-        spark_methods.wrap(cls, "format", _format)
-        spark_methods.wrap(cls, "mode", _mode)
-        spark_methods.wrap(cls, "save", _save)
+    for cls in spark_patches.loaded_classes("DataFrameWriter", *_MODULES):
+        spark_patches.wrap(cls, "format", _format)
+        spark_patches.wrap(cls, "mode", _mode)
+        spark_patches.wrap(cls, "save", _save)
 
 
 def uninstall() -> None:
     """Puts Spark's own methods back."""
-    for cls in spark_methods.loaded_classes("DataFrameWriter", *_MODULES):
+    for cls in spark_patches.loaded_classes("DataFrameWriter", *_MODULES):
         for name in ("format", "mode", "save"):
-            spark_methods.unwrap(cls, name)
+            spark_patches.unwrap(cls, name)
 
 
 def _format(method: Callable[..., object], writer: object, source: str) -> object:

@@ -26,10 +26,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.config import TXN_CONTEXT, DeliveryGuarantee
-from spark_kafka_sink.datasource.write_context import WriteContext
+from spark_kafka_sink.config.option_table import SINK_OPTIONS
+from spark_kafka_sink.config.sink_config import TXN_CONTEXT, DeliveryGuarantee
+from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.errors import CommitError, ConfigError, safe_text
-from spark_kafka_sink.option_table import SINK_OPTIONS
 from spark_kafka_sink.transactions.transactional_ids import check_part, is_part
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ def _offsets(
             "offsetsGroup needs the option checkpointLocation: offsets are read there",
             hint="give foreach_batch or transaction the query's own checkpointLocation, too",
         )
-    from spark_kafka_sink.datasource.offset_log import offsets_by_spark
+    from spark_kafka_sink.datasource.exactly_once.offset_log import offsets_by_spark
 
     found: dict[str, dict[str, int]] = {}
     for tp, offset in offsets_by_spark(session, given["checkpointlocation"], batch_id).items():

@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, NoReturn
 from spark_kafka_sink.datasource.plain_errors import plainly
 from spark_kafka_sink.datasource.spark_needed import spark_needed
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.import_paths import is_import_path
-from spark_kafka_sink.log_once import warn_once
+from spark_kafka_sink.errors import ConfigError, coded, warn_once
+from spark_kafka_sink.security.import_paths import is_import_path
 
 try:
     from pyspark.sql import datasource as spark_datasource
@@ -73,7 +72,7 @@ class KprodDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns of a table that names none (CREATE TABLE ... USING kprod)."""
-        from spark_kafka_sink.datasource.schema import CANONICAL_SCHEMA
+        from spark_kafka_sink.datasource.write.schema import CANONICAL_SCHEMA
 
         return CANONICAL_SCHEMA
 
@@ -93,7 +92,7 @@ class KprodDataSource(DataSource):
         if self._has_arrow_stream_writer():
             return KprodStreamWriter(plan)
         if not self._travelled:
-            warn_once(_log, [ROWS_ONE_BY_ONE])
+            warn_once(_log, [coded(Kind.ROWS_ONE_BY_ONE, ROWS_ONE_BY_ONE)])
         return KprodRowStreamWriter(plan, schema)
 
     @plainly
@@ -109,8 +108,8 @@ class KprodDataSource(DataSource):
 
     def _options_that_travel(self) -> dict[str, str]:
         """With the lines of ``configFile``, so that no commit depends on a file that is gone."""
-        from spark_kafka_sink.foreign_options import PREFIX
-        from spark_kafka_sink.given_options import given_options
+        from spark_kafka_sink.config.given_options import given_options
+        from spark_kafka_sink.config.unknown_options import PREFIX
 
         options = dict(self.options)
         try:
@@ -122,14 +121,14 @@ class KprodDataSource(DataSource):
         return hasattr(spark_datasource, "DataSourceStreamArrowWriter")
 
     def _plan(self, schema: StructType, *, overwrite: bool, streaming: bool) -> WritePlan:
-        from spark_kafka_sink.allow_lists import check_report_path
-        from spark_kafka_sink.config import SinkConfig
+        from spark_kafka_sink.config.given_options import given_options
+        from spark_kafka_sink.config.sink_config import SinkConfig
+        from spark_kafka_sink.config.unknown_options import PREFIX
         from spark_kafka_sink.datasource.preflight import process_preflight
-        from spark_kafka_sink.datasource.schema import near_names, plan_columns
+        from spark_kafka_sink.datasource.write.schema import near_names, plan_columns
+        from spark_kafka_sink.datasource.write.write_report import show_on_driver
         from spark_kafka_sink.datasource.write_plan import WritePlan
-        from spark_kafka_sink.datasource.write_report import show_on_driver
-        from spark_kafka_sink.foreign_options import PREFIX
-        from spark_kafka_sink.given_options import given_options
+        from spark_kafka_sink.security.allow_lists import check_report_path
 
         if not self.options:
             raise ConfigError(
@@ -145,7 +144,7 @@ class KprodDataSource(DataSource):
         given = given_options(self.options, PREFIX)
         config = SinkConfig.of(given)
         if config.is_exactly_once:
-            from spark_kafka_sink.datasource.transaction_plan import prefix_of
+            from spark_kafka_sink.datasource.exactly_once.transaction_plan import prefix_of
 
             prefix_of(config, streaming=streaming)
         driver = ""
@@ -166,14 +165,14 @@ class KprodDataSource(DataSource):
             Interceptors.check(config.producer.interceptor_classes)
         own = config.producer.partitioner_class
         if own is not None and is_import_path(own):
-            from spark_kafka_sink.records.own_partitioner import check
+            from spark_kafka_sink.records.partitioning.own_partitioner import check
 
             check(own)
         warn_once(_log, [*config.warnings, *near_names(schema)])
         cluster = process_preflight().check(config, streaming=streaming)
         if not config.is_exactly_once:
             return WritePlan(config, columns, cluster)
-        from spark_kafka_sink.datasource.transaction_plan import plan_transactions
+        from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 
         plan = plan_transactions(config, streaming=streaming, driver=driver)
         return WritePlan(config, columns, cluster, plan, driver)
@@ -233,7 +232,7 @@ class KprodRowStreamWriter(_StreamDriver):
 
     @plainly
     def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
-        from spark_kafka_sink.datasource.row_adapter import RowAdapter
+        from spark_kafka_sink.datasource.write.row_adapter import RowAdapter
 
         adapter = RowAdapter(self._schema, self.plan.columns)
         return self.plan.write(adapter.batches(iterator), adapter.plan)

@@ -12,9 +12,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeVar
 
 from spark_kafka_sink.admin import AdminClient
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import AuthorizationError, ConfigError, ErrorCode, KafkaError
+from spark_kafka_sink.errors import (
+    AuthorizationError,
+    ConfigError,
+    ErrorCode,
+    KafkaError,
+    warn_once,
+)
 from spark_kafka_sink.protocol.config_messages import (
     ConfigResource,
     ConfigResourceType,
@@ -45,9 +51,6 @@ _OPERATIONS: Final = {
 #: What a topic's compression.type says when batches stay as they came.
 _AS_SENT: Final = "producer"
 
-#: Topics and warnings that this process has given.
-_warned: set[str] = set()
-
 
 def check_topics(
     admin: AdminClient, config: ProducerConfig, topics: Collection[str], *, timeout_ms: int
@@ -65,11 +68,7 @@ def check_topics(
     for topic, operations in rights.items():
         _check_write(topic, operations)
     for topic, settings in _asked(lambda: _settings(admin, topics, limit_ms)).items():
-        for warning in _warnings(config, topic, settings):
-            text = warning.one_line()
-            if text not in _warned:
-                _warned.add(text)
-                _log.warning("%s", text)
+        warn_once(_log, (found.one_line() for found in _warnings(config, topic, settings)))
 
 
 def _asked(ask: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:

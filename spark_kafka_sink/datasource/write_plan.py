@@ -18,30 +18,30 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.config import SinkConfig
-from spark_kafka_sink.datasource.commit_message import (
+from spark_kafka_sink.config.secret_references import UnresolvedReferenceError
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.write.commit_message import (
     TaskCommitMessage,
     checked_messages,
     finished_messages,
 )
-from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
-from spark_kafka_sink.datasource.write_report import (
+from spark_kafka_sink.datasource.write.write_report import (
     ACKNOWLEDGED,
     WriteReport,
     publish,
     show_on_driver,
 )
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import CommitError, IllegalStateError, KafkaError
+from spark_kafka_sink.errors import CommitError, IllegalStateError, KafkaError, warn
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.column_plan import ColumnPlan
-from spark_kafka_sink.secret_references import UnresolvedReferenceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import WriterCommitMessage
 
-    from spark_kafka_sink.datasource.write_task import ProducerSource, TaskIdentity
+    from spark_kafka_sink.datasource.write.write_task import ProducerSource, TaskIdentity
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class WritePlan:
         self, batches: Iterator[pa.RecordBatch], columns: ColumnPlan | None = None
     ) -> TaskCommitMessage:
         """Writes one partition in this worker process; ``columns`` replaces the plan's own."""
-        from spark_kafka_sink.datasource.write_task import TaskIdentity, WriteTask
+        from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
 
         if self.package_version != __version__:
             raise IllegalStateError(
@@ -103,12 +103,14 @@ class WritePlan:
 
     def _producers(self, identity: TaskIdentity) -> ProducerSource:
         if self.transactions is not None:
-            from spark_kafka_sink.datasource.transactional_producers import producers_of_task
+            from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
+                producers_of_task,
+            )
 
             return producers_of_task(
                 self.transactions, self.config.producer, self.cluster, identity
             )
-        from spark_kafka_sink.datasource import producer_cache
+        from spark_kafka_sink.datasource.write import producer_cache
 
         return producer_cache.CachedProducers(
             producer_cache.process_cache(),
@@ -134,7 +136,7 @@ class WritePlan:
                 )
         outcome = ACKNOWLEDGED
         if self.config.is_exactly_once:
-            from spark_kafka_sink.datasource import transaction_commit
+            from spark_kafka_sink.datasource.exactly_once import transaction_commit
 
             show_on_driver()
             outcome = transaction_commit.commit(
@@ -158,7 +160,9 @@ class WritePlan:
             if self.config.is_exactly_once:
                 self._abort_transactions(messages, finished, batch_id)
                 return
-            _log.warning(
+            warn(
+                _log,
+                Kind.WRITE_FAILED,
                 "kprod write%s failed: %d of %d tasks had finished; their %d rows, and what others "
                 "had sent, stay in Kafka and are written again when the batch is",
                 "" if batch_id is None else f" of micro-batch {batch_id}",
@@ -175,7 +179,7 @@ class WritePlan:
         finished: Sequence[TaskCommitMessage],
         batch_id: int | None,
     ) -> None:
-        from spark_kafka_sink.datasource import transaction_commit
+        from spark_kafka_sink.datasource.exactly_once import transaction_commit
 
         what = "kprod write" if batch_id is None else f"kprod write of micro-batch {batch_id}"
         try:
@@ -188,7 +192,9 @@ class WritePlan:
                 driver_token=self.driver,
             )
         except KafkaError as error:
-            _log.warning(
+            warn(
+                _log,
+                Kind.NOT_ABORTED,
                 "%s failed, and its transactions could not be aborted (%s); brokers abort them "
                 "after kafka.transaction.timeout.ms (%d)",
                 what,
@@ -196,7 +202,9 @@ class WritePlan:
                 self.config.producer.transaction_timeout_ms,
             )
             return
-        _log.warning(
+        warn(
+            _log,
+            Kind.WRITE_ABORTED,
             "%s failed: %d of %d tasks had finished; of their %d rows nothing is visible to "
             "read_committed consumers, unless the batch was decided before. Orphaned transactions "
             "ended: %d",

@@ -15,7 +15,7 @@ from typing import Self
 
 from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.local_kafka import ports, probe
-from spark_kafka_sink.local_kafka.brood import Brood
+from spark_kafka_sink.local_kafka.broker_process_group import Brood
 from spark_kafka_sink.local_kafka.distribution import KAFKA_VERSION, release
 from spark_kafka_sink.local_kafka.errors import LocalKafkaError
 from spark_kafka_sink.local_kafka.installation import FULL_JVM, QUICK_JVM, Installation, prepare

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_kafka_sink.local_kafka import ports, probe
-from spark_kafka_sink.local_kafka.brood import Brood
+from spark_kafka_sink.local_kafka.broker_process_group import Brood
 from spark_kafka_sink.local_kafka.distribution import (
     KAFKA_VERSION,
     Distribution,

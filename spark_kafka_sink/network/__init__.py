@@ -1,1 +1,8 @@
-"""Requests to brokers over non-blocking sockets. The only importer of socket, selectors and ssl."""
+"""Connections to brokers: one thread's non-blocking loop over sockets.
+
+Owns: requests out, responses in. Never: what a request means to a producer.
+
+Its own files are what all its rooms stand on: ``transport_layer`` (plain bytes), ``frame_reader``
+and ``memory_pool`` (responses), ``backoff``. Above them ``tls`` and ``auth``, then ``channel`` (one
+connection, and the selector over all), then ``client`` (which node, which request).
+"""

@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import BufferExhaustedError, DataError, ErrorCode, RecordTooLargeError
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
-from spark_kafka_sink.producer.transaction_manager import TransactionManager
+from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.encoded_slice import EncodedSlice
-from spark_kafka_sink.records.partition_columns import TopicView
-from spark_kafka_sink.records.partitioners import Partitioner
-from spark_kafka_sink.records.ragged import offsets_of
+from spark_kafka_sink.records.gather import offsets_of
+from spark_kafka_sink.records.partitioning.partitioners import Partitioner
+from spark_kafka_sink.records.partitioning.topic_view import TopicView
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
 from spark_kafka_sink.records.record_columns import MAX_CHUNK_BYTES, RecordColumns
 from spark_kafka_sink.records.record_encoder import (

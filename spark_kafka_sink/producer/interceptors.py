@@ -11,12 +11,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from spark_kafka_sink import import_paths
-from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
-from spark_kafka_sink.import_paths import place_of
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text, warn
 from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata, tp_of
 from spark_kafka_sink.protocol.cluster import ClusterResourceListener
 from spark_kafka_sink.records.record_columns import RecordColumns
+from spark_kafka_sink.security import import_paths
+from spark_kafka_sink.security.import_paths import place_of
 
 _log = logging.getLogger(__name__)
 
@@ -98,7 +99,9 @@ class Interceptors:
                 if not isinstance(changed, ProducerRecord):
                     raise TypeError
             except Exception as error:  # noqa: BLE001 - a user's code must not stop records
-                _log.warning(
+                warn(
+                    _log,
+                    Kind.USER_CODE,
                     "Error executing interceptor onSend callback for topic: %s, partition: %s: %s",
                     record.topic,
                     record.partition,
@@ -116,7 +119,9 @@ class Interceptors:
                 if not isinstance(changed, RecordColumns) or changed.rows != columns.rows:
                     raise TypeError
             except Exception as error:  # noqa: BLE001 - a user's code must not stop rows
-                _log.warning(
+                warn(
+                    _log,
+                    Kind.USER_CODE,
                     "Error executing interceptor onSend callback for %s rows: %s",
                     columns.rows,
                     place_of(error),
@@ -131,8 +136,11 @@ class Interceptors:
             try:
                 one.on_acknowledgement(metadata, error)  # type: ignore[attr-defined]  # see _having
             except Exception as raised:  # noqa: BLE001 - the network thread must not die of it
-                _log.warning(
-                    "Error executing interceptor onAcknowledgement callback: %s", place_of(raised)
+                warn(
+                    _log,
+                    Kind.USER_CODE,
+                    "Error executing interceptor onAcknowledgement callback: %s",
+                    place_of(raised),
                 )
 
     def on_send_error(self, record: ProducerRecord, error: KafkaError) -> None:
@@ -144,7 +152,12 @@ class Interceptors:
             try:
                 one.close()  # type: ignore[attr-defined]  # see _having
             except Exception as error:  # noqa: BLE001 - the others must be closed too
-                _log.warning("Failed to close producer interceptor: %s", place_of(error))
+                warn(
+                    _log,
+                    Kind.USER_CODE,
+                    "Failed to close producer interceptor: %s",
+                    place_of(error),
+                )
 
 
 def _having(interceptors: Iterable[object], name: str) -> tuple[object, ...]:

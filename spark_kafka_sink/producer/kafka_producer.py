@@ -22,34 +22,40 @@ from types import TracebackType
 from typing import Self
 
 from spark_kafka_sink.clock import Clock, SystemClock
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import DeliveryError, IllegalStateError, KafkaError
-from spark_kafka_sink.network.kafka_client import KafkaClient
-from spark_kafka_sink.producer.batch_ends import BatchEnds
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import DeliveryError, IllegalStateError, KafkaError, warn
+from spark_kafka_sink.network.client.kafka_client import KafkaClient
+from spark_kafka_sink.producer.accumulator.partition_load import PartitionLoad
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.metrics import Gauge, MetricName, ProducerMetrics, Stream
-from spark_kafka_sink.producer.network_thread import Forks, StartThread, start_thread
-from spark_kafka_sink.producer.partition_load import PartitionLoad
-from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.producer_failure import ProducerFailure, first_line
+from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder, ProduceReport
+from spark_kafka_sink.producer.metrics.producer_metrics import (
+    Gauge,
+    MetricName,
+    ProducerMetrics,
+    Stream,
+)
+from spark_kafka_sink.producer.metrics.sensors import Windows
 from spark_kafka_sink.producer.producer_options import ProducerOptions
 from spark_kafka_sink.producer.producer_record import ProducerRecord
-from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.record_appender import RecordAppender
 from spark_kafka_sink.producer.record_future import Callback, RecordFuture
 from spark_kafka_sink.producer.record_partitioner import ColumnsPartitioner, RecordPartitioner
-from spark_kafka_sink.producer.report import ProduceRecorder, ProduceReport
-from spark_kafka_sink.producer.sender import Sender
-from spark_kafka_sink.producer.sensors import Windows
-from spark_kafka_sink.producer.transaction_manager import TransactionManager
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction, State
-from spark_kafka_sink.producer.transactional_result import TransactionalResult
+from spark_kafka_sink.producer.sender.batch_completion import BatchEnds
+from spark_kafka_sink.producer.sender.network_thread import Forks, StartThread, start_thread
+from spark_kafka_sink.producer.sender.producer_failure import ProducerFailure, first_line
+from spark_kafka_sink.producer.sender.sender import Sender
+from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction, State
+from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
 from spark_kafka_sink.producer.waiting_for_input import WaitingForInput
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo
-from spark_kafka_sink.records.batch_columns import ArrowBatch, ColumnsOfBatches
-from spark_kafka_sink.records.key_rules import JAVA_RULE, key_rule
-from spark_kafka_sink.records.partitioners import Partitioner, no_weights, partitioner
+from spark_kafka_sink.records.arrow_schema import ArrowBatch, ColumnsOfBatches
+from spark_kafka_sink.records.partitioning.key_rules import JAVA_RULE, key_rule
+from spark_kafka_sink.records.partitioning.partitioners import Partitioner, no_weights, partitioner
 from spark_kafka_sink.records.record_columns import RecordColumns
 
 _log = logging.getLogger(__name__)
@@ -179,7 +185,7 @@ class KafkaProducer:
         try:
             if client is None:
                 if new_client is None:
-                    from spark_kafka_sink.network.client_factory import new_network_client
+                    from spark_kafka_sink.network.client.client_factory import new_network_client
 
                     new_client = partial(new_network_client, metrics=self._metrics)
                 client = new_client(config, self._metadata, self._clock)
@@ -210,8 +216,8 @@ class KafkaProducer:
 
         Not by who knows the brokers already: 200 tasks would ask the same names for nothing.
         """
-        from spark_kafka_sink.network.client_factory import with_bootstrap_addresses
-        from spark_kafka_sink.network.host_resolver import CANONICAL
+        from spark_kafka_sink.network.client.client_factory import with_bootstrap_addresses
+        from spark_kafka_sink.network.client.host_resolver import CANONICAL
 
         if cluster is not None and cluster.nodes and config.client_dns_lookup != CANONICAL:
             return config
@@ -600,7 +606,9 @@ class KafkaProducer:
             timeout_ms = self._config.delivery_timeout_ms
         if self._in_callback():
             if timeout_ms > 0:
-                _log.warning(
+                warn(
+                    _log,
+                    Kind.CLOSE_IN_CALLBACK,
                     "Overriding close timeout %s ms to 0 ms in order to prevent useless blocking"
                     " due to self-join. This means you have incorrectly invoked close with a"
                     " non-zero timeout from the producer call-back.",

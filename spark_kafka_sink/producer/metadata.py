@@ -24,13 +24,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import NEVER, Clock, Waiters
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError, safe_text
+from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError, safe_text, warn
+from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.producer.metadata_merge import merge
-from spark_kafka_sink.producer.metrics import ProducerMetrics, Stream
+from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics, Stream
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
     ClusterResourceListener,
@@ -65,8 +65,12 @@ def _tell(listener: ClusterResourceListener, cluster_id: str) -> None:
     try:
         listener.on_update(cluster_id)
     except Exception as error:  # noqa: BLE001 - the network thread must not die of a user's code
-        _log.warning(
-            "%s failed on the cluster's id: %s", type(listener).__name__, type(error).__name__
+        warn(
+            _log,
+            Kind.USER_CODE,
+            "%s failed on the cluster's id: %s",
+            type(listener).__name__,
+            type(error).__name__,
         )
 
 
@@ -442,7 +446,9 @@ class Metadata:
         if before is None:
             _log.info("cluster id: %s", safe_text(now))
         else:
-            _log.warning(
+            warn(
+                _log,
+                Kind.OTHER_CLUSTER,
                 "the cluster's id was %s and is %s: the addresses lead to another cluster",
                 safe_text(before),
                 safe_text(now),

@@ -1,7 +1,7 @@
 """What a caller may give to ``KafkaProducer``: a ready config, or options by Java's names.
 
 Owns: telling text from objects (a serializer or an interceptor may be either). Never: the meaning
-of an option (``config.py``).
+of an option (``config/producer_config.py``).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.log_once import warn_once
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.errors import warn_once
 from spark_kafka_sink.producer.interceptors import OPTION as INTERCEPTORS
 from spark_kafka_sink.producer.interceptors import Interceptors
 from spark_kafka_sink.producer.serialization import Serializer, serializer

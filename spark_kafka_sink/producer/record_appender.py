@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import (
     ApiError,
     BufferExhaustedError,
@@ -24,6 +24,11 @@ from spark_kafka_sink.errors import (
     RecordTooLargeError,
     safe_text,
 )
+from spark_kafka_sink.producer.accumulator.record_accumulator import (
+    APPENDED,
+    PARTITION_CHANGED,
+    RecordAccumulator,
+)
 from spark_kafka_sink.producer.interceptors import Interceptors
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.producer_record import (
@@ -32,15 +37,10 @@ from spark_kafka_sink.producer.producer_record import (
     RecordMetadata,
     tp_of,
 )
-from spark_kafka_sink.producer.record_accumulator import (
-    APPENDED,
-    PARTITION_CHANGED,
-    RecordAccumulator,
-)
 from spark_kafka_sink.producer.record_future import Callback, RecordFuture, call_back
 from spark_kafka_sink.producer.record_partitioner import RecordPartitioner, StickyPartition
 from spark_kafka_sink.producer.serialization import BytesSerializer, Serializer, serialize
-from spark_kafka_sink.producer.transaction_manager import TransactionManager
+from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
 from spark_kafka_sink.protocol.cluster import PartitionInfos, TopicPartition
 from spark_kafka_sink.records.single_record import record_tail, size_upper_bound
 

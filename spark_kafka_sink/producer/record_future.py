@@ -20,11 +20,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from spark_kafka_sink.clock import NEVER, Clock, Waiters
-from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError
-from spark_kafka_sink.import_paths import place_of
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError, warn
 from spark_kafka_sink.producer.interceptors import Interceptors
 from spark_kafka_sink.producer.producer_record import RecordMetadata
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.security.import_paths import place_of
 
 _log = logging.getLogger(__name__)
 
@@ -273,11 +274,14 @@ def call_back(callback: Callback, metadata: RecordMetadata, error: KafkaError | 
         callback(metadata, error)
     except Exception as raised:  # noqa: BLE001 - the network thread must not die of it
         # Its text may hold a row: class and place only.
-        _log.error(
+        warn(
+            _log,
+            Kind.USER_CODE,
             "Error executing user-provided callback on message for topic-partition '%s-%s': %s",
             metadata.topic,
             metadata.partition,
             place_of(raised),
+            level=logging.ERROR,
         )
 
 
@@ -285,4 +289,10 @@ def _call(function: Callable[[RecordFuture], object], future: RecordFuture) -> N
     try:
         function(future)
     except Exception as raised:  # noqa: BLE001 - the network thread must not die of it
-        _log.error("a done callback of a record raised %s", place_of(raised))
+        warn(
+            _log,
+            Kind.USER_CODE,
+            "a done callback of a record raised %s",
+            place_of(raised),
+            level=logging.ERROR,
+        )

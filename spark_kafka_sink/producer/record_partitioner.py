@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Protocol
 
-from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo
-from spark_kafka_sink.records.batch_columns import columns_of_record
-from spark_kafka_sink.records.key_rules import JAVA_RULE, Choice, KeyRule
-from spark_kafka_sink.records.partition_columns import TopicView
-from spark_kafka_sink.records.partitioners import Partitioner, RoundRobinPartitioner
+from spark_kafka_sink.records.arrow_schema import columns_of_record
+from spark_kafka_sink.records.partitioning.key_rules import JAVA_RULE, Choice, KeyRule
+from spark_kafka_sink.records.partitioning.partitioners import Partitioner, RoundRobinPartitioner
+from spark_kafka_sink.records.partitioning.topic_view import TopicView
 
 #: Raw bytes after which a sticky partition has had enough (Java: batch.size).
 StickySize = Callable[[str], int]

@@ -13,9 +13,9 @@ import struct
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from spark_kafka_sink import import_paths
 from spark_kafka_sink.errors import ConfigError, SerializationError, safe_text
 from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.security import import_paths
 
 
 @runtime_checkable
@@ -147,12 +147,13 @@ def serialize(
     try:
         return by.serialize(topic, data, headers)
     except TypeError as error:
+        # Not chained: a serializer of the user's may have put the value into its text.
         what = option.partition(".")[0]
         raise SerializationError(
             f"Can't convert {what} of class {type(data).__name__} to class {type(by).__name__}"
-            f" specified in {option}",
+            f" specified in {option}: {import_paths.place_of(error)}",
             hint="a number may also be too large for that class",
-        ) from error
+        ) from None
     except UnicodeEncodeError:
         # Not chained: it holds the whole text.
         what = option.partition(".")[0]

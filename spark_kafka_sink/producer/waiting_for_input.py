@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 
 
 class WaitingForInput:

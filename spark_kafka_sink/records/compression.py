@@ -17,7 +17,7 @@ from enum import IntEnum
 import lz4.frame
 import pyarrow as pa
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import CorruptRecordError, ErrorCode
 from spark_kafka_sink.protocol.request import Buffer
 

@@ -43,6 +43,19 @@ NO_SEQUENCE = -1
 NO_PARTITION_LEADER_EPOCH = -1
 NO_TIMESTAMP = -1
 
+#: Sequences are counted in 31 bits.
+_SEQUENCES = 2**31
+
+
+def increment_sequence(sequence: int, by: int) -> int:
+    """The sequence ``by`` records later: 0 follows the largest (Java's DefaultRecordBatch)."""
+    return (sequence + by) % _SEQUENCES
+
+
+def sequence_before(one: int, other: int) -> bool:
+    """Order of two sequences that are in flight together: 0 follows the largest."""
+    return one != other and (other - one) % _SEQUENCES < _SEQUENCES // 2
+
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:

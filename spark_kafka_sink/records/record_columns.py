@@ -16,11 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_kafka_sink.config.option import TopicName
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import DataError, safe_text
-from spark_kafka_sink.options import TopicName
 from spark_kafka_sink.records.column_plan import ColumnPlan as ColumnPlan  # noqa: PLC0414 - for callers
-from spark_kafka_sink.records.ragged import lengths_of, valid_of
+from spark_kafka_sink.records.gather import lengths_of, valid_of
 from spark_kafka_sink.records.record_headers import check_headers, encode_headers
 
 #: Input bytes of one chunk (design.md rule 5.5).

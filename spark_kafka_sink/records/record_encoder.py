@@ -30,7 +30,7 @@ from spark_kafka_sink.errors import ErrorCode, RecordTooLargeError
 from spark_kafka_sink.protocol.cluster import TopicPartition, topic_partitions
 from spark_kafka_sink.records.batch_cutter import Cuts, cut
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition, new_slice
-from spark_kafka_sink.records.ragged import lengths_of, new_gather, valid_of
+from spark_kafka_sink.records.gather import lengths_of, new_gather, valid_of
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.varint import Packed, pack, pack_constant, varint_size
 

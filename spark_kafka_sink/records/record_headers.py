@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.errors import DataError
-from spark_kafka_sink.records.ragged import lengths_of, new_gather, offsets_of, valid_of
+from spark_kafka_sink.records.gather import lengths_of, new_gather, offsets_of, valid_of
 from spark_kafka_sink.records.varint import Packed, pack, varint_size
 
 Int64s = npt.NDArray[np.int64]

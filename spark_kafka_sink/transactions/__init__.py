@@ -1,1 +1,1 @@
-"""The driver's side of exactly-once (not offered yet)."""
+"""The driver's side of exactly-once: deciding durably, then ending every task's transaction."""

@@ -10,8 +10,9 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 
 from spark_kafka_sink.clock import Clock, Latch
-from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import KafkaError, warn
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.coordinators import Coordinators
 from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
@@ -70,7 +71,9 @@ class Aborter:
         )
         keep = _decided(session.state)
         if any(t.transactional_id in keep for t in transactions):
-            _log.warning(
+            warn(
+                _log,
+                Kind.DECIDED_NOT_ABORTED,
                 "kprod: batch %d of '%s' is decided, so it is not aborted; the next start of "
                 "the query ends it",
                 number,

@@ -20,9 +20,8 @@ from itertools import count, islice
 from typing import Final, TypeVar, cast
 
 from spark_kafka_sink.admin import AdminClient, AdminMetadata, NewClient
-from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import NEVER, Clock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import (
     ApiError,
     ErrorCode,
@@ -30,9 +29,10 @@ from spark_kafka_sink.errors import (
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.network.client_factory import new_network_client
-from spark_kafka_sink.network.client_request import ClientResponse
-from spark_kafka_sink.network.kafka_client import KafkaClient
+from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.network.client.client_factory import new_network_client
+from spark_kafka_sink.network.client.client_request import ClientResponse
+from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.protocol.cluster import Cluster, Node
 from spark_kafka_sink.protocol.messages import CoordinatorType, FindCoordinatorRequest
 from spark_kafka_sink.protocol.request import ApiKey, Request

@@ -23,7 +23,7 @@ from enum import Enum
 from typing import Any, Final
 
 from spark_kafka_sink.errors import CommitError, IllegalStateError, safe_text
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.transactional_ids import parse, prefix_of_key
 
 #: Of the bytes. A reader refuses what is newer. 2 has parts, which version 0.1 doesn't know; every

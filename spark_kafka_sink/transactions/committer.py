@@ -19,14 +19,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import (
     CommitError,
     CommitOutcomeUnknownError,
     KafkaError,
     PartialCommitError,
     SupersededError,
+    warn,
 )
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import (
     NOTHING_DONE,
     CommitState,
@@ -174,7 +176,9 @@ class Committer:
         found = session.state
         owner.check(found)
         if found is None and owner.numbering.is_of_micro_batches and batch.number > 0:
-            _log.warning(
+            warn(
+                _log,
+                Kind.COMMIT_LOG_EMPTY,
                 "kprod '%s': the commit log knows nothing of it, and this is batch %d. Either it "
                 "is the first one that is written exactly-once under this name, or the topic of "
                 "commitLogTopic was deleted: then a batch that Spark runs again may come twice",
@@ -260,7 +264,9 @@ class Committer:
         try:
             session.write(state, self._before())
         except KafkaError as error:
-            _log.warning(
+            warn(
+                _log,
+                Kind.DONE_NOT_NOTED,
                 "kprod '%s': the batch is committed, but the commit log could not be told so: %s",
                 key,
                 error.message,
@@ -391,7 +397,9 @@ class Committer:
             if burnt and owner.numbering.is_of_micro_batches:
                 session.write(state.with_burnt(burnt), self._before())
         except KafkaError as error:
-            _log.warning(
+            warn(
+                _log,
+                Kind.ORPHANS_UNSEEN,
                 "kprod '%s': orphaned transactions could not be looked for: %s",
                 owner.key,
                 error.message,
@@ -484,7 +492,9 @@ def _decision(owner: Owner, batch: Batch, state: CommitState) -> Decision:
 
 def _undone(key: str, state: CommitState) -> CommitState:
     assert state.decision is not None
-    _log.warning(
+    warn(
+        _log,
+        Kind.BATCH_UNDONE,
         "kprod '%s': batch %d was decided, and brokers had aborted a part of it before anything "
         "was committed (its driver was away for longer than kafka.transaction.timeout.ms); nothing "
         "of it is visible, and it is to be written again",

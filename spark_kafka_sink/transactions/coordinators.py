@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from spark_kafka_sink.errors import ErrorCode
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from spark_kafka_sink.clock import Clock, Latch
 from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.coordinators import Coordinators
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 

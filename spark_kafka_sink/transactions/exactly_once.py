@@ -20,9 +20,9 @@ from typing import Final, Self
 
 from spark_kafka_sink.admin import NewClient
 from spark_kafka_sink.clock import Clock, SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import AuthorizationError, UnsupportedVersionError
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.aborter import Aborter
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.committer import Batch, Commit, Committer

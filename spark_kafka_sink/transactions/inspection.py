@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import ConfigError, RefusedError, safe_text
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
     TransactionState,

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import (
     ApiError,
     AuthorizationError,
@@ -21,10 +22,11 @@ from spark_kafka_sink.errors import (
     ErrorCode,
     KafkaTimeoutError,
     SupersededError,
+    warn,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages import NewTopic
-from spark_kafka_sink.records.murmur2 import murmur2_of
+from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.decision_log import LogRead
 from spark_kafka_sink.transactions.lease import lease_ms
@@ -236,13 +238,17 @@ class KafkaDecisionLog:
         found = self._client.topic_configs(self._topic, names, deadline_ms)
         replicas = min(len(p.replicas) for p in self._client.calls.cluster.topics[self._topic])
         if found.get("unclean.leader.election.enable") == "true":
-            _log.warning(
+            warn(
+                _log,
+                Kind.COMMIT_LOG_AT_RISK,
                 "commitLogTopic '%s' has unclean.leader.election.enable=true: an unclean election "
                 "forgets decisions, and batches may come twice or be lost; set it to false",
                 self._topic,
             )
         if replicas > 1 and found.get("min.insync.replicas") == "1":
-            _log.warning(
+            warn(
+                _log,
+                Kind.COMMIT_LOG_AT_RISK,
                 "commitLogTopic '%s' has %d replicas and min.insync.replicas=1: a decision may be "
                 "lost with one broker; set it to 2",
                 self._topic,

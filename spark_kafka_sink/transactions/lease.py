@@ -39,6 +39,7 @@ def margin_ms(timeout_ms: int) -> int:
 
 def lease_ms(timeout_ms: int) -> int:
     """How long a decision may lie in the log before its end: 15 s, and half of what a late scan
-    leaves of a shorter margin. Below ``config.SHORT_TIMEOUT_MS`` it is a second, and no promise.
+    leaves of a shorter margin. Below ``cross_checks.SHORT_TIMEOUT_MS`` it is a second, and no
+    promise.
     """
     return max(1_000, min(_LONGEST_MS, (margin_ms(timeout_ms) - _SCAN_MS) // 2))

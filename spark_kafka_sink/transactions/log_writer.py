@@ -30,7 +30,10 @@ from spark_kafka_sink.errors import (
     ProducerFencedError,
     SupersededError,
 )
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction, ProducerIdAndEpoch
+from spark_kafka_sink.producer.transaction.transaction_states import (
+    PreparedTransaction,
+    ProducerIdAndEpoch,
+)
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from spark_kafka_sink.protocol.produce import (

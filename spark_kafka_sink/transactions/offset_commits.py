@@ -3,7 +3,7 @@
 Owns: how a group may be named, and :func:`prepare_offsets`, the one transaction of a batch that
 holds no record but a group's offsets: which requests open and fill it, to whom, and which answers
 are worth asking again. Never: its end, which is the decision's like that of every other
-transaction; where offsets come from (``datasource/source_offsets.py``).
+transaction; where offsets come from (``datasource/exactly_once/source_offsets.py``).
 
 The group's consumers are not asked: no member is named, so the offsets are kept whoever reads with
 that group, as Java's producer does it without ``ConsumerGroupMetadata``. What is asked twice is
@@ -22,7 +22,10 @@ from spark_kafka_sink.errors import (
     KafkaError,
     safe_text,
 )
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction, ProducerIdAndEpoch
+from spark_kafka_sink.producer.transaction.transaction_states import (
+    PreparedTransaction,
+    ProducerIdAndEpoch,
+)
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages import CoordinatorType
 from spark_kafka_sink.protocol.transaction_offset_messages import (

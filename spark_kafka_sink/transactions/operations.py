@@ -186,8 +186,9 @@ class Operator:
                 raise RefusedError(
                     f"batch {t.decided.number} of '{t.decided.key}' is decided, and '{t.id}' "
                     "belongs to it; none was aborted",
-                    hint=f"'kprod txn commit {t.decided.key}' ends it as decided; with --force it "
-                    "is aborted, its rows are lost, and the batch becomes PARTIAL",
+                    hint=f"'kprod txn commit {t.decided.key}' ends it as decided. With --force it "
+                    "is aborted: the batch is PARTIAL if anything of it is committed already, else "
+                    "the next start writes it again",
                 )
         return EndPlan(found, even_decided=force)
 

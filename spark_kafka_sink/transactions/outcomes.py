@@ -28,7 +28,7 @@ from enum import Enum
 from typing import Final
 
 from spark_kafka_sink.errors import ErrorCode
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
     TransactionState,

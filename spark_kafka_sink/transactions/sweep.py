@@ -24,7 +24,8 @@ import logging
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ErrorCode, warn
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
     TransactionState,
@@ -97,7 +98,9 @@ class Sweeper:
         """Ongoing and Empty ids of exactly this key."""
         found = self._coordinators.open_transactions(key, deadline_ms, idle=True, patient=patient)
         if found.silent:
-            _log.warning(
+            warn(
+                _log,
+                Kind.ORPHANS_UNSEEN,
                 "kprod '%s': orphaned transactions could not be looked for at %s, which gave no "
                 "answer; what is open there is aborted by a later commit, or when it times out",
                 key,

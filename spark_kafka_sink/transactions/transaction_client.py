@@ -20,7 +20,7 @@ from typing import Final, Self, TypeVar
 
 from spark_kafka_sink.admin import NewClient
 from spark_kafka_sink.clock import Clock, SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import (
     AuthorizationError,
     ConfigError,
@@ -28,8 +28,8 @@ from spark_kafka_sink.errors import (
     KafkaError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.network.client_factory import new_network_client
-from spark_kafka_sink.producer.transaction_states import (
+from spark_kafka_sink.network.client.client_factory import new_network_client
+from spark_kafka_sink.producer.transaction.transaction_states import (
     NO_PRODUCER_ID,
     PreparedTransaction,
     ProducerIdAndEpoch,

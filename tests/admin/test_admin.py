@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from spark_kafka_sink.admin import AdminClient, create_topics, describe_topics
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import (
     ApiError,

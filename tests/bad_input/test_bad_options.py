@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_kafka_sink.config import SinkConfig
+from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.errors import ConfigError
 from tests.bad_input.conftest import Fails
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.config import SinkConfig
-from spark_kafka_sink.java_properties import parse_properties
-from spark_kafka_sink.option_table import PRODUCER_OPTIONS
-from spark_kafka_sink.options import Status
-from spark_kafka_sink.sasl_settings import sasl_settings
+from spark_kafka_sink.config.java_properties import parse_properties
+from spark_kafka_sink.config.option import Status
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
+from spark_kafka_sink.config.sasl_settings import sasl_settings
+from spark_kafka_sink.config.sink_config import SinkConfig
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "conf" / "clients").glob("*.properties"))

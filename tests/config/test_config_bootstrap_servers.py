@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.config import MISSING_BOOTSTRAP, ProducerConfig, SinkConfig
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sink_config import MISSING_BOOTSTRAP, SinkConfig
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, coded
 
 
 def servers(text):
@@ -72,9 +74,10 @@ def test_a_repeated_address_is_taken_once_with_javas_warning():
     config = ProducerConfig.parse({"bootstrap.servers": "a:1,b:2,a:1"})
     assert config.bootstrap_servers == (("a", 1), ("b", 2))
     assert config.warnings == (
-        (
+        coded(
+            Kind.OTHER_VALUE,
             "Configuration key 'bootstrap.servers' contains duplicate values. Duplicates will be"
-            " removed."
+            " removed.",
         ),
     )
 

@@ -4,10 +4,11 @@ import pickle
 
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.foreign_options import JAVA_PARTITIONERS
-from spark_kafka_sink.records.partitioners import partitioner
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.unknown_options import JAVA_PARTITIONERS
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, coded
+from spark_kafka_sink.records.partitioning.partitioners import partitioner
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}
 PLAIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
@@ -40,9 +41,10 @@ def test_a_default_delivery_timeout_is_raised_with_a_warning():
     config = parse({"request.timeout.ms": "200000", "linger.ms": "100"})
     assert config.delivery_timeout_ms == 200_100
     assert config.warnings == (
-        (
+        coded(
+            Kind.OTHER_VALUE,
             "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms."
-            " Setting it to 200100."
+            " Setting it to 200100.",
         ),
     )
 
@@ -77,7 +79,7 @@ def test_idempotence_by_default_gives_way_with_a_warning(options):
     config = parse(options)
     assert config.enable_idempotence is False
     (warning,) = config.warnings
-    assert warning.startswith("Idempotence will be disabled because ")
+    assert warning.startswith("[KP0152] Idempotence will be disabled because ")
     assert next(iter(options)) in warning
 
 
@@ -229,7 +231,7 @@ def test_a_secret_without_tls_is_warned_of_whichever_way_it_came(mechanism, way,
         assert warnings == ()
         return
     (warning,) = warnings
-    assert warning.startswith("security.protocol is SASL_PLAINTEXT and sasl.mechanism is ")
+    assert warning.startswith("[KP0153] security.protocol is SASL_PLAINTEXT and sasl.mechanism is ")
     assert mechanism in warning
     assert "goes over the network as it is" in warning
     assert parse(options | {"security.protocol": "SASL_SSL"}).warnings == ()
@@ -303,9 +305,10 @@ def test_a_reconnect_backoff_alone_is_constant():
     config = parse({"reconnect.backoff.ms": "200"})
     assert config.reconnect_backoff_max_ms == 200
     assert config.warnings == (
-        (
+        coded(
+            Kind.OTHER_VALUE,
             "Disabling exponential reconnect backoff because reconnect.backoff.ms is set, but"
-            " reconnect.backoff.max.ms is not."
+            " reconnect.backoff.max.ms is not.",
         ),
     )
     both = parse({"reconnect.backoff.ms": "200", "reconnect.backoff.max.ms": "400"})
@@ -315,10 +318,11 @@ def test_a_reconnect_backoff_alone_is_constant():
 def test_a_retry_backoff_above_its_maximum_is_javas_warning():
     """Behaviour 17."""
     (warning,) = parse({"retry.backoff.ms": "5000"}).warnings
-    assert warning == (
+    assert warning == coded(
+        Kind.OTHER_VALUE,
         "Configuration 'retry.backoff.ms' with value '5000' is greater than configuration"
         " 'retry.backoff.max.ms' with value '1000'. A static backoff with value '1000' will be"
-        " applied."
+        " applied.",
     )
     (warning,) = parse({"socket.connection.setup.timeout.ms": "40000"}).warnings
     assert "A static connection setup timeout with value '30000' will be applied." in warning
@@ -359,7 +363,7 @@ def test_what_a_configuration_calls_a_partitioner_can_be_made():
 def test_what_comes_later_warns_unless_it_is_what_one_gets_anyway():
     assert parse({"metadata.cluster.check.enable": "false"}).warnings == ()
     (warning,) = parse({"metadata.cluster.check.enable": "true"}).warnings
-    assert warning.startswith("Option 'metadata.cluster.check.enable' has no effect: ")
+    assert warning.startswith("[KP0150] Option 'metadata.cluster.check.enable' has no effect: ")
 
 
 def test_both_ways_to_look_names_up_are_taken():

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.config import DeliveryGuarantee, Preflight, ProducerConfig, SinkConfig
+from spark_kafka_sink.config.option import Status
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sink_config import DeliveryGuarantee, Preflight, SinkConfig
+from spark_kafka_sink.config.unknown_options import CONSUMER_KEYS, LIBRDKAFKA_KEYS, SOURCE_OPTIONS
 from spark_kafka_sink.documentation import page_url
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.foreign_options import CONSUMER_KEYS, LIBRDKAFKA_KEYS, SOURCE_OPTIONS
-from spark_kafka_sink.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
-from spark_kafka_sink.options import Status
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 
@@ -174,7 +175,7 @@ def test_a_transactional_id_is_refused_with_the_reason():
 )
 def test_what_java_once_had_is_one_warning(name):
     (warning,) = parse({f"kafka.{name}": "true"}).warnings
-    assert warning.startswith(f"Option 'kafka.{name}' has no effect: Last known to Kafka ")
+    assert warning.startswith(f"[KP0150] Option 'kafka.{name}' has no effect: Last known to Kafka ")
 
 
 def test_what_has_no_meaning_here_is_one_warning_each():
@@ -210,7 +211,7 @@ def test_exactly_once_gives_transactions_a_quarter_of_an_hour_unless_told_otherw
     told = exactly_once(**{"kafka.transaction.timeout.ms": "60000"})
     assert (told.producer.transaction_timeout_ms, told.warnings) == (60_000, ())
     (short,) = exactly_once(**{"kafka.transaction.timeout.ms": "59999"}).warnings
-    assert short.startswith("kafka.transaction.timeout.ms is 59999 ms: a stage that takes longer")
+    assert short.startswith("[KP0154] kafka.transaction.timeout.ms is 59999 ms: a stage that takes")
 
 
 def test_a_transactions_time_without_exactly_once_is_one_warning():
@@ -266,7 +267,7 @@ def test_what_breaks_idempotence_means_none_with_one_warning(options):
     assert config.delivery_guarantee is DeliveryGuarantee.NONE
     assert config.producer.enable_idempotence is False
     (warning,) = config.warnings
-    assert warning.startswith("deliveryGuarantee is none because ")
+    assert warning.startswith("[KP0152] deliveryGuarantee is none because ")
     assert next(iter(options)) in warning
 
 

@@ -1,6 +1,7 @@
 """Every error has one code that stays, an entry on the page, and an address that leads there."""
 
 import ast
+import logging
 import pickle
 import re
 from pathlib import Path
@@ -62,6 +63,50 @@ def test_every_code_has_one_entry_on_the_page():
 def test_the_page_shows_what_users_meet_and_no_more():
     assert "`_" not in PAGE
     assert not re.search(r"^#.*%[sd]", PAGE, re.MULTILINE)
+
+
+def calls_in(path, *methods):
+    """Every call of a method of these names, as its tree and its source."""
+    source = path.read_text(encoding="utf-8")
+    return [
+        (node, ast.get_source_segment(source, node))
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in methods
+    ]
+
+
+def test_every_warning_of_the_log_has_a_code():
+    """``warn`` gives one; an error's own line has one already."""
+    for path in PACKAGE.rglob("*.py"):
+        if "local_kafka" in path.parts or path == PACKAGE / "errors.py":
+            continue
+        for _, source in calls_in(path, "warning", "error", "critical", "exception", "warn", "log"):
+            logs = re.match(r"_?log(ger|ging)?\.", source) is not None
+            assert not logs or "error.one_line()" in source, (path, source)
+
+
+def test_every_warning_of_a_configuration_has_a_code():
+    found = 0
+    for path in (PACKAGE / "config").glob("*.py"):
+        for node, source in calls_in(path, "append"):
+            if "warnings.append" in source:
+                assert re.match(r"coded\(|.*\.no_effect\(", ast.unparse(node.args[0])), source
+                found += 1
+    assert found >= 3
+
+
+def test_a_warnings_line_has_the_form_of_an_errors(caplog):
+    log = logging.getLogger("spark_kafka_sink.tests")
+    errors.warn(log, Kind.USER_CODE, "%d%% of %s", 3, "100%s")
+    (record,) = caplog.records
+    assert record.getMessage() == f"[KP0701] 3% of 100%s (see {documentation.error_url('KP0701')})"
+    assert (record.levelname, record.module) == ("WARNING", "test_error_kinds")
+    caplog.clear()
+    log.setLevel(logging.CRITICAL)
+    errors.warn(log, Kind.USER_CODE, "nobody reads it")
+    assert not caplog.records
 
 
 def test_an_error_shows_its_code_on_the_first_line_and_the_address_on_the_last():

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink import errors
-from spark_kafka_sink.config import SinkConfig
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.unknown_options import SPARK_KEYS
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.foreign_options import SPARK_KEYS
-from spark_kafka_sink.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.config import ProducerConfig, SinkConfig
-from spark_kafka_sink.network.channel_builder import channel_builder
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.secret_references import resolve
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.network.channel.channel_builder import channel_builder
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
-from spark_kafka_sink.option_table import PRODUCER_OPTIONS
-from spark_kafka_sink.secret_references import resolve
 
 SCRAM = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "u", "sasl.password": "p"}
 PLAIN = 'a.b.PlainLoginModule required username="u" password="p";'

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from spark_kafka_sink import documentation
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.option_table import COMMIT_LOG_TOPIC
+from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR
 
 ROOT = Path(__file__).resolve().parents[2]

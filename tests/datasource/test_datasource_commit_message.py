@@ -10,7 +10,7 @@ import pytest
 from pyspark.cloudpickle import dumps as cloud_dumps
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.datasource.commit_message import (
+from spark_kafka_sink.datasource.write.commit_message import (
     SCHEMA_VERSION,
     ForeignCommitMessage,
     TaskCommitMessage,
@@ -72,7 +72,7 @@ def test_a_pickle_names_nothing_but_the_function_that_rebuilds_it():
         for opcode, argument, _ in pickletools.genops(pickle.dumps(message(), protocol=2))
         if opcode.name == "GLOBAL"
     ]
-    assert names == ["spark_kafka_sink.datasource.commit_message rebuild_message"]
+    assert names == ["spark_kafka_sink.datasource.write.commit_message rebuild_message"]
 
 
 def test_a_none_is_refused_and_the_continuous_trigger_is_named():

@@ -16,7 +16,7 @@ from pyspark.cloudpickle import dumps as cloud_dumps
 import spark_kafka_sink
 from spark_kafka_sink import foreach_batch
 from spark_kafka_sink.datasource.foreach_batch import transaction
-from spark_kafka_sink.datasource.write_context import WriteContext
+from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.errors import CommitError, ConfigError
 
 OPTIONS = {"kafka.bootstrap.servers": "h:9092", "topic": "t", "kafka.linger.ms": 7}

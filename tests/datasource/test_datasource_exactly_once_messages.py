@@ -12,12 +12,15 @@ from pyspark.cloudpickle import dumps as cloud_dumps
 from test_datasource_commit_message import message
 from test_datasource_exactly_once_plan import JOB, config
 
-from spark_kafka_sink.datasource.commit_message import checked_messages
-from spark_kafka_sink.datasource.transaction_commit import payload_of, prepared_transactions
+from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
+    payload_of,
+    prepared_transactions,
+)
+from spark_kafka_sink.datasource.write.commit_message import checked_messages
+from spark_kafka_sink.datasource.write.write_report import WriteReport
 from spark_kafka_sink.datasource.write_plan import WritePlan
-from spark_kafka_sink.datasource.write_report import WriteReport
 from spark_kafka_sink.errors import CommitError, KafkaTimeoutError
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.ownership import Numbering, Owner

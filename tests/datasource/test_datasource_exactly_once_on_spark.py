@@ -21,13 +21,16 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 import spark_kafka_sink
 from spark_kafka_sink import foreach_batch
-from spark_kafka_sink.config import SinkConfig
-from spark_kafka_sink.datasource import transaction_commit
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.exactly_once import transaction_commit
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
+from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
+    process_worker,
+    producers_of_task,
+)
 from spark_kafka_sink.datasource.foreach_batch import transaction
 from spark_kafka_sink.datasource.source import KprodDataSource
-from spark_kafka_sink.datasource.transaction_plan import plan_transactions
-from spark_kafka_sink.datasource.transactional_producers import process_worker, producers_of_task
-from spark_kafka_sink.datasource.write_task import TaskIdentity, WriteTask
+from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
 from spark_kafka_sink.errors import SupersededError
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.exactly_once import close_shared

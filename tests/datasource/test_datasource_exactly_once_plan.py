@@ -10,11 +10,15 @@ from pyspark.cloudpickle import dumps as cloud_dumps
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_kafka_sink.config import SinkConfig
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import (
+    TransactionPlan,
+    check_run,
+    prefix_of,
+)
 from spark_kafka_sink.datasource.source import KprodDataSource
-from spark_kafka_sink.datasource.transaction_plan import TransactionPlan, check_run, prefix_of
-from spark_kafka_sink.datasource.write_context import WriteContext
-from spark_kafka_sink.datasource.write_task import TaskIdentity
+from spark_kafka_sink.datasource.write.write_context import WriteContext
+from spark_kafka_sink.datasource.write.write_task import TaskIdentity
 from spark_kafka_sink.errors import CommitError, ConfigError, IllegalStateError, SupersededError
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.ownership import Numbering, Owner

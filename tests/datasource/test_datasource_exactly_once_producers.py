@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
-from spark_kafka_sink.datasource.transactional_producers import (
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
     WarmProducers,
     Worker,
     WorkerIds,
     is_of_driver,
     producers_of_task,
 )
-from spark_kafka_sink.datasource.write_context import WriteContext
-from spark_kafka_sink.datasource.write_task import TaskIdentity, WriteTask
+from spark_kafka_sink.datasource.write.write_context import WriteContext
+from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
 from spark_kafka_sink.errors import DeliveryError, ErrorCode, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.ownership import Numbering
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse

@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql.functions import col
 
 import spark_kafka_sink
-from spark_kafka_sink.datasource.schema import plan_columns
+from spark_kafka_sink.datasource.write.schema import plan_columns
 from spark_kafka_sink.errors import ConfigError
 
 pytestmark = pytest.mark.spark

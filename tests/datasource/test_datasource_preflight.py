@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.config import SinkConfig
+from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.preflight import KEPT_MS, WARN_WAIT_MS, PreflightCheck
 from spark_kafka_sink.documentation import error_url
 from spark_kafka_sink.errors import KafkaTimeoutError

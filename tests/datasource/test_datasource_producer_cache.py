@@ -7,8 +7,8 @@ import os
 import pytest
 from recording_producer import RecordingProducer
 
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.datasource.producer_cache import (
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.datasource.write.producer_cache import (
     CachedProducers,
     ProducerCache,
     effective_config,

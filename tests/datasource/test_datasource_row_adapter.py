@@ -20,8 +20,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark_kafka_sink.datasource.row_adapter import RowAdapter
-from spark_kafka_sink.datasource.schema import plan_columns
+from spark_kafka_sink.datasource.write.row_adapter import RowAdapter
+from spark_kafka_sink.datasource.write.schema import plan_columns
 
 HEADERS = ArrayType(StructType().add("key", StringType()).add("value", BinaryType()))
 

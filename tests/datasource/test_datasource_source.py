@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from test_datasource_commit_message import message
 
 from pyspark_kprod import DefaultSource
-from spark_kafka_sink import log_once
+from spark_kafka_sink import errors
 from spark_kafka_sink.datasource import preflight, source
 from spark_kafka_sink.datasource.source import KprodDataSource
 from spark_kafka_sink.errors import CommitError, ConfigError, KafkaError, SchemaError
@@ -107,7 +107,7 @@ def test_options_are_checked_before_columns_and_columns_before_brokers():
 
 
 def test_warnings_of_options_are_logged_once_a_process_and_not_before_commit(caplog):
-    log_once._said.clear()
+    errors._said.clear()
     planned = data_source(**OFF, **{"kafka.acks": "1"})
     with caplog.at_level(logging.WARNING):
         planned.streamWriter(SCHEMA, False)
@@ -124,7 +124,7 @@ def test_reading_is_refused_and_sparks_own_source_is_named():
 
 
 def test_without_an_arrow_stream_writer_rows_are_adapted_with_one_warning(caplog, monkeypatch):
-    log_once._said.clear()
+    errors._said.clear()
     monkeypatch.setattr(KprodDataSource, "_has_arrow_stream_writer", lambda self: False)
     writers = [data_source(**OFF).streamWriter(SCHEMA, overwrite=False) for _ in range(2)]
     assert all(isinstance(w, source.KprodRowStreamWriter) for w in writers)

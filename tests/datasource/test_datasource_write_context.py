@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_datasource_exactly_once_plan import config
 
-from spark_kafka_sink.config import TXN_CONTEXT
-from spark_kafka_sink.datasource.transaction_plan import plan_transactions
-from spark_kafka_sink.datasource.write_context import WriteContext
+from spark_kafka_sink.config.sink_config import TXN_CONTEXT
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
+from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.errors import ConfigError
 
 PARTS = st.from_regex(r"[A-Za-z0-9._-]{1,40}", fullmatch=True)

@@ -8,14 +8,14 @@ import stat
 
 from test_datasource_commit_message import message
 
-from spark_kafka_sink.datasource.write_report import (
+from spark_kafka_sink.datasource.write.write_report import (
     LOGGED_PARTITIONS,
     WriteReport,
     publish,
     show_on_driver,
 )
 
-LOGGER = "spark_kafka_sink.datasource.write_report"
+LOGGER = "spark_kafka_sink.datasource.write.write_report"
 
 
 def two_tasks():

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 from recording_producer import OneProducer, RecordingProducer
 
-from spark_kafka_sink.datasource.write_task import TaskIdentity, TransactionTime, WriteTask
+from spark_kafka_sink.datasource.write.write_task import TaskIdentity, TransactionTime, WriteTask
 from spark_kafka_sink.errors import DataError, DeliveryError, IllegalStateError
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
 
 PLAN = ColumnPlan(topic="t", value_column=0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.datasource.source_offsets import source_offsets
+from spark_kafka_sink.datasource.exactly_once.source_offsets import source_offsets
 from spark_kafka_sink.errors import DataError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.local_kafka.installation import prepare
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.report import ProduceReport
+from spark_kafka_sink.producer.metrics.produce_recorder import ProduceReport
 from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
 from tests.real_kafka import Consumed
 

@@ -283,6 +283,23 @@ def transactions(bootstrap: str, prefix: str) -> dict[str, str]:
     }
 
 
+def coordinated_by(bootstrap: str, node_id: int, prefix: str, state: str) -> set[str]:
+    """The transactional ids of exactly this prefix that the node says are in ``state``."""
+    from kafka import KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
+    try:
+        listed = admin.list_transactions()
+    finally:
+        admin.close()
+    return {
+        entry.transactional_id
+        for entry in listed.get(node_id, ())
+        if entry.transactional_id.startswith(f"{prefix}~")
+        and str(getattr(entry.state, "value", entry.state)) == state
+    }
+
+
 def open_transactions(bootstrap: str, prefix: str) -> list[str]:
     return [
         f"{transactional_id} is {state}"

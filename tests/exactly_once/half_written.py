@@ -6,6 +6,7 @@ somebody ends it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from spark_kafka_sink.protocol.request import ApiKey
@@ -18,18 +19,26 @@ EAGER = {"kafka_linger_ms": "0", "kafka_batch_size": "4000"}
 SIZE = 2000
 
 
-def half_written(scenario: Scenario, batch: int) -> tuple[Fault, list[dict[str, Any]]]:
-    """The fault that is met when task 0 of ``batch`` has rows in Kafka, and what makes task 1
-    throw from then on, while task 0 sleeps with half of its rows.
+def half_written(
+    scenario: Scenario, batch: int, see: Callable[[], object] = bool
+) -> tuple[Fault, list[dict[str, Any]]]:
+    """The fault that is met when task 0 of ``batch`` has rows in Kafka (``see`` is called then),
+    and what makes task 1 throw from then on, while task 0 sleeps with half of its rows.
     """
     marks = scenario.marks()
     there = marks / f"written-{batch}"
+    there.unlink(missing_ok=True)
+
+    def reach() -> None:
+        see()
+        there.touch()
+
     reached = scenario.world.fault(
         ApiKey.PRODUCE,
         Action.PASS,
         Side.RESPONSE,
         match=of_batch(batch, 0),
-        then=lambda _: there.touch(),
+        then=lambda _: reach(),
     )
     here = {"batch": batch, "marks": str(marks)}
     return reached, [

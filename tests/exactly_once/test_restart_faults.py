@@ -1,11 +1,14 @@
-"""Queries that are started again, or beside another one: nothing stays open, the healthy go on."""
+"""Queries that are started again, or beside another one, or that see a broker go and come back:
+nothing stays open, the healthy go on.
+"""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.exactly_once.checker import coordinated_by, new_admin
 from tests.exactly_once.half_written import EAGER, SIZE, half_written
-from tests.exactly_once.harness import thorough, wait_for
+from tests.exactly_once.harness import World, thorough, wait_for
 from tests.exactly_once.truth import Result
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -72,3 +75,69 @@ def test_a_query_goes_on_when_another_one_of_its_application_has_its_prefix_by_m
     assert healthy.prefix in of_newcomer["error"], of_newcomer
     report = healthy.assert_clean(settle_s=CLEAN_S)
     record_property("found", report)
+
+
+@thorough
+def test_a_broker_that_is_restarted_under_a_warm_driver_is_asked_again(
+    world, driver, record_property
+):
+    """The driver learnt its brokers while this one was away (with one node: before it went). Since
+    it coordinates again, what it has open of a batch that fails is found there, too.
+    """
+    scenario = world.scenario("warm", **EAGER)
+    command = scenario.foreach(size=SIZE)
+    answer = driver.run("foreach", **command, until=1)
+    assert answer["result"] == "OK", answer
+    node = world.kafka.nodes[-1]
+    node.stop()
+    if len(world.kafka.nodes) > 1:
+        without_leader(world, scenario.topic, node.node_id)
+        answer = driver.run("foreach", **command, until=scenario.committed() + 1)
+        assert answer["result"] == "OK", answer
+    node.start()
+    world.kafka.wait_until_in_sync()
+    prefer_all(world)
+
+    there: set[str] = set()
+    for _ in range(10):  # ids are random: those of a run may all be another broker's
+        number = scenario.committed() + 1
+        reached, misbehave = half_written(
+            scenario,
+            number,
+            see=lambda: there.update(
+                coordinated_by(world.direct, node.node_id, scenario.prefix, "Ongoing")
+            ),
+        )
+        answer = driver.run("foreach", **command, misbehave=misbehave)
+        assert answer["result"] == "FAIL", answer
+        assert "planned" in answer["error"], answer
+        assert reached.fired, answer
+        report = scenario.assert_clean(settle_s=CLEAN_S)
+        if there:
+            break
+    assert there, "no transaction of the failed batches was the restarted broker's"
+    answer = driver.run("foreach", **command, until=scenario.committed() + 1)
+    assert answer["result"] == "OK", answer
+    scenario.assert_clean(settle_s=CLEAN_S)
+    record_property("found", f"{len(there)} open at the restarted broker; {report}")
+
+
+def without_leader(world: World, topic: str, node_id: int) -> None:
+    """Until the node leads no partition of ``topic``."""
+    admin = new_admin(world.direct)
+    wait_for(
+        lambda: all(
+            p.leader not in (-1, node_id)
+            for p in admin.list_topics(topic, 10).topics[topic].partitions.values()
+        ),
+        60,
+        f"other leaders than node {node_id}",
+    )
+
+
+def prefer_all(world: World) -> None:
+    """Each partition's first replica leads it again (and coordinates, where it is a state's)."""
+    from confluent_kafka import ElectionType
+
+    admin = new_admin(world.direct)
+    admin.elect_leaders(ElectionType.PREFERRED, None).result(60)

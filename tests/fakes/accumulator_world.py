@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.producer.batch_drainer import ReadyCheckResult
-from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.producer.accumulator.batch_drainer import ReadyCheckResult
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
     Node,

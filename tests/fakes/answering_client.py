@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from spark_kafka_sink.errors import AuthenticationError, ErrorCode
-from spark_kafka_sink.network.client_request import ClientRequest, ClientResponse
+from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import Cluster, Node, TopicPartition
 from spark_kafka_sink.protocol.messages import InitProducerIdRequest

@@ -16,8 +16,8 @@ from typing import Self, TypeVar
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import ApiError, AuthenticationError, RemoteProtocolError
-from spark_kafka_sink.network.client_request import ClientRequest, ClientResponse
-from spark_kafka_sink.network.kafka_client import MetadataStore
+from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
+from spark_kafka_sink.network.client.kafka_client import MetadataStore
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.messages import MetadataRequest

@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.network.client_factory import new_network_client
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch

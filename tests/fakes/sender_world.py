@@ -10,14 +10,14 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
-from spark_kafka_sink.producer.report import ProduceRecorder
-from spark_kafka_sink.producer.sender import Sender
-from spark_kafka_sink.producer.transaction_manager import TransactionManager
+from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
+from spark_kafka_sink.producer.sender.sender import Sender
+from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
     Node,

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import IllegalStateError
-from spark_kafka_sink.network.selectable import (
+from spark_kafka_sink.network.channel.selectable import (
     ChannelState,
     ChannelStateKind,
     NetworkReceive,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import ErrorCode
-from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.transaction_manager import State, TransactionManager
-from spark_kafka_sink.producer.transactional_result import TransactionalResult
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.transaction.transaction_manager import State, TransactionManager
+from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.messages import (

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from spark_kafka_sink.clock import Clock, SystemClock
-from spark_kafka_sink.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder
-from spark_kafka_sink.network.selectable import ChannelState, NetworkReceive, NetworkSend
-from spark_kafka_sink.network.selector import Selector
+from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder, PlaintextChannelBuilder
+from spark_kafka_sink.network.channel.selectable import ChannelState, NetworkReceive, NetworkSend
+from spark_kafka_sink.network.channel.selector import Selector
 
 #: Seconds after which a test that waits for an event has failed.
 PATIENCE = 10.0

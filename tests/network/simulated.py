@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import IllegalStateError, KafkaError
-from spark_kafka_sink.network.selectable import (
+from spark_kafka_sink.network.channel.selectable import (
     ChannelState,
     ChannelStateKind,
     NetworkReceive,

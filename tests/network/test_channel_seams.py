@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from spark_kafka_sink.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.network.authenticator import Authenticator, PlaintextAuthenticator
-from spark_kafka_sink.network.channel_builder import (
+from spark_kafka_sink.network.auth.authenticator import Authenticator, PlaintextAuthenticator
+from spark_kafka_sink.network.channel.channel_builder import (
     PlaintextChannelBuilder,
     SaslChannelBuilder,
     SslChannelBuilder,
     channel_builder,
 )
+from spark_kafka_sink.network.channel.kafka_channel import KafkaChannel
+from spark_kafka_sink.network.channel.selectable import ChannelStateKind
 from spark_kafka_sink.network.frame_reader import FrameReader
-from spark_kafka_sink.network.kafka_channel import KafkaChannel
-from spark_kafka_sink.network.selectable import ChannelStateKind
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer, TransportLayer
 from spark_kafka_sink.protocol.request import Buffer
 from tests.network.loopback import Driver, LoopbackServer, framed, read_exactly, read_frame, send_of

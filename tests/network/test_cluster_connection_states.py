@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import AuthenticationError, IllegalStateError
-from spark_kafka_sink.network.cluster_connection_states import (
+from spark_kafka_sink.network.client.cluster_connection_states import (
     ClusterConnectionStates,
     ConnectionState,
 )

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.network.host_resolver import CANONICAL, bootstrap_addresses, resolve_host
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, coded
+from spark_kafka_sink.network.client.host_resolver import (
+    CANONICAL,
+    bootstrap_addresses,
+    resolve_host,
+)
 
 #: No resolver is asked for a label of more than 63 letters.
 NO_NAME = "a" * 64 + ".example"
@@ -99,5 +104,8 @@ def test_no_resolvable_bootstrap_server_is_an_error_that_tells_of_each(lookup: s
 def test_a_server_that_is_unknown_now_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     begin_with(Names({"b": [""]}, {}), USE_ALL, ("a", 1), ("b", 2))
     assert caplog.messages == [
-        "bootstrap server a can't be resolved now: Name or service not known"
+        coded(
+            Kind.UNRESOLVED_ADDRESS,
+            "bootstrap server a can't be resolved now: Name or service not known",
+        )
     ]

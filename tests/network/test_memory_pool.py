@@ -9,8 +9,8 @@ import pytest
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import AuthenticationError, IllegalStateError
+from spark_kafka_sink.network.channel.selectable import ChannelStateKind, NetworkReceive
 from spark_kafka_sink.network.memory_pool import SimpleMemoryPool
-from spark_kafka_sink.network.selectable import ChannelStateKind, NetworkReceive
 from tests.fakes.clock import FakeClock
 from tests.network.loopback import Driver, LoopbackServer, framed, read_exactly, send_of
 from tests.network.test_channel_seams import (

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import (
     AuthenticationError,
     DisconnectError,
@@ -17,16 +18,17 @@ from spark_kafka_sink.errors import (
     IllegalStateError,
     RemoteProtocolError,
     UnsupportedVersionError,
+    coded,
 )
-from spark_kafka_sink.network.client_request import ClientResponse
-from spark_kafka_sink.network.host_resolver import HostResolver
-from spark_kafka_sink.network.network_client import (
+from spark_kafka_sink.network.channel.selectable import ChannelStateKind
+from spark_kafka_sink.network.client.client_request import ClientResponse
+from spark_kafka_sink.network.client.host_resolver import HostResolver
+from spark_kafka_sink.network.client.network_client import (
     MAX_THROTTLE_MS,
     MIN_RESERVED_CORRELATION_ID,
     NetworkClient,
     NetworkClientConfig,
 )
-from spark_kafka_sink.network.selectable import ChannelStateKind
 from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
 from tests.fakes.clock import FakeClock
@@ -796,7 +798,7 @@ def test_the_same_connection_failure_is_warned_of_once(caplog: pytest.LogCapture
         world.clock.advance(2000)
     assert len(world.net.attempts) == 5
     assert [r.getMessage() for r in caplog.records] == [
-        "node 1 at 10.0.0.1:9092: Connection refused"
+        coded(Kind.NOT_CONNECTED, "node 1 at 10.0.0.1:9092: Connection refused")
     ]
 
 
@@ -807,7 +809,9 @@ def test_a_bootstrap_server_is_not_called_by_an_id_that_nobody_gave_it(
     world.net.refused = {"10.0.0.1": "Connection refused"}
     world.client.ready(Node(-1, NODE.host, NODE.port), world.now)
     (record,) = [r for r in caplog.records if r.levelno == logging.WARNING]
-    assert record.getMessage() == "bootstrap server 10.0.0.1:9092: Connection refused"
+    assert record.getMessage().startswith(
+        "[KP0311] bootstrap server 10.0.0.1:9092: Connection refused ("
+    )
 
 
 def test_a_node_that_answers_is_no_longer_among_the_failures() -> None:

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from spark_kafka_sink.admin import describe_topics
 from spark_kafka_sink.clock import NEVER, SystemClock
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.network.client_factory import new_network_client
-from spark_kafka_sink.network.client_request import ClientResponse
-from spark_kafka_sink.network.network_client import NetworkClient
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.network.client.client_factory import new_network_client
+from spark_kafka_sink.network.client.client_request import ClientResponse
+from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.protocol.cluster import Cluster, Node
 from spark_kafka_sink.protocol.messages import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.request import ApiKey

@@ -14,9 +14,9 @@ import pytest
 
 from spark_kafka_sink.clock import NEVER, SystemClock
 from spark_kafka_sink.errors import IllegalStateError, RemoteProtocolError
-from spark_kafka_sink.network.channel_builder import PlaintextChannelBuilder
-from spark_kafka_sink.network.selectable import ChannelStateKind, NetworkSend
-from spark_kafka_sink.network.selector import Selector
+from spark_kafka_sink.network.channel.channel_builder import PlaintextChannelBuilder
+from spark_kafka_sink.network.channel.selectable import ChannelStateKind, NetworkSend
+from spark_kafka_sink.network.channel.selector import Selector
 from spark_kafka_sink.network.transport_layer import IOV_MAX
 from tests.fakes.clock import FakeClock
 from tests.network.loopback import (

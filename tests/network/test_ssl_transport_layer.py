@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import AuthenticationError
-from spark_kafka_sink.network import ssl_transport_layer
-from spark_kafka_sink.network.ssl_context import ssl_context
-from spark_kafka_sink.network.ssl_transport_layer import SslTransportLayer
-from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.network.tls import ssl_transport_layer
+from spark_kafka_sink.network.tls.ssl_context import ssl_context
+from spark_kafka_sink.network.tls.ssl_transport_layer import SslTransportLayer
+from spark_kafka_sink.security.password import Password
 from tests.network.tls_messages import (
     HELLO_REQUEST,
     client_random,

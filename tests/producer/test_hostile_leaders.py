@@ -10,7 +10,7 @@ from itertools import cycle
 import pytest
 
 from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
-from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from tests.fakes.sender_world import SenderWorld, metadata_answer
 
 DELIVERY_TIMEOUT_MS = 120_000

@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, ErrorCode, KafkaError, SerializationError
 from spark_kafka_sink.producer.interceptors import Interceptors, ProducerInterceptor
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.network_thread import NetworkThread
 from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.producer.sender.network_thread import NetworkThread
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceResponse,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -17,9 +17,9 @@ from spark_kafka_sink.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
-from spark_kafka_sink.network.client_request import ClientResponse
-from spark_kafka_sink.network.least_loaded_node import LeastLoadedNode
-from spark_kafka_sink.network.metadata_updater import MetadataUpdater
+from spark_kafka_sink.network.client.client_request import ClientResponse
+from spark_kafka_sink.network.client.least_loaded_node import LeastLoadedNode
+from spark_kafka_sink.network.client.metadata_updater import MetadataUpdater
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.protocol.cluster import (

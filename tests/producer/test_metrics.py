@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
-from spark_kafka_sink.network.selectable import NetworkReceive, NetworkSend
-from spark_kafka_sink.producer.batch_ends import BatchEnds
-from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.network.channel.selectable import NetworkReceive, NetworkSend
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.metrics import (
+from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
+from spark_kafka_sink.producer.metrics.producer_metrics import (
     MAX_TAGS,
     METRICS,
     Gauge,
@@ -25,10 +26,9 @@ from spark_kafka_sink.producer.metrics import (
     ProducerMetrics,
     Stream,
 )
-from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.metrics.sensors import Sensor, Windows
 from spark_kafka_sink.producer.producer_record import ProducerRecord
-from spark_kafka_sink.producer.report import ProduceRecorder
-from spark_kafka_sink.producer.sensors import Sensor, Windows
+from spark_kafka_sink.producer.sender.batch_completion import BatchEnds
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.record_columns import RecordColumns

@@ -16,15 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.producer.partition_sequences import (
+from spark_kafka_sink.producer.transaction.partition_sequences import (
     ACTIONS,
     MAX_IN_FLIGHT,
     Action,
     Answer,
     PartitionSequences,
     Situation,
-    increment_sequence,
 )
+from spark_kafka_sink.records.record_batch import increment_sequence
 
 SEQUENCES = 2**31
 

@@ -5,14 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError, RecordTooLargeError
-from spark_kafka_sink.producer.producer_batch import (
+from spark_kafka_sink.producer.accumulator.producer_batch import (
     TRANSITIONS,
     BatchState,
     ProducerBatch,
-    sequence_before,
 )
 from spark_kafka_sink.records.compression import Codec, CompressionType
-from spark_kafka_sink.records.record_batch import Record, parse_batch
+from spark_kafka_sink.records.record_batch import Record, parse_batch, sequence_before
 from spark_kafka_sink.records.varint import varint
 from tests.fakes.accumulator_world import HEADER, TP0, Listener, Sequences, World
 

@@ -7,8 +7,8 @@ import pytest
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, KafkaTimeoutError
-from spark_kafka_sink.producer.batch_drainer import MAX_OPEN_MS
-from spark_kafka_sink.producer.producer_batch import BatchState
+from spark_kafka_sink.producer.accumulator.batch_drainer import MAX_OPEN_MS
+from spark_kafka_sink.producer.accumulator.producer_batch import BatchState
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.records.compression import Codec
 from tests.fakes.accumulator_world import (

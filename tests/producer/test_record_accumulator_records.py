@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import IllegalStateError
-from spark_kafka_sink.producer.record_accumulator import (
+from spark_kafka_sink.producer.accumulator.record_accumulator import (
     APPENDED,
     MEMORY_STEP,
     PARTITION_CHANGED,

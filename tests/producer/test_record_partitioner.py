@@ -18,11 +18,11 @@ from spark_kafka_sink.producer.record_partitioner import (
     StickyPartition,
 )
 from spark_kafka_sink.protocol.cluster import Cluster
-from spark_kafka_sink.records.key_rules import IGNORED, KEY_RULES, Choice
-from spark_kafka_sink.records.murmur2 import murmur2
-from spark_kafka_sink.records.partition_columns import TopicView
-from spark_kafka_sink.records.partitioners import RoundRobinPartitioner
-from spark_kafka_sink.records.partitioners import partitioner as by_name
+from spark_kafka_sink.records.partitioning.key_rules import IGNORED, KEY_RULES, Choice
+from spark_kafka_sink.records.partitioning.murmur2 import murmur2
+from spark_kafka_sink.records.partitioning.partitioners import RoundRobinPartitioner
+from spark_kafka_sink.records.partitioning.partitioners import partitioner as by_name
+from spark_kafka_sink.records.partitioning.topic_view import TopicView
 from spark_kafka_sink.records.record_columns import RecordColumns
 from tests.fakes.accumulator_world import World, cluster_of
 

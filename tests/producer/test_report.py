@@ -4,10 +4,14 @@ import pickle
 from dataclasses import fields
 
 from spark_kafka_sink.errors import KafkaTimeoutError
-from spark_kafka_sink.producer.metrics import ProducerMetrics, Stream
-from spark_kafka_sink.producer.produce_report import LARGEST, SUMMED
-from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.report import NodeReport, ProduceRecorder, ProduceReport
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.metrics.produce_recorder import (
+    NodeReport,
+    ProduceRecorder,
+    ProduceReport,
+)
+from spark_kafka_sink.producer.metrics.produce_report import LARGEST, SUMMED
+from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics, Stream
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from tests.fakes.accumulator_world import TP0, TP1

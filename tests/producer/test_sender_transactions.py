@@ -21,7 +21,7 @@ from spark_kafka_sink.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
-from spark_kafka_sink.producer.transaction_manager import State
+from spark_kafka_sink.producer.transaction.transaction_manager import State
 from spark_kafka_sink.protocol.messages import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import DeliveryError, KafkaTimeoutError
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer

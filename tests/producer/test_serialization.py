@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import traceback
 
 import pytest
 from hypothesis import given
@@ -65,6 +66,24 @@ def test_what_does_not_fit_is_refused_without_showing_it(name: str | None, data:
     with pytest.raises(SerializationError, match=r"Can't convert value of class ") as caught:
         bytes_of(name, data)
     assert type(data).__name__ in caught.value.message
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_a_type_error_of_ones_own_serializer_is_named_with_its_place_and_never_its_text():
+    class Chatty:
+        def serialize(self, topic, data, headers):
+            raise TypeError(f"no serializer takes {data!r}")
+
+    with pytest.raises(SerializationError) as caught:
+        serialize(
+            serializer(Chatty(), "value.serializer"), "value.serializer", "t", {"a": "s3cr3t"}, None
+        )
+    assert (
+        "of class dict to class Chatty specified in value.serializer: TypeError in serialize ("
+        in (caught.value.message)
+    )
+    assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_an_error_of_ones_own_serializer_comes_out_as_it_is():

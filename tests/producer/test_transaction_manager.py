@@ -10,9 +10,9 @@ from spark_kafka_sink.errors import (
     IllegalStateError,
     KafkaError,
 )
-from spark_kafka_sink.producer.partition_sequences import Action, Answer
-from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.transaction_manager import (
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.transaction.partition_sequences import Action, Answer
+from spark_kafka_sink.producer.transaction.transaction_manager import (
     LAPSE_MS,
     NO_PRODUCER_ID,
     TRANSITIONS,

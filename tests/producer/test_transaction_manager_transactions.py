@@ -26,15 +26,16 @@ from spark_kafka_sink.errors import (
     TransactionAbortedError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.producer.partition_sequences import Answer
-from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.transaction_manager import (
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.transaction.partition_sequences import Answer
+from spark_kafka_sink.producer.transaction.transaction_manager import (
     TRANSITIONS,
     PreparedTransaction,
     State,
     TransactionManager,
 )
-from spark_kafka_sink.producer.transactional_requests import (
+from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
+from spark_kafka_sink.producer.transaction.txn_requests import (
     REACTIONS,
     Kind,
     Reaction,
@@ -42,7 +43,6 @@ from spark_kafka_sink.producer.transactional_requests import (
     TxnRequest,
     reaction_to,
 )
-from spark_kafka_sink.producer.transactional_result import TransactionalResult
 from spark_kafka_sink.protocol.messages import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,

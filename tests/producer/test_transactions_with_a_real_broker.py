@@ -14,10 +14,10 @@ from collections.abc import Iterator
 import pytest
 
 from spark_kafka_sink.admin import AdminClient
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, ProducerFencedError
 from spark_kafka_sink.local_kafka import KafkaCluster
-from spark_kafka_sink.producer.transaction_manager import PreparedTransaction, State
+from spark_kafka_sink.producer.transaction.transaction_manager import PreparedTransaction, State
 from spark_kafka_sink.protocol.messages import EndTxnRequest, FindCoordinatorRequest
 from spark_kafka_sink.protocol.responses import EndTxnResponse
 from tests.producer.transactional_driver import TransactionalDriver, code_of

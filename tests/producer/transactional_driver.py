@@ -11,16 +11,19 @@ from types import TracebackType
 from typing import Self
 
 from spark_kafka_sink.clock import NEVER, SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError
-from spark_kafka_sink.network.client_factory import new_network_client
+from spark_kafka_sink.network.client.client_factory import new_network_client
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
-from spark_kafka_sink.producer.report import ProduceRecorder
-from spark_kafka_sink.producer.sender import Sender
-from spark_kafka_sink.producer.transaction_manager import PreparedTransaction, TransactionManager
-from spark_kafka_sink.producer.transactional_result import TransactionalResult
+from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
+from spark_kafka_sink.producer.sender.sender import Sender
+from spark_kafka_sink.producer.transaction.transaction_manager import (
+    PreparedTransaction,
+    TransactionManager,
+)
+from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.encoded_slice import EncodedSlice
 from spark_kafka_sink.records.varint import varint

@@ -24,8 +24,8 @@ from hostile import allocated, refused, work
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from spark_kafka_sink.errors import ErrorCode
-from spark_kafka_sink.network.sasl_mechanism import SaslError
-from spark_kafka_sink.network.sasl_scram import ScramMechanism
+from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
+from spark_kafka_sink.network.auth.sasl_scram import ScramMechanism
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.config_messages import (
     ConfigResource,
@@ -54,7 +54,7 @@ from spark_kafka_sink.protocol.transaction_offset_messages import (
     OffsetAndMetadata,
     TxnOffsetCommitRequest,
 )
-from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.security.password import Password
 
 METADATA = MetadataRequest(("t",))
 #: As long as a string may be, and four bytes for each character once it is decoded.

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.records.crc32 import crc32, crc32_of
-from spark_kafka_sink.records.fnv1a import fnv1a, fnv1a_of
-from spark_kafka_sink.records.murmur2 import murmur2, murmur2_of
-from spark_kafka_sink.records.murmur3 import (
+from spark_kafka_sink.records.partitioning.crc32 import crc32, crc32_of
+from spark_kafka_sink.records.partitioning.fnv1a import fnv1a, fnv1a_of
+from spark_kafka_sink.records.partitioning.murmur2 import murmur2, murmur2_of
+from spark_kafka_sink.records.partitioning.murmur3 import (
     murmur3,
     murmur3_of,
     murmur3_of_integer,

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_kafka_sink.config.unknown_options import KEY_PARTITIONERS
 from spark_kafka_sink.errors import DataError
-from spark_kafka_sink.foreign_options import KEY_PARTITIONERS
-from spark_kafka_sink.records.fnv1a import fnv1a_of
-from spark_kafka_sink.records.key_rules import KEY_RULES
-from spark_kafka_sink.records.murmur2 import murmur2_of
-from spark_kafka_sink.records.partition_columns import TopicView
-from spark_kafka_sink.records.partitioners import partitioner
+from spark_kafka_sink.records.partitioning.fnv1a import fnv1a_of
+from spark_kafka_sink.records.partitioning.key_rules import KEY_RULES
+from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
+from spark_kafka_sink.records.partitioning.partitioners import partitioner
+from spark_kafka_sink.records.partitioning.topic_view import TopicView
 from spark_kafka_sink.records.record_columns import RecordColumns
 
 #: One partition with a leader, so that what load decides is known.

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as murmur2_of_one_key
 
-from spark_kafka_sink.records.murmur2 import murmur2
+from spark_kafka_sink.records.partitioning.murmur2 import murmur2
 
 JAVA = {  # UtilsTest.testMurmur2, signed
     b"21": -973932308,

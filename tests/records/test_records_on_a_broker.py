@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from kafka.partitioner.default import murmur2 as murmur2_of_one_key
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
 

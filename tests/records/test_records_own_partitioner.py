@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import ConfigError, DataError
-from spark_kafka_sink.records.own_partitioner import check
-from spark_kafka_sink.records.partition_columns import TopicView
-from spark_kafka_sink.records.partitioners import partitioner
+from spark_kafka_sink.records.partitioning.own_partitioner import check
+from spark_kafka_sink.records.partitioning.partitioners import partitioner
+from spark_kafka_sink.records.partitioning.topic_view import TopicView
 from spark_kafka_sink.records.record_columns import RecordColumns
 
 HERE = __name__

@@ -19,13 +19,13 @@ from spark_kafka_sink.protocol.cluster import (
     TopicPartition,
 )
 from spark_kafka_sink.records.encoded_slice import OpenPosition
-from spark_kafka_sink.records.partition_columns import TopicView
-from spark_kafka_sink.records.partitioners import (
+from spark_kafka_sink.records.partitioning.partitioners import (
     BuiltInPartitioner,
     RoundRobinPartitioner,
     UniformStickyPartitioner,
     partitioner,
 )
+from spark_kafka_sink.records.partitioning.topic_view import TopicView
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.record_encoder import encode_groups, group_rows
 

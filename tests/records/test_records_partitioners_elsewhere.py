@@ -9,14 +9,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.foreign_options import KEY_PARTITIONERS
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.unknown_options import KEY_PARTITIONERS
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
-from spark_kafka_sink.records.key_rules import IGNORED, JAVA_RULE, KEY_RULES, Choice, KeyRule
-from spark_kafka_sink.records.murmur2 import murmur2
-from spark_kafka_sink.records.partition_columns import TopicView
-from spark_kafka_sink.records.partitioners import partitioner
+from spark_kafka_sink.records.partitioning.key_rules import (
+    IGNORED,
+    JAVA_RULE,
+    KEY_RULES,
+    Choice,
+    KeyRule,
+)
+from spark_kafka_sink.records.partitioning.murmur2 import murmur2
+from spark_kafka_sink.records.partitioning.partitioners import partitioner
+from spark_kafka_sink.records.partitioning.topic_view import TopicView
 from spark_kafka_sink.records.record_columns import RecordColumns
 from tests.java_programs import run_java
 

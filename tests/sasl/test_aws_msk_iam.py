@@ -22,16 +22,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config.oauth_settings import AwsLogin
 from spark_kafka_sink.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.network.aws_msk_iam import (
+from spark_kafka_sink.network.auth.aws_msk_iam import (
     AwsMskIamMechanism,
     Keys,
     keys_fetcher,
     msk_token,
 )
-from spark_kafka_sink.network.aws_signature import AwsKeys, signed_query
-from spark_kafka_sink.network.sasl_mechanism import SaslError
-from spark_kafka_sink.oauth_settings import AwsLogin
+from spark_kafka_sink.network.auth.aws_signature import AwsKeys, signed_query
+from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
 
 HOST = "b-1.demo.abc123.c2.kafka.eu-west-1.amazonaws.com"
 WALL_MS = 1_700_000_000_123

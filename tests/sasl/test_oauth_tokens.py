@@ -11,24 +11,24 @@ import trustme
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config.oauth_settings import OAuthSettings, RefreshRule, TokenProvider
+from spark_kafka_sink.config.sasl_settings import sasl_settings
 from spark_kafka_sink.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.network.login import Fetched, Fetcher, FetchingLogin
-from spark_kafka_sink.network.logins import new_login
-from spark_kafka_sink.network.oauth_token import (
+from spark_kafka_sink.network.auth.login import Fetched, Fetcher, FetchingLogin
+from spark_kafka_sink.network.auth.login_factory import new_login
+from spark_kafka_sink.network.auth.oauth_token import (
     Token,
     checked_token,
     expiry_of,
     fetched,
     unsecured_token,
 )
-from spark_kafka_sink.network.sasl_mechanism import SaslError
-from spark_kafka_sink.network.sasl_oauthbearer import OAuthBearerMechanism
-from spark_kafka_sink.network.token_sources import token_fetcher
-from spark_kafka_sink.oauth_settings import OAuthSettings, RefreshRule, TokenProvider
-from spark_kafka_sink.sasl_settings import sasl_settings
-from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
+from spark_kafka_sink.network.auth.sasl_oauthbearer import OAuthBearerMechanism
+from spark_kafka_sink.network.auth.token_sources import token_fetcher
+from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.security.password import Password
 from tests.fakes.clock import FakeClock
 from tests.sasl.identity_provider import IdentityProvider, jwt
 

@@ -14,14 +14,14 @@ from spark_kafka_sink.errors import (
     IllegalStateError,
     RemoteProtocolError,
 )
-from spark_kafka_sink.network.sasl_authenticator import (
+from spark_kafka_sink.network.auth.sasl_authenticator import (
     MIN_RESERVED_CORRELATION_ID,
     SaslClientAuthenticator,
     SaslState,
 )
-from spark_kafka_sink.network.sasl_plain import PlainMechanism
-from spark_kafka_sink.network.sasl_scram import ScramMechanism
-from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.network.auth.sasl_plain import PlainMechanism
+from spark_kafka_sink.network.auth.sasl_scram import ScramMechanism
+from spark_kafka_sink.security.password import Password
 from tests.sasl.scripted_broker import (
     API_VERSIONS,
     AUTHENTICATE,

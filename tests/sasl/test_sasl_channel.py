@@ -13,12 +13,12 @@ import trustme
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import AuthenticationError, RemoteProtocolError
-from spark_kafka_sink.network.channel_builder import SaslChannelBuilder
-from spark_kafka_sink.network.login import StaticLogin
-from spark_kafka_sink.network.sasl_plain import PlainMechanism
-from spark_kafka_sink.network.sasl_scram import ScramMechanism
-from spark_kafka_sink.network.selectable import ChannelStateKind
-from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.network.auth.login import StaticLogin
+from spark_kafka_sink.network.auth.sasl_plain import PlainMechanism
+from spark_kafka_sink.network.auth.sasl_scram import ScramMechanism
+from spark_kafka_sink.network.channel.channel_builder import SaslChannelBuilder
+from spark_kafka_sink.network.channel.selectable import ChannelStateKind
+from spark_kafka_sink.security.password import Password
 from tests.network.loopback import (
     Background,
     Driver,

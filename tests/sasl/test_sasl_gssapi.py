@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from spark_kafka_sink.config.sasl_settings import KerberosSettings
 from spark_kafka_sink.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.network.sasl_authenticator import SaslClientAuthenticator
-from spark_kafka_sink.network.sasl_gssapi import gssapi_contexts
-from spark_kafka_sink.network.sasl_mechanism import SaslError
-from spark_kafka_sink.sasl_settings import KerberosSettings
+from spark_kafka_sink.network.auth.sasl_authenticator import SaslClientAuthenticator
+from spark_kafka_sink.network.auth.sasl_gssapi import gssapi_contexts
+from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
 from tests.sasl.scripted_broker import api_versions, handshake, hear
 
 

@@ -103,8 +103,8 @@ def test_sessions_are_renewed_while_rows_flow_and_none_is_lost(secure_kafka, con
         return [r for r in caplog.records if "authenticated again" in r.getMessage()]
 
     with contextlib.ExitStack() as stack:
-        caplog.set_level(logging.DEBUG, logger="spark_kafka_sink.network.kafka_channel")
-        caplog.set_level(logging.DEBUG, logger="spark_kafka_sink.network.selector")
+        caplog.set_level(logging.DEBUG, logger="spark_kafka_sink.network.channel.kafka_channel")
+        caplog.set_level(logging.DEBUG, logger="spark_kafka_sink.network.channel.selector")
         provider = stack.enter_context(IdentityProvider(life_s=2))
         clients = [
             client_options(secure_kafka, "SASL_PLAINTEXT", mechanism)

@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
-from spark_kafka_sink.config import ProducerConfig, SinkConfig
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.oauth_settings import (
+from spark_kafka_sink.config.oauth_settings import (
     AwsLogin,
     ClientCredentials,
     RefreshRule,
@@ -20,8 +18,11 @@ from spark_kafka_sink.oauth_settings import (
     TokenProvider,
     UnsecuredToken,
 )
-from spark_kafka_sink.sasl_settings import KerberosSettings, UserAndPassword, sasl_settings
-from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sasl_settings import KerberosSettings, UserAndPassword, sasl_settings
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.security.password import Password
 
 SECRET = "tr0mb0ne"
 URL = "sasl.oauthbearer.token.endpoint.url"

@@ -9,20 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink import KafkaProducer, allow_lists, import_paths
-from spark_kafka_sink.allow_lists import NotAllowedError
+from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import SinkConfig
-from spark_kafka_sink.config_file import read_lines
-from spark_kafka_sink.datasource.write_report import publish
+from spark_kafka_sink.config.config_file import read_lines
+from spark_kafka_sink.config.oauth_settings import OAuthSettings, TokenFile
+from spark_kafka_sink.config.sasl_settings import sasl_settings
+from spark_kafka_sink.config.secret_references import resolve
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.write.write_report import publish
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.network.key_stores import read_key_store, read_trust_store
-from spark_kafka_sink.network.logins import new_login
-from spark_kafka_sink.network.token_sources import token_fetcher
-from spark_kafka_sink.oauth_settings import OAuthSettings, TokenFile
-from spark_kafka_sink.sasl_settings import sasl_settings
-from spark_kafka_sink.secret_references import resolve
-from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.network.auth.login_factory import new_login
+from spark_kafka_sink.network.auth.token_sources import token_fetcher
+from spark_kafka_sink.network.tls.key_stores import read_key_store, read_trust_store
+from spark_kafka_sink.security import allow_lists, import_paths
+from spark_kafka_sink.security.allow_lists import NotAllowedError
+from spark_kafka_sink.security.password import Password
 from tests.sasl.identity_provider import IdentityProvider, jwt
 
 KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required"

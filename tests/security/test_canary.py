@@ -37,9 +37,9 @@ from cryptography.x509 import load_pem_x509_certificate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.option_table import PRODUCER_OPTIONS
-from spark_kafka_sink.options import Status
-from spark_kafka_sink.secret_references import takes_references
+from spark_kafka_sink.config.option import Status
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
+from spark_kafka_sink.config.secret_references import takes_references
 from tests.security.canaries import files_below, forms, new_canary, search
 
 # One application serves all tests here; on a busy machine it takes its time.

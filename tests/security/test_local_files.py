@@ -9,17 +9,17 @@ import threading
 
 import pytest
 
-from spark_kafka_sink import local_files
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config_file import read_lines
-from spark_kafka_sink.datasource.write_report import publish
+from spark_kafka_sink.config.config_file import read_lines
+from spark_kafka_sink.config.oauth_settings import OAuthSettings, TokenFile
+from spark_kafka_sink.config.secret_references import resolve
+from spark_kafka_sink.datasource.write.write_report import publish
 from spark_kafka_sink.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.local_files import MAX_STORE, MAX_TEXT, UnusableFileError
-from spark_kafka_sink.network.key_stores import read_key_store, read_trust_store
-from spark_kafka_sink.network.token_sources import token_fetcher
-from spark_kafka_sink.oauth_settings import OAuthSettings, TokenFile
-from spark_kafka_sink.secret_references import resolve
-from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.network.auth.token_sources import token_fetcher
+from spark_kafka_sink.network.tls.key_stores import read_key_store, read_trust_store
+from spark_kafka_sink.security import local_files
+from spark_kafka_sink.security.local_files import MAX_STORE, MAX_TEXT, UnusableFileError
+from spark_kafka_sink.security.password import Password
 
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n"
 CHAIN = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"

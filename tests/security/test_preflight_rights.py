@@ -6,8 +6,9 @@ import logging
 
 import pytest
 
+from spark_kafka_sink import errors
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import SinkConfig
+from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource import preflight, topic_checks
 from spark_kafka_sink.errors import AuthorizationError, ErrorCode
 from tests.secure_kafka import acl
@@ -18,7 +19,7 @@ SMALL = {"max.message.bytes": "10000", "compression.type": "gzip"}
 @pytest.fixture
 def look(secure_kafka, monkeypatch):
     """The driver's look at a topic, as bob."""
-    monkeypatch.setattr(topic_checks, "_warned", set())
+    monkeypatch.setattr(errors, "_said", set())
     options = secure_kafka.cluster.client_options("SSL", user="bob")
 
     def check(topic, **more):

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import DataError
-from spark_kafka_sink.network import ssl_context as module
-from spark_kafka_sink.network.key_stores import KeyMaterial
+from spark_kafka_sink.network.tls import ssl_context as module
+from spark_kafka_sink.network.tls.key_stores import KeyMaterial
 from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
 from tests.test_design import TESTS
 

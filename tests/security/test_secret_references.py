@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.config import ProducerConfig, SinkConfig
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.jaas_config import shown_by_spark
-from spark_kafka_sink.option_table import PRODUCER_OPTIONS
-from spark_kafka_sink.secret_references import (
+from spark_kafka_sink.config.jaas_config import shown_by_spark
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.secret_references import (
     UnresolvedReferenceError,
     file_reference,
     has_references,
@@ -21,7 +20,9 @@ from spark_kafka_sink.secret_references import (
     resolve,
     takes_references,
 )
-from spark_kafka_sink.secrets import Password
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.security.password import Password
 
 SERVERS = {"bootstrap.servers": "b:9092"}
 TLS = SERVERS | {"security.protocol": "SSL", "ssl.keystore.location": "/k.pem"}
@@ -268,7 +269,7 @@ def test_a_secret_that_spark_does_not_hide_is_refused_inline_and_taken_by_refere
 
 def test_every_secret_is_hidden_by_spark_or_refused_inline(spark):
     """Spark itself redacts an option of each name."""
-    from spark_kafka_sink.security_options import NOT_HIDDEN_BY_SPARK
+    from spark_kafka_sink.config.security_options import NOT_HIDDEN_BY_SPARK
 
     #: Not secret in themselves: certificates and a user's name; a login module names its password.
     public = {

@@ -17,15 +17,18 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.config import SinkConfig
-from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.exactly_once.transaction_commit import prepared_transactions
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import (
+    TransactionPlan,
+    plan_transactions,
+)
 from spark_kafka_sink.datasource.foreach_batch import ForeachBatch
-from spark_kafka_sink.datasource.transaction_commit import prepared_transactions
-from spark_kafka_sink.datasource.transaction_plan import TransactionPlan, plan_transactions
+from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.write.write_task import TaskIdentity
 from spark_kafka_sink.datasource.write_plan import WritePlan
-from spark_kafka_sink.datasource.write_task import TaskIdentity
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.network.selectable import NetworkSend
+from spark_kafka_sink.network.channel.selectable import NetworkSend
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions import exactly_once
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnce

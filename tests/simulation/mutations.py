@@ -12,18 +12,18 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from spark_kafka_sink.network.network_client import NetworkClient
-from spark_kafka_sink.producer import sender as sender_module
-from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.network.client.network_client import NetworkClient
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.producer.accumulator.partition_queues import PartitionQueues
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.partition_queues import PartitionQueues
-from spark_kafka_sink.producer.partition_sequences import Answer, PartitionSequences
-from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.record_future import RecordFuture
-from spark_kafka_sink.producer.sender import Sender
+from spark_kafka_sink.producer.sender import sender as sender_module
+from spark_kafka_sink.producer.sender.sender import Sender
+from spark_kafka_sink.producer.transaction.partition_sequences import Answer, PartitionSequences
 from tests.fakes.simulated_network import SimulatedNetwork
 
 Mutation = Callable[[], AbstractContextManager[Any]]

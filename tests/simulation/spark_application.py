@@ -22,10 +22,14 @@ from typing import TypeVar
 import pyarrow as pa
 
 from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
+    WarmProducers,
+    Worker,
+    WorkerIds,
+)
 from spark_kafka_sink.datasource.foreach_batch import ForeachBatch, foreach_batch, transaction
-from spark_kafka_sink.datasource.transactional_producers import WarmProducers, Worker, WorkerIds
-from spark_kafka_sink.datasource.write_task import TaskIdentity
+from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.write.write_task import TaskIdentity
 from spark_kafka_sink.errors import (
     CommitOutcomeUnknownError,
     ErrorCode,
@@ -36,7 +40,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.column_plan import ColumnPlan
-from spark_kafka_sink.records.murmur2 import murmur2_of
+from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.records.record_batch import parse_batch
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.committer import Commit

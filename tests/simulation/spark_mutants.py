@@ -16,13 +16,16 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from spark_kafka_sink.datasource import (
+from spark_kafka_sink.datasource.exactly_once import (
     transaction_commit,
     transaction_plan,
     transactional_producers,
 )
-from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
-from spark_kafka_sink.datasource.transactional_producers import TransactionalProducers, WorkerIds
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
+    TransactionalProducers,
+    WorkerIds,
+)
 from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.protocol.messages import InitProducerIdRequest

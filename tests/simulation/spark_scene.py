@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
-from spark_kafka_sink.datasource.transaction_commit import payload_of, prepared_transactions
-from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
+    payload_of,
+    prepared_transactions,
+)
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit
 from tests.fakes.fake_cluster.transaction_coordinator import State
 from tests.simulation.spark_world import (

@@ -18,13 +18,15 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from spark_kafka_sink.config import ProducerConfig, SinkConfig
-from spark_kafka_sink.datasource import foreach_batch, transaction_commit, transaction_plan
-from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
-from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
-from spark_kafka_sink.datasource.transactional_producers import producers_of_task
-from spark_kafka_sink.datasource.write_task import TaskIdentity, WriteTask
-from spark_kafka_sink.network.client_factory import new_network_client
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource import foreach_batch
+from spark_kafka_sink.datasource.exactly_once import transaction_commit, transaction_plan
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.exactly_once.transactional_producers import producers_of_task
+from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
+from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions import exactly_once

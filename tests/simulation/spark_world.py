@@ -19,21 +19,24 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.datasource.commit_message import TaskCommitMessage
-from spark_kafka_sink.datasource.transaction_commit import payload_of, prepared_transactions
-from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
-from spark_kafka_sink.datasource.transactional_producers import (
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
+    payload_of,
+    prepared_transactions,
+)
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
     WarmProducers,
     Worker,
     WorkerIds,
     producers_of_task,
 )
-from spark_kafka_sink.datasource.write_task import TaskIdentity, WriteTask
+from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.network.client_factory import new_network_client
+from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.exactly_once import Batch, ExactlyOnce, Owner

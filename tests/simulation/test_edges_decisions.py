@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import (
     CommitOutcomeUnknownError,
     ErrorCode,

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import (
     CommitOutcomeUnknownError,
     ErrorCode,
@@ -20,7 +20,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.records.murmur2 import murmur2_of
+from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.transactions.exactly_once import Commit
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster import api_fetch, api_list_offsets

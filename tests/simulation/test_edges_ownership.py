@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.config import SinkConfig
+from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.write_plan import WritePlan
 from spark_kafka_sink.errors import CommitError, KafkaError, SupersededError
 from spark_kafka_sink.protocol.request import ApiKey

@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 import pytest
 
-from spark_kafka_sink.datasource.transaction_plan import TransactionPlan
-from spark_kafka_sink.datasource.transactional_producers import WorkerIds
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.exactly_once.transactional_producers import WorkerIds
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId

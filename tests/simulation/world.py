@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.network.client_factory import new_network_client
+from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.metrics.produce_recorder import ProduceReport
 from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.record_future import RecordFuture
-from spark_kafka_sink.producer.report import ProduceReport
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.record_columns import RecordColumns
 from tests.fakes.simulated_network import NetworkFaults, SimulatedNetwork

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import fence

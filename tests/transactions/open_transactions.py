@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_kafka_sink.errors import ErrorCode
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages import (
     AddPartitionsToTxnRequest,

@@ -13,7 +13,7 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision

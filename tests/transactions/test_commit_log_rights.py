@@ -10,7 +10,7 @@ import uuid
 import pytest
 
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import AuthorizationError
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog

@@ -20,7 +20,7 @@ import pytest
 
 import spark_kafka_sink
 from spark_kafka_sink.admin import AdminClient
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import (
     CommitError,
     ErrorCode,
@@ -31,7 +31,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.local_kafka import KAFKA_3_VERSION, KafkaCluster, LocalKafkaError, prepare
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.messages import ApiVersionsRequest
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState

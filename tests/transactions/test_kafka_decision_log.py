@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 
 from spark_kafka_sink.admin import NewClient
 from spark_kafka_sink.clock import Clock, SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import (
     CommitError,
     ConfigError,
@@ -23,11 +23,11 @@ from spark_kafka_sink.errors import (
     SupersededError,
 )
 from spark_kafka_sink.local_kafka import KafkaCluster
-from spark_kafka_sink.network.client_factory import new_network_client
-from spark_kafka_sink.network.client_request import ClientRequest
-from spark_kafka_sink.network.network_client import NetworkClient
+from spark_kafka_sink.network.client.client_factory import new_network_client
+from spark_kafka_sink.network.client.client_request import ClientRequest
+from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.fetch_messages import FetchRequest
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
 from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog

@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import (
     KafkaTimeoutError,
     SupersededError,
 )
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import pytest
 from kafka import KafkaAdminClient
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import (
     AuthorizationError,
     ErrorCode,
     IllegalStateError,
 )
 from spark_kafka_sink.local_kafka import KAFKA_3_VERSION, KafkaCluster, LocalKafkaError, prepare
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata

@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import (
     ProducerFencedError,
     TransactionAbortableError,
 )
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages import CoordinatorType
 from spark_kafka_sink.protocol.request import ApiKey

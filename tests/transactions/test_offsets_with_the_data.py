@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as TheirPartition
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ApiError, CommitError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.transactions.commit_state import Payload

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.errors import RefusedError, SupersededError
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Done, Standing
 from spark_kafka_sink.transactions.committer import Batch, Committer
 from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog, KafkaLogSession

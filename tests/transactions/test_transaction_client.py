@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState

@@ -14,7 +14,7 @@ from spark_kafka_sink.errors import (
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState

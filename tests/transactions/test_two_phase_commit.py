@@ -14,10 +14,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, UnsupportedVersionError
 from spark_kafka_sink.local_kafka import KafkaCluster
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages import (
     AddPartitionsToTxnRequest,

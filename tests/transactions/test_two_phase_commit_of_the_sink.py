@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
-from spark_kafka_sink.producer.transaction_states import PreparedTransaction
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit, ExactlyOnce, Owner
 from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS

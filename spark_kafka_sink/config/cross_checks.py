@@ -1,0 +1,416 @@
+"""What options of a producer mean together: Java's cross-checks, with Java's sentences.
+
+Owns: reading each given option, and the checks over several. Never: whose a name is
+(``given_options``), the value that comes out (``producer_config``), a log line, a clock, an
+environment variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from spark_kafka_sink.config.bootstrap_servers import parse_bootstrap_servers
+from spark_kafka_sink.config.given_options import GivenOptions
+from spark_kafka_sink.config.jaas_config import shown_by_spark
+from spark_kafka_sink.config.option import INT_MAX, Option, OptionValue, Status
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
+from spark_kafka_sink.config.sasl_settings import (
+    can_not_be_read_yet,
+    names_a_known_module,
+    sasl_settings,
+)
+from spark_kafka_sink.config.secret_references import check_references, is_one_reference
+from spark_kafka_sink.config.security_options import (
+    COUNTING,
+    IN_THE_CLEAR,
+    NOT_HIDDEN_BY_SPARK,
+    STORE_RULES,
+    is_security_option,
+    mechanisms_of,
+)
+from spark_kafka_sink.config.suggestions import nearest_value
+from spark_kafka_sink.config.unknown_options import (
+    JAVA_PARTITIONERS,
+    KEY_PARTITIONERS,
+    java_partitioner,
+)
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, coded, safe_text
+from spark_kafka_sink.security.import_paths import is_import_path
+from spark_kafka_sink.security.password import Password, text_of
+
+#: The most requests in flight for which a broker can tell a repeated batch from a new one: it keeps
+#: the last five batches of each producer.
+_MAX_IN_FLIGHT_FOR_IDEMPOTENCE = 5
+
+#: transaction.timeout.ms of the sink: all tasks of a job, and a driver that restarts, must fit in.
+EXACTLY_ONCE_TIMEOUT_MS = 900_000
+#: Below that transaction.timeout.ms deserves a warning: few stages are always shorter.
+SHORT_TIMEOUT_MS = 60_000
+
+_JAAS = "sasl.jaas.config"
+
+
+class OptionReader:
+    """The producer's options on their way to a ProducerConfig.
+
+    ``given`` holds what the user set, ``values`` what is effective; ``idempotence_off`` is why
+    idempotence, on by default, can't be, or None. ``exactly_once`` is the sink's word.
+    """
+
+    def __init__(self, given: GivenOptions) -> None:
+        self.prefix = given.prefix
+        self.given = dict(given.producer)
+        self.values: dict[str, OptionValue] = {}
+        self.servers: tuple[tuple[str, int], ...] = ()
+        self.warnings = list(given.warnings)
+        self.idempotence_off: str | None = None
+        self.exactly_once = False
+
+    def spelled(self, name: str) -> str:
+        """The option's name as the user has to write it, and where it stands."""
+        given = self.given.get(name)
+        return given.spelled if given is not None and given.where else self.prefix + name
+
+    def read(self) -> None:
+        """Give every option its value, then check what several mean together."""
+        for name, option in PRODUCER_OPTIONS.items():
+            if name not in self.given:
+                self.values[name] = option.default
+                continue
+            if option.status is Status.REMOVED:
+                self._no_effect(name, f"{option.doc[:-1]}; {option.note}")
+                continue
+            given = self.given[name]
+            self.values[name] = option.read(given.value, self.spelled(name))
+            check_references(option, self.values[name], self.spelled(name))
+            if given.content is not None:
+                check_references(option, given.content, self.spelled(name))
+            if self._asks_in_vain(option):
+                self._no_effect(name, option.note)
+        self._check_timeouts()
+        self._check_backoffs()
+        self._check_idempotence()
+        self._check_transactions()
+        self._check_security()
+        self._refuse_what_comes_later()
+        self._check_partitioner()
+        self._check_sizes()
+        self._find_servers()
+
+    def _asks_in_vain(self, option: Option) -> bool:
+        """Whether it does nothing here, and asks for something."""
+        value = self.values[option.name]
+        if option.status is Status.NO_MEANING:
+            return value not in (False, (), "")
+        return option.status is Status.LATER_IGNORED and value != option.default
+
+    def number(self, name: str) -> int:
+        value = self.values[name]
+        assert isinstance(value, int)
+        return value
+
+    def text(self, name: str) -> str:
+        value = self.values[name]
+        assert isinstance(value, str)
+        return value
+
+    def warn(self, kind: Kind, text: str) -> None:
+        self.warnings.append(coded(kind, text))
+
+    def _no_effect(self, name: str, why: str) -> None:
+        given = self.given[name]
+        self.warnings.append(replace(given, name=self.prefix + name).no_effect(why))
+
+    def _check_timeouts(self) -> None:
+        """KafkaProducer.configureDeliveryTimeout."""
+        linger = self.values["linger.ms"] = min(self.number("linger.ms"), INT_MAX)
+        request = self.number("request.timeout.ms")
+        delivery = self.number("delivery.timeout.ms")
+        least = min(linger + request, INT_MAX)
+        if delivery >= least:
+            return
+        rule = (
+            "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms"
+        )
+        if "delivery.timeout.ms" in self.given:
+            raise ConfigError(
+                rule,
+                hint=f"{self.spelled('delivery.timeout.ms')} is {delivery},"
+                f" {self.spelled('linger.ms')} is {linger} and"
+                f" {self.spelled('request.timeout.ms')} is {request}",
+            )
+        self.values["delivery.timeout.ms"] = least
+        self.warn(Kind.OTHER_VALUE, f"{rule}. Setting it to {least}.")
+
+    def _check_backoffs(self) -> None:
+        """CommonClientConfigs: warnDisablingExponentialBackoff, postProcessReconnectBackoff."""
+        for base, limit, what in (
+            ("retry.backoff.ms", "retry.backoff.max.ms", "backoff"),
+            (
+                "socket.connection.setup.timeout.ms",
+                "socket.connection.setup.timeout.max.ms",
+                "connection setup timeout",
+            ),
+        ):
+            if self.number(base) > self.number(limit):
+                self.warn(
+                    Kind.OTHER_VALUE,
+                    f"Configuration '{base}' with value '{self.number(base)}' is greater than"
+                    f" configuration '{limit}' with value '{self.number(limit)}'. A static {what}"
+                    f" with value '{self.number(limit)}' will be applied.",
+                )
+        base, limit = "reconnect.backoff.ms", "reconnect.backoff.max.ms"
+        if base in self.given and limit not in self.given:
+            self.warn(
+                Kind.OTHER_VALUE,
+                f"Disabling exponential reconnect backoff because {base} is set, but {limit} is"
+                " not.",
+            )
+            self.values[limit] = self.values[base]
+
+    def _check_idempotence(self) -> None:
+        """ProducerConfig.postProcessAndValidateIdempotenceConfigs."""
+        if not self.values["enable.idempotence"]:
+            return
+        asked = "enable.idempotence" in self.given
+        acks = self.text("acks")
+        if self.number("retries") == 0:
+            if asked:
+                raise ConfigError(
+                    "Must set retries to non-zero when using the idempotent producer.",
+                    hint=f"remove {self.spelled('retries')}=0 or"
+                    f" {self.spelled('enable.idempotence')}=true",
+                )
+            self.idempotence_off = f"{self.spelled('retries')} is set to 0"
+        if acks not in ("all", "-1"):
+            if asked:
+                raise ConfigError(
+                    "Must set acks to all in order to use the idempotent producer. Otherwise we"
+                    " cannot guarantee idempotence.",
+                    hint=f"{self.spelled('acks')} is {acks}",
+                )
+            self.idempotence_off = f"{self.spelled('acks')} is set to {acks}, not set to 'all'"
+        in_flight = self.number("max.in.flight.requests.per.connection")
+        if in_flight > _MAX_IN_FLIGHT_FOR_IDEMPOTENCE:
+            # As in Java, this one never switches idempotence off by itself, whatever acks says.
+            raise ConfigError(
+                "To use the idempotent producer, max.in.flight.requests.per.connection must be set"
+                f" to at most 5. Current value is {in_flight}.",
+                hint=f"or set {self.spelled('enable.idempotence')}=false",
+            )
+
+    def _check_transactions(self) -> None:
+        idempotent = self.values["enable.idempotence"] and self.idempotence_off is None
+        if "transactional.id" in self.given and not idempotent:
+            raise ConfigError(
+                "Cannot set a transactional.id without also enabling idempotence.",
+                hint=self.idempotence_off or f"{self.spelled('enable.idempotence')} is false",
+            )
+        timeout = "transaction.timeout.ms"
+        if self.exactly_once:
+            if timeout not in self.given:
+                self.values[timeout] = EXACTLY_ONCE_TIMEOUT_MS
+            elif self.number(timeout) < 1:
+                raise PRODUCER_OPTIONS[timeout].error(
+                    self.number(timeout), "Value must be at least 1", self.spelled(timeout)
+                )
+            elif self.number(timeout) < SHORT_TIMEOUT_MS:
+                self.warn(
+                    Kind.SHORT_TRANSACTION,
+                    f"{self.spelled(timeout)} is {self.number(timeout)} ms: a stage that takes"
+                    " longer from its first row to its commit fails when all of it is written",
+                )
+        elif self.prefix and timeout in self.given:
+            self._no_effect(timeout, "only deliveryGuarantee=exactly-once writes transactions")
+        two_phase = self.values["transaction.two.phase.commit.enable"]
+        if two_phase and "transaction.timeout.ms" in self.given:
+            raise ConfigError(
+                "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set"
+                " to true. Transactions will not expire with two-phase commit enabled."
+            )
+
+    def _check_security(self) -> None:
+        self._refuse_what_spark_shows()
+        protocol = self.text("security.protocol")
+        counting = COUNTING[protocol]
+        idle = [n for n in self.given if is_security_option(n) and not n.startswith(counting)]
+        if idle:
+            raise self._would_have_no_effect(sorted(idle), protocol)
+        if "sasl." in counting:
+            self._check_sasl(protocol)
+        if "ssl." in counting:
+            self._check_stores()
+            if self.values["ssl.endpoint.identification.algorithm"] == "":
+                self.warn(
+                    Kind.WEAK_SECURITY,
+                    f"{self.spelled('ssl.endpoint.identification.algorithm')} is empty: brokers are"
+                    " not asked whether their certificate is for their name",
+                )
+
+    def _would_have_no_effect(self, idle: Sequence[str], protocol: str) -> ConfigError:
+        """The error for options of TLS or SASL that ``protocol`` doesn't use."""
+        option = self.spelled("security.protocol")
+        default = "" if "security.protocol" in self.given else ", the default"
+        sasl = protocol.startswith("SASL") or any(n.startswith("sasl.") for n in idle)
+        tls = protocol == "SSL" or any(n.startswith("ssl.") for n in idle)
+        wanted = "SASL_SSL" if sasl else "SSL"
+        or_else = "" if tls else " (or SASL_PLAINTEXT: then anybody on the way can read along)"
+        return ConfigError(
+            f"{', '.join(self.spelled(name) for name in idle)} would have no effect, because"
+            f" {option} is {protocol}{default}",
+            hint=f"set {self.prefix}security.protocol={wanted}{or_else}, or remove"
+            f" {'that option' if len(idle) == 1 else 'those options'}",
+            kind=Kind.NO_EFFECT,
+        )
+
+    def _check_sasl(self, protocol: str) -> None:
+        """Find mistakes now; each producer reads the settings again, with its secrets' values."""
+        if self.values["sasl.mechanism"] == "" and "sasl.mechanism" in self.given:
+            raise ConfigError(
+                "Invalid value null for configuration sasl.mechanism: When the security.protocol"
+                " configuration enables SASL, mechanism must be non-null and non-empty string."
+            )
+        asked = self.values["sasl.mechanism"]
+        mechanism = asked if isinstance(asked, str) else None
+        given = {n: self._content(n) for n in self.given if n.startswith("sasl.")}
+        if _JAAS in given and not names_a_known_module(text_of(given[_JAAS])):
+            given[_JAAS] = self.values[_JAAS]  # what is no login module may be anybody's secret
+        if not can_not_be_read_yet(given):
+            mechanism = sasl_settings(given).mechanism
+        if mechanism is not None:
+            self._refuse_what_is_of_another_mechanism(mechanism)
+        if protocol == "SASL_PLAINTEXT":
+            risk = IN_THE_CLEAR.get(mechanism or "", "")
+            if mechanism is None:
+                mechanism = "left to sasl.jaas.config, which is looked up later"
+                risk = "with PLAIN or a token, the secret goes over the network as it is"
+            if risk:
+                self.warn(
+                    Kind.WEAK_SECURITY,
+                    f"{self.spelled('security.protocol')} is SASL_PLAINTEXT and sasl.mechanism is"
+                    f" {mechanism}: {risk}",
+                )
+
+    def _refuse_what_is_of_another_mechanism(self, mechanism: str) -> None:
+        for name in self.given:
+            mechanisms = mechanisms_of(name)
+            meant = PRODUCER_OPTIONS[name].status is not Status.NO_MEANING
+            if mechanism in mechanisms or not meant or not text_of(self._content(name)):
+                continue
+            raise ConfigError(
+                f"{self.spelled(name)} would have no effect, because sasl.mechanism is {mechanism}",
+                hint=f"it is for {' and '.join(mechanisms)}; remove it, or set"
+                f" {self.prefix}sasl.mechanism",
+                kind=Kind.NO_EFFECT,
+            )
+
+    def _content(self, name: str) -> OptionValue:
+        """The value, also of a secret whose reference to the configFile is what travels."""
+        content = self.given[name].content
+        return self.values[name] if content is None else content
+
+    def _check_stores(self) -> None:
+        """What of a store would not count (DefaultSslEngineFactory, with its sentences)."""
+        given = {
+            name.removeprefix("ssl.")
+            for name in self.given
+            if name.startswith("ssl.") and text_of(self._content(name))
+        }
+        given |= {f"{name}={self.values[f'ssl.{name}']}" for name in given if name.endswith("type")}
+        for rule in STORE_RULES:
+            if rule.given <= given and not rule.unless & given:
+                names = [self.spelled(f"ssl.{name}") for name in sorted(rule.given)]
+                needed = [f"{self.prefix}ssl.{name}" for name in sorted(rule.unless)]
+                raise ConfigError(
+                    rule.message,
+                    hint=f"set {' or '.join(needed)}, or remove {names[0]}"
+                    if needed
+                    else f"keep one of {' and '.join(names)}",
+                    kind=Kind.KEY_STORE if needed else Kind.NO_EFFECT,
+                )
+
+    def _refuse_what_spark_shows(self) -> None:
+        """A secret of the sink's options that Spark's redaction does not know: never inline."""
+        for name in NOT_HIDDEN_BY_SPARK if self.prefix else ():
+            value = self.values.get(name)
+            if isinstance(value, Password) and value.value and not is_one_reference(value.value):
+                raise ConfigError(
+                    f"{self.spelled(name)} is given inline, and Spark would show it: in plans, in"
+                    " its UI and in event logs",
+                    hint=f"give a reference, {self.spelled(name)}=${{file:/path/to/it}} or"
+                    " ${env:NAME}, or put key and chain into a file for"
+                    f" {self.spelled('ssl.keystore.location')}; and if this one was real, replace"
+                    " it: Spark may have logged it",
+                    kind=Kind.INLINE_SECRET,
+                )
+
+        login_module = self.values.get("sasl.jaas.config") if self.prefix else None
+        shown = shown_by_spark(login_module.value) if isinstance(login_module, Password) else ()
+        if shown:
+            raise ConfigError(
+                f"{self.spelled('sasl.jaas.config')} holds {safe_text(', '.join(shown))} inline,"
+                " and nothing in its text makes Spark hide it: plans, its UI and event logs would"
+                " show it",
+                hint=f'give a reference, {safe_text(shown[0])}="${{file:/path/to/it}}" or'
+                ' "${env:NAME}"; and if this one was a secret and real, replace it: Spark may have'
+                " logged it",
+                kind=Kind.INLINE_SECRET,
+            )
+
+    def _refuse_what_comes_later(self) -> None:
+        for name in self.given:
+            option = PRODUCER_OPTIONS[name]
+            if option.status is Status.LATER_REFUSED and self.values[name] != option.default:
+                raise _not_yet(option, f"{self.spelled(name)}={self.values[name]}")
+
+    def _check_partitioner(self) -> None:
+        name = self.values["partitioner.class"]
+        if name is None:
+            return
+        known = java_partitioner(name) if isinstance(name, str) else None
+        if known is None and isinstance(name, str) and is_import_path(name):
+            return  # imported where it is used, and tried on the driver
+        if known is None:
+            choices = [*JAVA_PARTITIONERS, *KEY_PARTITIONERS]
+            raise PRODUCER_OPTIONS["partitioner.class"].error(
+                name,
+                "This partitioner is not known, and another one would put rows elsewhere; known"
+                f" are {', '.join(choices)}, and the import path of a class of your own",
+                self.spelled("partitioner.class"),
+                nearest_value(str(name).rpartition(".")[2], choices),
+            )
+        self.values["partitioner.class"] = known.name
+        if known.ignores_keys:
+            self.values["partitioner.ignore.keys"] = True
+
+    def _check_sizes(self) -> None:
+        # A batch must fit into the pool whole, or a small buffer.memory could never send one.
+        room = min(self.number("batch.size"), self.number("buffer.memory"))
+        if room < self.number("batch.size") and "batch.size" in self.given:
+            self.warn(
+                Kind.OTHER_VALUE,
+                f"batch.size {self.number('batch.size')} is larger than buffer.memory"
+                f" {self.number('buffer.memory')}: batches will be at most as large as that.",
+            )
+        self.values["batch.size"] = max(1, room)
+
+    def _find_servers(self) -> None:
+        items = self.values["bootstrap.servers"]
+        assert isinstance(items, tuple)
+        self.servers = parse_bootstrap_servers(items, self.text("security.protocol"), self.prefix)
+        if len(self.servers) < len(items):
+            self.warn(
+                Kind.OTHER_VALUE,
+                "Configuration key 'bootstrap.servers' contains duplicate values. Duplicates will"
+                " be removed.",
+            )
+
+
+def _not_yet(option: Option, shown: str) -> ConfigError:
+    return ConfigError(
+        f"{safe_text(shown)} is not supported by this version",
+        hint=option.note,
+        kind=Kind.UNSUPPORTED_OPTION,
+    )

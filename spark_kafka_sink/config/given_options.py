@@ -1,0 +1,216 @@
+"""The options as they were given, whichever way they came: whose is each name, and which counts.
+
+Owns: the one look at names for every way in (the options of a write, ``configFile``,
+``KafkaProducer``, ``kprod``): known, another's, misspelt, given twice; and how the lines of a
+``configFile`` join the options that were given with it. Never: a value (``cross_checks``).
+
+An option that was given beats a line of the file. The file may serve other clients too: a line
+that is known to be a consumer's, an admin client's, Connect's or a schema registry's is left out,
+by name, with one warning. Every other name in it is what it would be as an option: taken, or an
+error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from spark_kafka_sink.config.config_file import OPTION as CONFIG_FILE
+from spark_kafka_sink.config.config_file import location_of, read_lines
+from spark_kafka_sink.config.option import Option, Status
+from spark_kafka_sink.config.option_table import NO_MEANING_PREFIXES, PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.config.secret_references import file_reference, is_one_reference
+from spark_kafka_sink.config.unknown_options import (
+    PREFIX,
+    SPARK_KEYS,
+    Place,
+    is_left_out_of_files,
+    refused_option,
+    unknown_option,
+)
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, coded, safe_text
+from spark_kafka_sink.security.password import Password
+
+_SINK_BY_KEY = {name.lower(): option for name, option in SINK_OPTIONS.items()}
+
+#: Serializers that make of text and bytes what a column of them is written as.
+_AS_COLUMNS = ("StringSerializer", "ByteArraySerializer", "BytesSerializer", "ByteBufferSerializer")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One option's value, and what its user reads of its name: ``name`` as written, ``where`` a
+    file or nothing.
+
+    ``content`` is the secret that a line of a file holds, where ``value`` is the reference to that
+    line. It is for checks in this process, and never leaves it.
+    """
+
+    value: object = field(repr=False)
+    name: str
+    where: str = ""
+    content: Password | None = None
+
+    @property
+    def spelled(self) -> str:
+        return self.shown + self.where
+
+    @property
+    def shown(self) -> str:
+        return safe_text(self.name)
+
+    def no_effect(self, why: str) -> str:
+        """The warning that the option does nothing."""
+        return coded(
+            Kind.WITHOUT_EFFECT, f"Option '{self.shown}'{self.where} has no effect: {why}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GivenOptions:
+    """``producer`` by Java's names, ``own`` (the sink's) by theirs. ``prefix`` is what stands
+    before a producer's option where these were given: ``kafka.``, or nothing.
+    """
+
+    prefix: str
+    producer: dict[str, Given] = field(default_factory=dict)
+    own: dict[str, Given] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    def as_options(self) -> dict[str, str]:
+        """The same without a ``configFile``: secrets of the file are references to its lines."""
+        texts = {self.prefix + name: given.value for name, given in self.producer.items()}
+        texts |= {n: given.value for n, given in self.own.items() if n != CONFIG_FILE}
+        return {name: str(value) for name, value in texts.items()}
+
+
+def given_options(options: Mapping[str, object], prefix: str) -> GivenOptions:
+    """Look at every name in ``options``, and in the ``configFile`` that they may name.
+
+    ``prefix`` is ``kafka.`` for a write, whose own options are taken too, and empty for a producer
+    by itself. Raises ConfigError for a name that is not an option's, and for a file that can't be
+    read.
+    """
+    found = GivenOptions(prefix)
+    for key, name, value in _folded(options):
+        _take_option(found, key, Given(value, name))
+    file = found.own.get(CONFIG_FILE)
+    if file is not None:
+        _add_file(found, location_of(SINK_OPTIONS[CONFIG_FILE].read(file.value, file.spelled)))
+    return found
+
+
+def _take_option(found: GivenOptions, key: str, given: Given) -> None:
+    own = _SINK_BY_KEY.get(key)
+    if own is not None and (found.prefix or own.name == CONFIG_FILE):
+        found.own[own.name] = given
+    elif found.prefix and key in SPARK_KEYS:
+        pass
+    elif not (
+        key.startswith(found.prefix)
+        and _take_producers(found, key.removeprefix(found.prefix), given)
+    ):
+        sink = bool(found.prefix)
+        raise unknown_option(key, given.shown, Place(found.prefix, own=sink, sink=sink))
+
+
+def _take_producers(found: GivenOptions, name: str, given: Given) -> bool:
+    """Take an option of the producer, or refuse it; False when ``name`` is none."""
+    option = PRODUCER_OPTIONS.get(name)
+    if option is None:
+        for beginning, note in NO_MEANING_PREFIXES.items():
+            if name.startswith(beginning):
+                found.warnings.append(given.no_effect(note))
+                return True
+        return False
+    if option.status is Status.REFUSED and found.prefix:
+        raise refused_option(option, given.shown, given.where)
+    found.producer[name] = given
+    return True
+
+
+def _add_file(found: GivenOptions, location: str) -> None:
+    """The lines of the file that no option beats."""
+    shown = safe_text(location)
+    where = f" (in {shown})"
+    lines = GivenOptions(found.prefix)
+    others: list[str] = []
+    for key, name, value in _folded(read_lines(location), PREFIX, where):
+        if _is_anothers(key, value, found.prefix):
+            others.append(name)
+        else:
+            _take_line(lines, key, Given(value, name, where), location)
+    for name, line in lines.producer.items():
+        found.producer.setdefault(name, line)
+    for name, line in lines.own.items():
+        found.own.setdefault(name, line)
+    if not found.prefix:
+        _tell_left_out(found, shown, "the Spark sink's", lines.own)
+    _tell_left_out(found, shown, "not a producer's", others)
+    found.warnings.extend(lines.warnings)
+
+
+def _tell_left_out(found: GivenOptions, file: str, whose: str, names: Iterable[str]) -> None:
+    listed = ", ".join(map(safe_text, sorted(names)))
+    if listed:
+        text = f"{CONFIG_FILE} {file}: left out what is {whose}: {listed}"
+        found.warnings.append(coded(Kind.WITHOUT_EFFECT, text))
+
+
+def _is_anothers(key: str, value: object, prefix: str) -> bool:
+    """Whether a line is known to be another client's, or what Java's producer can't do without and
+    columns need not.
+    """
+    if prefix and key in ("key.serializer", "value.serializer"):
+        return str(value).strip().rpartition(".")[2] in _AS_COLUMNS
+    return is_left_out_of_files(key)
+
+
+def _take_line(lines: GivenOptions, key: str, line: Given, location: str) -> None:
+    own = _SINK_BY_KEY.get(key)
+    if own is not None and line.name.lower() == key and not own.internal:
+        if own.name == CONFIG_FILE:
+            raise ConfigError(
+                f"Option '{line.shown}'{line.where} names another file", hint="remove that line"
+            )
+        lines.own[own.name] = line
+    elif key in SPARK_KEYS:
+        raise ConfigError(
+            f"Option '{line.shown}'{line.where} is Spark's, which does not read this file",
+            hint="give it to the write as an option",
+        )
+    elif not _take_producers(
+        lines, key, _without_secret(PRODUCER_OPTIONS.get(key), line, location)
+    ):
+        place = Place("", own=True, sink=bool(lines.prefix), where=line.where)
+        raise unknown_option(line.name.lower(), line.shown, place)
+
+
+def _without_secret(option: Option | None, line: Given, location: str) -> Given:
+    """``line``, with the reference to it in place of a secret."""
+    text = str(line.value)
+    if option is None or not option.secret or is_one_reference(text):
+        return line
+    return replace(line, value=file_reference(location, line.name), content=Password(text))
+
+
+def _folded(
+    options: Mapping[str, object], prefix: str = "", where: str = ""
+) -> Iterator[tuple[str, str, object]]:
+    """(lower-cased name without ``prefix``, name as written, value) of each option.
+
+    Two spellings of one name are refused: which one counts would be an accident. (Spark folds them
+    before we see them; the later one wins there.)
+    """
+    seen: dict[str, str] = {}
+    for name, value in options.items():
+        key = name.lower().removeprefix(prefix)
+        if key in seen:
+            raise ConfigError(
+                f"Options '{safe_text(seen[key])}' and '{safe_text(name)}'{where} are the same"
+                " option: names don't depend on case",
+                hint="remove one of them",
+            )
+        seen[key] = name
+        yield key, name, value

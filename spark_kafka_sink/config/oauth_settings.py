@@ -1,0 +1,412 @@
+"""Where a token for OAUTHBEARER comes from, and AWS's credentials, as the options say it.
+
+Owns: the sources of tokens as values (:data:`TokenSource`), which option means which, and that
+there is exactly one. Never: fetching (``network/auth/token_sources.py``).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from spark_kafka_sink.config.jaas_config import NO_MODULE, JaasEntry, without_shading
+from spark_kafka_sink.config.secret_references import has_references
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.security.import_paths import is_import_path
+from spark_kafka_sink.security.password import Password, Text, as_password, shown_text, text_of
+
+_URL: Final = "sasl.oauthbearer.token.endpoint.url"
+_ID: Final = "sasl.oauthbearer.client.credentials.client.id"
+_SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105 - a name
+_SCOPE: Final = "sasl.oauthbearer.scope"
+_HANDLER: Final = "sasl.login.callback.handler.class"
+_RETRIEVER: Final = "sasl.oauthbearer.jwt.retriever.class"
+
+_OAUTH_PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer."
+#: Java's own, which do what is done here when nothing is named.
+_ORDINARY: Final = frozenset(
+    _OAUTH_PACKAGE + name
+    for name in (
+        "OAuthBearerLoginCallbackHandler",
+        "secured.OAuthBearerLoginCallbackHandler",
+        "internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler",
+        "DefaultJwtRetriever",
+        "ClientCredentialsJwtRetriever",
+        "FileJwtRetriever",
+    )
+)
+_STRIMZI: Final = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
+_AWS: Final = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
+
+_UNSECURED_CLAIM: Final = re.compile(r"unsecuredLogin(String|Number|List)Claim_(.+)")
+_EXTENSION: Final = re.compile(r"(?:extension|unsecuredLoginExtension)_(.+)")
+#: RFC 7628: a key is letters, a value is printable.
+_EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
+_EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
+
+
+@dataclass(frozen=True, slots=True)
+class StaticToken:
+    """The token itself."""
+
+    token: Password
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFile:
+    """A file with the token, read whenever one is needed: somebody else renews it."""
+
+    path: Text
+
+
+@dataclass(frozen=True, slots=True)
+class UnsecuredToken:
+    """Kafka's unsigned tokens for development: JSON claims, and their life in seconds."""
+
+    claims: tuple[tuple[str, str | float | tuple[str, ...]], ...] = field(repr=False)
+    life_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCredentials:
+    """RFC 6749, 4.4, from ``url``; ``tls`` are ``ssl.`` options for that server alone."""
+
+    url: Text
+    client_id: Text
+    client_secret: Password
+    scope: Text | None
+    audience: Text | None
+    urlencode: bool
+    connect_timeout_ms: int
+    read_timeout_ms: int
+    tls: tuple[tuple[str, object], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TokenProvider:
+    """A class, or function, of the user's own, by import path; ``options`` are its module's."""
+
+    path: str
+    option: str
+    options: tuple[tuple[str, Password], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AwsLogin:
+    """AWS's default chain of credentials, a profile of it, or a role that it may take.
+
+    ``provider`` is the import path of what gives a session of botocore or boto3, or credentials.
+    """
+
+    profile: Text | None = None
+    role_arn: Text | None = None
+    role_session_name: Text | None = None
+    role_external_id: Password | None = None
+    sts_region: Text | None = None
+    provider: Text | None = None
+
+
+TokenSource = (
+    StaticToken | TokenFile | UnsecuredToken | ClientCredentials | TokenProvider | AwsLogin
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshRule:
+    """When a token is fetched anew: Java's sasl.login.refresh options."""
+
+    window_factor: float = 0.8
+    window_jitter: float = 0.05
+    min_period_seconds: int = 60
+    buffer_seconds: int = 300
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthSettings:
+    """For OAUTHBEARER. Times are milliseconds."""
+
+    source: TokenSource
+    extensions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    refresh: RefreshRule = RefreshRule()
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 10_000
+
+
+def oauth_settings(options: Mapping[str, object], entry: JaasEntry | None) -> OAuthSettings:
+    """The settings of the ``sasl.`` options and the login module. Raises ConfigError."""
+    module = entry or NO_MODULE
+    _refuse_what_contradicts(options, module)
+    rule = RefreshRule()
+    return OAuthSettings(
+        _source(options, module),
+        _extensions(module),
+        RefreshRule(
+            _float(options, "sasl.login.refresh.window.factor", rule.window_factor),
+            _float(options, "sasl.login.refresh.window.jitter", rule.window_jitter),
+            _int(options, "sasl.login.refresh.min.period.seconds", rule.min_period_seconds),
+            _int(options, "sasl.login.refresh.buffer.seconds", rule.buffer_seconds),
+        ),
+        _int(options, "sasl.login.retry.backoff.ms", 100),
+        _int(options, "sasl.login.retry.backoff.max.ms", 10_000),
+    )
+
+
+def aws_login(entry: JaasEntry | None) -> AwsLogin:
+    """The options of an IAMLoginModule; none of them has to be there."""
+    module = entry or NO_MODULE
+    external_id = module.get("awsRoleExternalId")
+    if module.get("awsRoleAccessKeyId") or module.get("awsRoleSecretAccessKey"):
+        raise ConfigError(
+            "sasl.jaas.config: awsRoleAccessKeyId and awsRoleSecretAccessKey are not supported",
+            hint="put the key into a profile and name it with awsProfileName",
+            kind=Kind.TOKEN_SOURCE,
+        )
+    if module.get("awsCredentialsProvider") and module.get("awsProfileName"):
+        raise ConfigError(
+            "sasl.jaas.config: awsCredentialsProvider and awsProfileName are both set, and one of"
+            " them would not count",
+            hint="keep one of them",
+            kind=Kind.TOKEN_SOURCE,
+        )
+    return AwsLogin(
+        module.get("awsProfileName") or None,
+        module.get("awsRoleArn") or None,
+        module.get("awsRoleSessionName") or None,
+        as_password(external_id) if external_id else None,
+        module.get("awsStsRegion") or None,
+        module.get("awsCredentialsProvider") or None,
+    )
+
+
+def _refuse_what_contradicts(options: Mapping[str, object], module: JaasEntry) -> None:
+    if text_of(options.get("sasl.username")):
+        raise ConfigError(
+            "sasl.username is set, but sasl.mechanism is OAUTHBEARER, which has no names",
+            hint=f"a client's id is {_ID}",
+            kind=Kind.TOKEN_SOURCE,
+        )
+    if module.get("oauth.refresh.token"):
+        raise ConfigError(
+            "sasl.jaas.config: oauth.refresh.token is not supported",
+            hint="use client credentials: oauth.client.id and oauth.client.secret",
+            kind=Kind.TOKEN_SOURCE,
+        )
+
+
+def _source(options: Mapping[str, object], module: JaasEntry) -> TokenSource:
+    """The one source that the options name; two are one too many."""
+    found: dict[str, TokenSource] = {}
+    for name in (_HANDLER, _RETRIEVER):
+        source = _by_class(name, text_of(options.get(name)), module)
+        if source is not None:
+            found[name] = source
+    url = shown_text(options.get(_URL)) or module.get("oauth.token.endpoint.uri")
+    if url:
+        found[_URL] = _by_url(url, options, module)
+    token = shown_text(options.get("sasl.password"))
+    if token:
+        found["sasl.password (a token)"] = StaticToken(as_password(token))
+    token = module.get("oauth.access.token")
+    if token:
+        found["oauth.access.token in sasl.jaas.config"] = StaticToken(as_password(token))
+    unsecured = _unsecured(module)
+    if unsecured is not None:
+        found["unsecuredLogin... in sasl.jaas.config"] = unsecured
+    if len(found) > 1:
+        raise ConfigError(
+            f"the token of OAUTHBEARER comes from {' and '.join(found)}; one would not count",
+            hint="keep one of them",
+            kind=Kind.TOKEN_SOURCE,
+        )
+    for source in found.values():
+        return source
+    raise ConfigError(
+        "sasl.mechanism is OAUTHBEARER, and nothing says where its token comes from",
+        hint=f"set {_URL}, {_HANDLER}, or sasl.password to the token itself",
+        kind=Kind.TOKEN_SOURCE,
+    )
+
+
+def _by_class(option: str, name: str, module: JaasEntry) -> TokenSource | None:
+    """None: the class says nothing beyond the other options."""
+    name = without_shading(name)
+    if not name or name in _ORDINARY or name == _STRIMZI:
+        return None
+    if name == _AWS:
+        return aws_login(module)
+    if not is_import_path(name):
+        raise ConfigError(
+            f"{option}={safe_text(name)} can't be obeyed: it is Java, or no import path",
+            hint="name a Python class with a method token() as package.module:Name; known of"
+            f" Java's are {_AWS.rpartition('.')[2]} and {_STRIMZI.rpartition('.')[2]}",
+            kind=Kind.TOKEN_SOURCE,
+        )
+    given = tuple((key, as_password(module.get(key))) for key in sorted(module.options))
+    return TokenProvider(name, option, given)
+
+
+def _by_url(url: Text, options: Mapping[str, object], module: JaasEntry) -> TokenSource:
+    # What a reference leads to is checked where it is looked up.
+    parts = urlsplit("https://reference") if has_references(url) else _checked_url(url)
+    if parts.scheme == "file":
+        path = unquote(parts.path)
+        return TokenFile(Password(path, url.reference) if isinstance(url, Password) else path)
+    client_id = _either(options, _ID, module, "clientId", "oauth.client.id")
+    secret = _either(options, _SECRET, module, "clientSecret", "oauth.client.secret")
+    if not client_id or not secret:
+        missing = " and ".join(n for n, v in ((_ID, client_id), (_SECRET, secret)) if not v)
+        raise ConfigError(
+            f"{_URL} is set, and {missing} missing",
+            hint="or clientId and clientSecret in sasl.jaas.config",
+            kind=Kind.TOKEN_SOURCE,
+        )
+    scope = _either(options, _SCOPE, module, "scope", "oauth.scope")
+    tls = {key.removeprefix("oauth."): module.get(key) for key in module.options}
+    return ClientCredentials(
+        url,
+        client_id,
+        as_password(secret),
+        scope or None,
+        module.get("oauth.audience") or None,
+        options.get("sasl.oauthbearer.header.urlencode") is True,
+        _int(options, "sasl.login.connect.timeout.ms", 10_000),
+        _int(options, "sasl.login.read.timeout.ms", 10_000),
+        tuple(
+            (k, as_password(v) if k.endswith(("password", "key", "certificates")) else v)
+            for k, v in sorted(tls.items())
+            if k.startswith("ssl.")
+        ),
+    )
+
+
+def _checked_url(given: Text) -> SplitResult:
+    """The URL taken apart; ConfigError, which shows no part of it, for what can't be asked."""
+    url = text_of(given)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise ConfigError(f"{_URL} is not a URL", kind=Kind.TOKEN_SOURCE) from None
+    if not all("!" <= c <= "~" for c in url):
+        raise ConfigError(
+            f"{_URL} is not a URL",
+            hint="it has characters that are written as %XX",
+            kind=Kind.TOKEN_SOURCE,
+        )
+    if parts.scheme == "file" and parts.path and parts.netloc in ("", "localhost"):
+        return parts
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(
+            f"{_URL} is not a URL of https",
+            hint="https://host/path, or file:/path",
+            kind=Kind.TOKEN_SOURCE,
+        )
+    if parts.username is not None:
+        raise ConfigError(
+            f"{_URL} must not hold a name or password",
+            hint=f"they go to {_ID}",
+            kind=Kind.TOKEN_SOURCE,
+        )
+    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+        raise ConfigError(
+            f"{_URL} is http, and anybody on the way to"
+            f" {safe_text(f'{given}' if isinstance(given, Password) else parts.hostname)} could"
+            " read the client's secret",
+            hint="use https; http is for tests on this machine (localhost)",
+            kind=Kind.TOKEN_SOURCE,
+        )
+    return parts
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _either(options: Mapping[str, object], option: str, module: JaasEntry, *names: str) -> Text:
+    """An option or its names in the login module; two different values are a contradiction."""
+    given = {option: shown_text(options.get(option))} | {n: module.get(n) for n in names}
+    values = {name: value for name, value in given.items() if value}
+    if len(set(map(text_of, values.values()))) > 1:
+        raise ConfigError(
+            f"{' and '.join(values)} are both set, to different values",
+            hint=f"keep {option}; the others stand in sasl.jaas.config",
+            kind=Kind.TOKEN_SOURCE,
+        )
+    return next(iter(values.values()), "")
+
+
+def _unsecured(module: JaasEntry) -> UnsecuredToken | None:
+    claims: dict[str, str | float | tuple[str, ...]] = {}
+    for name, value in module.options.items():
+        found = _UNSECURED_CLAIM.fullmatch(name)
+        if found is None:
+            continue
+        kind, claim = found.groups()
+        if kind == "Number":
+            claims[claim] = _number(name, value)
+        elif kind == "List":
+            claims[claim] = tuple(part for part in value[1:].split(value[:1]) if part)
+        else:
+            claims[claim] = value
+    if not claims:
+        return None
+    name = "unsecuredLoginLifetimeSeconds"
+    life = _number(name, module.options.get(name, "3600"))
+    return UnsecuredToken(tuple(sorted(claims.items())), int(life))
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not abs(value) < 2**53:
+        raise ConfigError(
+            f"sasl.jaas.config: {safe_text(name)} is not a number", kind=Kind.TOKEN_SOURCE
+        )
+    return value
+
+
+def _extensions(module: JaasEntry) -> tuple[tuple[str, str], ...]:
+    found = []
+    for name, value in module.options.items():
+        match = _EXTENSION.fullmatch(name)
+        if match is not None:
+            found.append(checked_extension(match[1], value))
+    return tuple(sorted(found))
+
+
+def checked_extension(name: str, value: str) -> tuple[str, str]:
+    """The pair, if a message can carry it (KIP-342). ConfigError."""
+    if name == "auth" or _EXTENSION_NAME.fullmatch(name) is None:
+        raise ConfigError(
+            f"the SASL extension {safe_text(name)} can't be sent",
+            hint="its name is letters, and not auth",
+            kind=Kind.TOKEN_SOURCE,
+        )
+    if _EXTENSION_VALUE.fullmatch(value) is None:
+        raise ConfigError(
+            f"the value of the SASL extension {name} is empty, or not ASCII text",
+            kind=Kind.TOKEN_SOURCE,
+        )
+    return name, value
+
+
+def _int(options: Mapping[str, object], name: str, default: int) -> int:
+    value = options.get(name)
+    return value if isinstance(value, int) else default
+
+
+def _float(options: Mapping[str, object], name: str, default: float) -> float:
+    value = options.get(name)
+    return value if isinstance(value, float) else default

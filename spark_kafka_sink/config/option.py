@@ -1,0 +1,387 @@
+"""What an option is: its type, its rule, its standing here; and how its text becomes a value.
+
+Owns: :class:`Option`, the types and validators of Kafka's ``ConfigDef`` with Java's messages, and
+the reading of one value. Never: which options exist (``option_table``), or what two of them mean
+together (``cross_checks``).
+
+A message built here says what Java says, word for word, because people search for it. The value is
+in it, cut and escaped; the value of a secret never is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from spark_kafka_sink.config.suggestions import letters, nearest_value, plain_number
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.security.password import HIDDEN, Password
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+#: What an option's text can become. Lists are tuples, so that a configuration can be hashed.
+OptionValue = bool | int | float | str | tuple[str, ...] | Password | None
+
+#: What Java's String.trim takes away: the space and every character below it, and no other.
+_JAVA_BLANKS = "".join(map(chr, range(0x21)))
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
+#: The longest text that can still be a LONG, leading zeros aside; longer ones are not converted.
+_INTEGER_DIGITS = 40
+
+
+class OptionType(Enum):
+    """``ConfigDef.Type``; the value is what a reader of the docs sees."""
+
+    STRING = "string"
+    BOOLEAN = "boolean"
+    SHORT = "short"
+    INT = "int"
+    LONG = "long"
+    DOUBLE = "double"
+    LIST = "list"
+    CLASS = "class"
+    PASSWORD = "password"  # noqa: S105 - the name of a type
+
+
+_BITS = {OptionType.SHORT: 16, OptionType.INT: 32, OptionType.LONG: 64}
+
+
+class Importance(Enum):
+    """``ConfigDef.Importance``, in the order of the docs."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class Status(Enum):
+    """How an option stands here."""
+
+    #: Read and obeyed.
+    HONOURED = "honoured"
+    #: Known and checked, but there is nothing here that it could change: one warning.
+    NO_MEANING = "known, without effect"
+    #: Java's producer had it once: one warning that names its successor.
+    REMOVED = "removed by Kafka"
+    #: Known, checked, and without effect until a later version: one warning, unless what is set
+    #: is what one gets anyway.
+    LATER_IGNORED = "known, without effect in this version"
+    #: Ignoring it would change what the user gets, and this version can't obey it: an error.
+    LATER_REFUSED = "not supported by this version"
+    #: Never accepted: an error with the reason.
+    REFUSED = "refused"
+
+
+class Validator(Protocol):
+    """A rule about one value. Validators hold no state and are compared by value."""
+
+    def broken(self, value: OptionValue) -> str | None:
+        """Java's sentence when ``value`` breaks the rule, else None."""
+        ...
+
+    def describe(self) -> str:
+        """The rule as the docs show it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeast:
+    """``Range.atLeast``."""
+
+    minimum: int | float
+
+    def broken(self, value: OptionValue) -> str | None:
+        if not isinstance(value, int | float):
+            return "Value must be non-null"
+        return f"Value must be at least {self.minimum}" if value < self.minimum else None
+
+    def describe(self) -> str:
+        return f"at least {self.minimum}"
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """``Range.between``, both ends included."""
+
+    minimum: int | float
+    maximum: int | float
+
+    def broken(self, value: OptionValue) -> str | None:
+        if not isinstance(value, int | float):
+            return "Value must be non-null"
+        if value < self.minimum:
+            return f"Value must be at least {self.minimum}"
+        return f"Value must be no more than {self.maximum}" if value > self.maximum else None
+
+    def describe(self) -> str:
+        return f"{self.minimum} to {self.maximum}"
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenOr:
+    """A range and one value outside it (``CompressionType.GZIP.levelValidator``)."""
+
+    minimum: int
+    maximum: int
+    extra: int
+
+    def broken(self, value: OptionValue) -> str | None:
+        if isinstance(value, int) and (
+            value == self.extra or self.minimum <= value <= self.maximum
+        ):
+            return None
+        return f"Value must be between {self.minimum} and {self.maximum} or equal to {self.extra}"
+
+    def describe(self) -> str:
+        return f"{self.minimum} to {self.maximum}, or {self.extra}"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """``ValidString``: case matters."""
+
+    choices: tuple[str, ...]
+
+    def broken(self, value: OptionValue) -> str | None:
+        return None if value in self.choices else f"String must be one of: {self._listed()}"
+
+    def describe(self) -> str:
+        return f"one of {self._listed()}"
+
+    def _listed(self) -> str:
+        return ", ".join(self.choices)
+
+
+@dataclass(frozen=True, slots=True)
+class OneOfAnyCase:
+    """``CaseInsensitiveValidString``; :func:`read` gives the choice as it is written here."""
+
+    choices: tuple[str, ...]
+    #: What the empty text means; None: it is none of the choices. "": the option's reader tells.
+    empty: str | None = None
+
+    def find(self, value: str) -> str | None:
+        """The choice that ``value`` spells, or None."""
+        if self.empty is not None and not value:
+            return value
+        folded = self._folded(value)
+        return next((c for c in self.choices if self._folded(c) == folded), None)
+
+    def _folded(self, value: str) -> str:
+        return value.upper()
+
+    def broken(self, value: OptionValue) -> str | None:
+        if isinstance(value, str) and self.find(value) is not None:
+            return None
+        return f"String must be one of (case insensitive): {', '.join(self.choices)}"
+
+    def describe(self) -> str:
+        empty = f", or empty: {self.empty}" if self.empty else ""
+        return f"one of {', '.join(self.choices)} (any case){empty}"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOfAnySpelling(OneOfAnyCase):
+    """The same for values of our own: ``exactly_once`` and ``exactlyOnce`` are ``exactly-once``."""
+
+    def _folded(self, value: str) -> str:
+        return letters(value)
+
+
+@dataclass(frozen=True, slots=True)
+class NonEmpty:
+    """``NonEmptyString``: absent is fine, empty is not."""
+
+    def broken(self, value: OptionValue) -> str | None:
+        return "String must be non-empty" if value == "" else None
+
+    def describe(self) -> str:
+        return "not empty"
+
+
+#: ``Topic.INTERNAL_TOPICS``: a broker takes no producer's rows for them.
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicName:
+    """``Topic.validate``: what Kafka takes as the name of a topic that somebody writes to."""
+
+    def broken(self, value: OptionValue) -> str | None:
+        name = value if isinstance(value, str) else ""
+        if not name:
+            return "Topic name is invalid: the empty string is not allowed"
+        if name in (".", ".."):
+            return f"Topic name is invalid: '{name}' is not allowed"
+        if len(name) > 249:
+            return "Topic name is invalid: it is longer than the max allowed length 249"
+        if re.fullmatch(r"[a-zA-Z0-9._-]+", name) is None:
+            return (
+                "Topic name is invalid: it contains one or more characters other than ASCII"
+                " alphanumerics, '.', '_' and '-'"
+            )
+        if name in INTERNAL_TOPICS:
+            return f"Topic name is invalid: '{name}' is internal: only brokers write to it"
+        return None
+
+    def describe(self) -> str:
+        return "letters, digits, '.', '_' and '-', at most 249 of them"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option, declared once.
+
+    ``name`` is Java's for a ``kafka.*`` option (without the prefix), else our own in camelCase.
+    ``default`` is ours; ``java_default`` tells Java's where it is another, and ``why`` the reason.
+    ``note`` is the reason behind a status other than HONOURED: it stands in the warning, in the
+    error and in the docs.
+    """
+
+    name: str
+    type: OptionType
+    default: OptionValue
+    importance: Importance
+    doc: str
+    rule: Validator | None = None
+    status: Status = Status.HONOURED
+    note: str = ""
+    java_default: str | None = None
+    why: str = ""
+    #: ``KafkaProducer`` obeys it, although the sink does not: ``status`` is the sink's.
+    for_producer: bool = False
+    #: Ours alone: taken and obeyed as any other, in no page of the docs, and never suggested.
+    internal: bool = False
+
+    @property
+    def secret(self) -> bool:
+        return self.type is OptionType.PASSWORD
+
+    @property
+    def attribute(self) -> str:
+        """The name of the option's field in ``producer_config.ProducerConfig``."""
+        return self.name.replace(".", "_")
+
+    def read(self, given: object, spelled: str) -> OptionValue:
+        """The value that ``given`` stands for, by Java's rules (``ConfigDef.parseType``).
+
+        ``given`` is text as a rule; what already has the option's type is taken too. ``spelled``
+        is the option's name as its user writes it, for the hint. Raises ConfigError with Java's
+        sentence.
+        """
+        if given is None:
+            raise self.error(given, "Value must be non-null", spelled)
+        text = self._text(given)
+        value = self._convert(text, spelled)
+        if self.rule is not None:
+            broken = self.rule.broken(value)
+            if broken is not None:
+                raise self.error(text, broken, spelled)
+            if isinstance(self.rule, OneOfAnyCase) and isinstance(value, str):
+                value = self.rule.find(value)
+        return value
+
+    def error(
+        self, given: object, rule: str, spelled: str, meant: str | None = None
+    ) -> ConfigError:
+        """What Java's ConfigException says: "Invalid value X for configuration Y: rule". The hint
+        begins with what was probably ``meant``.
+        """
+        shown = HIDDEN if self.secret else safe_text("null" if given is None else str(given))
+        takes = f"{spelled} takes {self.takes()}; {self.default_text()}"
+        if meant is None and not self.secret and given is not None:
+            meant = self._meant(str(given))
+        return ConfigError(
+            f"Invalid value {shown} for configuration {self.name}: {rule}",
+            hint=takes if meant is None else f"did you mean {meant}? {takes}",
+            kind=Kind.INVALID_VALUE,
+        )
+
+    @property
+    def suggested(self) -> bool:
+        """Whether a misspelt name may be meant to be this one."""
+        return not self.internal and self.status not in (Status.REMOVED, Status.REFUSED)
+
+    def _meant(self, text: str) -> str | None:
+        """The legal value that is nearest to ``text``, when one is near."""
+        match self.rule, self.type:
+            case (OneOf() | OneOfAnyCase()) as rule, _:
+                return nearest_value(text, rule.choices)
+            case _, OptionType.BOOLEAN:
+                return nearest_value(text, ("true", "false"))
+            case _, (OptionType.SHORT | OptionType.INT | OptionType.LONG):
+                meant = plain_number(text, self.name)
+                return meant if meant is not None and self._is_legal(int(meant)) else None
+        return None
+
+    def _is_legal(self, value: int) -> bool:
+        """Whether the integer is in the type's bounds, and in those of the rule."""
+        limit = 1 << (_BITS[self.type] - 1)
+        in_type = -limit <= value < limit
+        return in_type and (self.rule is None or self.rule.broken(value) is None)
+
+    def takes(self) -> str:
+        """Type and rule in words: "int, at least 0"."""
+        if self.rule is None:
+            return "true or false" if self.type is OptionType.BOOLEAN else self.type.value
+        return f"{self.type.value}, {self.rule.describe()}"
+
+    def default_text(self) -> str:
+        """The default in words, for hints."""
+        match self.default:
+            case None | "" | ():
+                return "it has no default"
+            case bool():
+                return f"the default is {str(self.default).lower()}"
+            case _:
+                return f"the default is {self.default}"
+
+    @staticmethod
+    def _text(given: object) -> str:
+        if isinstance(given, Password):
+            return given.value
+        if isinstance(given, bool):
+            return "true" if given else "false"
+        if isinstance(given, list | tuple):
+            return ",".join(map(str, given))
+        return str(given)
+
+    def _convert(self, text: str, spelled: str) -> OptionValue:
+        trimmed = text.strip(_JAVA_BLANKS)
+        match self.type:
+            case OptionType.STRING | OptionType.CLASS:
+                return trimmed
+            case OptionType.PASSWORD:
+                return Password(trimmed)
+            case OptionType.BOOLEAN:
+                lowered = trimmed.lower()
+                if lowered not in ("true", "false"):
+                    rule = "Expected value to be either true or false"
+                    raise self.error(text, rule, spelled)
+                return lowered == "true"
+            case OptionType.LIST:
+                return tuple(_COMMA.split(trimmed)) if trimmed else ()
+            case OptionType.DOUBLE:
+                if _DOUBLE.fullmatch(trimmed) is None:
+                    raise self._not_a_number(text, spelled)
+                return float(trimmed)
+            case _:
+                return self._integer(trimmed, text, spelled)
+
+    def _integer(self, trimmed: str, text: str, spelled: str) -> int:
+        if _INTEGER.fullmatch(trimmed) is None or len(trimmed) > _INTEGER_DIGITS:
+            raise self._not_a_number(text, spelled)
+        value = int(trimmed)
+        limit = 1 << (_BITS[self.type] - 1)
+        if not -limit <= value < limit:
+            raise self._not_a_number(text, spelled)
+        return value
+
+    def _not_a_number(self, text: str, spelled: str) -> ConfigError:
+        return self.error(text, f"Not a number of type {self.type.name}", spelled)

@@ -1,0 +1,330 @@
+"""Every option, declared once: the producer's under Java's names, and our own in camelCase.
+
+Owns: the two tables :data:`PRODUCER_OPTIONS` and :data:`SINK_OPTIONS`. Never: the meaning of two
+options together (``cross_checks``), or names that belong to somebody else (``unknown_options``).
+
+Names, types, bounds and defaults are those of Kafka 4.3's ``ProducerConfig``; where a default
+differs, the row says why. One bound is ours: Java takes a negative connection setup timeout, with
+which no connection is ever made. What is written here is also what docs/options.md shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spark_kafka_sink.config.option import (
+    INT_MAX,
+    AtLeast,
+    Between,
+    BetweenOr,
+    Importance,
+    NonEmpty,
+    OneOf,
+    OneOfAnyCase,
+    OneOfAnySpelling,
+    Option,
+    OptionType,
+    Status,
+    TopicName,
+)
+from spark_kafka_sink.config.security_options import SECURITY_OPTIONS
+
+_T = OptionType
+_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+_ZERO = AtLeast(0)
+_ON, _OFF = True, False
+
+_CONNECTION = (
+    Option("bootstrap.servers", _T.LIST, (), _HIGH,
+           "Where to find the cluster: `host:port,host:port,...`. Some brokers are enough, the"
+           " others are found through them. An IPv6 address stands in brackets: `[::1]:9092`."
+           " Required."),
+    Option("client.id", _T.STRING, "", _MEDIUM,
+           "The name that brokers see in request logs, quotas and metrics. Empty: one is made up."),
+    Option("client.dns.lookup", _T.STRING, "use_all_dns_ips", _MEDIUM,
+           "What to do with a host name that has several addresses: try them in turn"
+           " (`use_all_dns_ips`), or look up the canonical names of the bootstrap addresses first"
+           " (`resolve_canonical_bootstrap_servers_only`).",
+           OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"))),
+    Option("connections.max.idle.ms", _T.LONG, 540_000, _MEDIUM,
+           "A connection without traffic is closed after this time. Brokers close theirs after ten"
+           " minutes. A negative value never closes."),
+    Option("socket.connection.setup.timeout.ms", _T.LONG, 10_000, _MEDIUM,
+           "How long the first attempt to connect may take; each failure in a row doubles it.",
+           _ZERO),
+    Option("socket.connection.setup.timeout.max.ms", _T.LONG, 30_000, _MEDIUM,
+           "The longest that an attempt to connect may take, however many have failed.", _ZERO),
+    Option("send.buffer.bytes", _T.INT, 131_072, _MEDIUM,
+           "TCP send buffer (SO_SNDBUF). -1: the operating system decides.", AtLeast(-1)),
+    Option("receive.buffer.bytes", _T.INT, 32_768, _MEDIUM,
+           "TCP receive buffer (SO_RCVBUF). -1: the operating system decides.", AtLeast(-1)),
+    Option("reconnect.backoff.ms", _T.LONG, 50, _LOW,
+           "Pause before connecting again to a broker; each failure in a row doubles it. When only"
+           " this one of the pair is set, the pause stays the same.", _ZERO),
+    Option("reconnect.backoff.max.ms", _T.LONG, 1_000, _LOW,
+           "The longest pause before connecting again.", _ZERO),
+    Option("security.protocol", _T.STRING, "PLAINTEXT", _MEDIUM,
+           "How to talk to brokers: PLAINTEXT, SSL (which is TLS), and with authentication by SASL"
+           " SASL_PLAINTEXT and SASL_SSL.",
+           OneOfAnyCase(("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT"))),
+)  # fmt: skip
+
+_DELIVERY = (
+    Option("acks", _T.STRING, "all", _LOW,
+           "Who must have a batch before it counts as written: every in-sync replica (`all` or"
+           " `-1`), the leader (`1`), or nobody (`0`). Anything but `all` switches idempotence off"
+           " and means deliveryGuarantee=none.", OneOf(("all", "-1", "0", "1"))),
+    Option("enable.idempotence", _T.BOOLEAN, _ON, _LOW,
+           "Brokers drop a batch that they got twice because its answer was lost. Needs acks=all,"
+           " retries above 0 and at most 5 requests in flight; when one of the first two says"
+           " otherwise and this option is not set, idempotence is off."),
+    Option("retries", _T.INT, INT_MAX, _HIGH,
+           "How often a batch is sent again after a failure that may pass. Better left alone:"
+           " delivery.timeout.ms is the limit that matters.", Between(0, INT_MAX)),
+    Option("delivery.timeout.ms", _T.INT, 120_000, _MEDIUM,
+           "How long a batch may take from its first row to the broker's answer, retries included."
+           " When it is over, the task fails. At least linger.ms + request.timeout.ms.", _ZERO),
+    Option("request.timeout.ms", _T.INT, 30_000, _MEDIUM,
+           "How long to wait for the answer to one request before the connection is closed and the"
+           " request is sent again.", _ZERO),
+    Option("max.block.ms", _T.LONG, 60_000, _MEDIUM,
+           "How long a task waits for a topic's metadata. When you set it, it also limits the wait"
+           " for room in buffer.memory; else delivery.timeout.ms limits that wait.", _ZERO,
+           java_default="60000, for both waits",
+           why="a broker that pauses for a minute must not fail a task that may wait two"),
+    Option("max.in.flight.requests.per.connection", _T.INT, 5, _LOW,
+           "Requests on their way to one broker at once. At most 5 with idempotence. 1 keeps order"
+           " without idempotence.", AtLeast(1)),
+    Option("retry.backoff.ms", _T.LONG, 100, _LOW,
+           "Pause before a failed request is sent again; each failure in a row doubles it.", _ZERO),
+    Option("retry.backoff.max.ms", _T.LONG, 1_000, _LOW,
+           "The longest pause before a failed request is sent again.", _ZERO),
+)  # fmt: skip
+
+_BATCHING = (
+    Option("batch.size", _T.INT, 262_144, _MEDIUM,
+           "Bytes of a batch of one partition (after compression, estimated). 0 means one record a"
+           " batch. Never more than buffer.memory.", _ZERO, java_default="16384",
+           why="a Spark task hands over thousands of rows at once, and brokers are fastest with"
+           " batches of 128 to 512 KiB"),
+    Option("linger.ms", _T.LONG, 5, _MEDIUM,
+           "How long a batch that is not full waits for more rows. It counts only while the task"
+           " waits for Spark's next rows; at the end of the input nothing lingers.", _ZERO),
+    Option("buffer.memory", _T.LONG, 33_554_432, _HIGH,
+           "Bytes of batches that wait or are under way, per task. When they are used up, the task"
+           " waits for brokers.", _ZERO),
+    Option("max.request.size", _T.INT, 1_048_576, _MEDIUM,
+           "Upper limit of one request, and of one record before compression. The topic's"
+           " max.message.bytes is the broker's own limit.", _ZERO),
+    Option("compression.type", _T.STRING, "none", _HIGH,
+           "How batches are compressed.", OneOf(("none", "gzip", "snappy", "lz4", "zstd"))),
+    Option("compression.gzip.level", _T.INT, -1, _MEDIUM,
+           "Level of gzip; -1 is the library's own default.", BetweenOr(1, 9, -1)),
+    Option("compression.lz4.level", _T.INT, 9, _MEDIUM,
+           "Level of lz4. As in Java, 9 is the fast compressor, not a high level.",
+           Between(1, 17)),
+    Option("compression.zstd.level", _T.INT, 3, _MEDIUM,
+           "Level of zstd.", Between(-131_072, 22)),
+)  # fmt: skip
+
+_PARTITIONING = (
+    Option("partitioner.class", _T.CLASS, None, _MEDIUM,
+           "Who chooses the partition of a row that has none. Unset: the hash of the key (equal to"
+           " Java's), or for null keys one partition until it has had batch.size bytes, then"
+           " another. Some classes of the Java client, librdkafka's partitioners and Iceberg's"
+           " bucket are understood by name, see the end of this page; others are refused, because"
+           " without them rows would go elsewhere. Or the import path of a class of your own"
+           " (`package.module:Name`), made without arguments in each task, with a method"
+           " `partition(topic, keys, values, partition_count, available)` that gets columns and"
+           " returns a partition for each row."),
+    Option("partitioner.ignore.keys", _T.BOOLEAN, _OFF, _MEDIUM,
+           "Place rows with a key like rows without one."),
+    Option("partitioner.adaptive.partitioning.enable", _T.BOOLEAN, _OFF, _LOW,
+           "For rows without a key: partitions with fewer batches queued get more.",
+           java_default="true", why="a task lives too short for its queues to tell much"),
+    Option("partitioner.availability.timeout.ms", _T.LONG, 0, _LOW,
+           "For rows without a key: leave out partitions whose broker has taken nothing for this"
+           " time, with partitioner.adaptive.partitioning.enable. 0: off.", _ZERO),
+    Option("partitioner.rack.aware", _T.BOOLEAN, _OFF, _LOW,
+           "For rows without a key: only partitions led in `client.rack`, while there are any"
+           " (Kafka 4.4)."),
+    Option("client.rack", _T.STRING, "", _LOW,
+           "The rack of this client, for partitioner.rack.aware."),
+)  # fmt: skip
+
+_METADATA = (
+    Option("metadata.max.age.ms", _T.LONG, 300_000, _LOW,
+           "Metadata is asked for again after this time, even when nothing went wrong.", _ZERO),
+    Option("metadata.max.idle.ms", _T.LONG, 300_000, _LOW,
+           "A topic that was not written to for this time is no longer asked about.",
+           AtLeast(5_000)),
+    Option("metadata.recovery.strategy", _T.STRING, "rebootstrap", _LOW,
+           "What to do when no known broker can be reached: start again from bootstrap.servers"
+           " (`rebootstrap`), or go on trying (`none`).", OneOfAnyCase(("REBOOTSTRAP", "NONE"))),
+    Option("metadata.recovery.rebootstrap.trigger.ms", _T.LONG, 300_000, _LOW,
+           "Start again from bootstrap.servers when metadata could not be had for this time.",
+           _ZERO),
+    Option("metadata.cluster.check.enable", _T.BOOLEAN, _OFF, _LOW,
+           "Check that a broker belongs to the cluster that was bootstrapped (Kafka 4.4).",
+           None, Status.LATER_IGNORED, "that check is not made",
+           java_default="true", why="that check is not made in this version"),
+)  # fmt: skip
+
+_TRANSACTIONS = (
+    Option("transactional.id", _T.STRING, None, _LOW,
+           "The name under which a producer writes transactions. Never an option of the sink: all"
+           " tasks would share it and fence each other.",
+           NonEmpty(), Status.REFUSED, "All tasks would share one id and fence each other.",
+           for_producer=True),
+    Option("transaction.timeout.ms", _T.INT, 60_000, _LOW,
+           "How long a transaction may stay open before the broker aborts it. With"
+           " deliveryGuarantee=exactly-once (without it: no effect) it is 900000 unless set: from"
+           " the first row of the first task to the commit after the last one, and while a driver"
+           " restarts. At most the broker's transaction.max.timeout.ms."),
+    Option("transaction.two.phase.commit.enable", _T.BOOLEAN, _OFF, _LOW,
+           "Transactions that never time out, ended by an outside coordinator (KIP-939).",
+           None, Status.LATER_REFUSED, "the sink's own option twoPhaseCommit asks brokers for it"),
+)  # fmt: skip
+
+_METRICS = "there is no JMX here; the write report carries the numbers"
+
+_INTERCEPTORS = (
+    Option("interceptor.classes", _T.LIST, (), _LOW,
+           "Python classes, as import paths (`package.module:Class`), that see all rows before they"
+           " are sent, by columns, and every acknowledgement. They must be importable on the driver"
+           " and on the executors, where they are made. See python-producer.md. Classes of the JVM"
+           " can't run here."),
+    Option("metrics.num.samples", _T.INT, 2, _LOW,
+           "How many windows the rates and averages of metrics look back.", AtLeast(1)),
+    Option("metrics.sample.window.ms", _T.LONG, 30_000, _LOW, "How long one of them is.", _ZERO),
+)  # fmt: skip
+
+_WITHOUT_EFFECT = (
+    Option("metric.reporters", _T.LIST, (), _LOW, "Classes that get metrics.",
+           None, Status.NO_MEANING, _METRICS),
+    Option("metrics.recording.level", _T.STRING, "INFO", _LOW, "Which metrics are recorded.",
+           OneOf(("INFO", "DEBUG", "TRACE")), Status.NO_MEANING, _METRICS),
+    Option("enable.metrics.push", _T.BOOLEAN, _ON, _LOW, "Push client metrics (KIP-714).",
+           None, Status.NO_MEANING, "client metrics are not pushed to brokers"),
+    Option("config.providers", _T.LIST, (), _LOW, "Where `${...}` in values is looked up.",
+           None, Status.NO_MEANING,
+           "${env:NAME}, ${file:/path} and ${file:/path:key} are looked up without it"),
+    Option("bootstrap.resolve.timeout.ms", _T.LONG, 0, _LOW,
+           "Time limit of looking up bootstrap names (Kafka 4.4).",
+           None, Status.NO_MEANING, "names are looked up when a connection is opened"),
+    Option("buffer.memory.allocation.strategy", _T.STRING, "full", _LOW,
+           "How Java takes buffers from its pool (Kafka 4.4).",
+           None, Status.NO_MEANING, "a batch takes the bytes that it holds, no more"),
+    Option("security.providers", _T.STRING, None, _LOW, "Security providers of the JVM.",
+           None, Status.NO_MEANING, "there is no JVM here"),
+)  # fmt: skip
+
+
+def _removed(name: str, last: str, instead: str) -> Option:
+    doc = f"Last known to Kafka {last}."
+    return Option(name, _T.STRING, None, _LOW, doc, None, Status.REMOVED, instead)
+
+
+_REMOVED = (
+    _removed("block.on.buffer.full", "0.10", "max.block.ms tells how long to wait for room"),
+    _removed("metadata.fetch.timeout.ms", "0.10", "use max.block.ms"),
+    _removed("timeout.ms", "0.10", "use request.timeout.ms"),
+    _removed("total.memory.bytes", "0.8.1", "use buffer.memory"),
+    _removed("max.partition.bytes", "0.8.1", "use batch.size"),
+    _removed("enable.jmx", "0.8.1", _METRICS),
+    _removed("auto.include.jmx.reporter", "3.9", _METRICS),
+    _removed("internal.auto.downgrade.txn.commit", "3.9", "it was internal to Kafka Streams"),
+)
+
+_REFUSED = (
+    Option("key.serializer", _T.CLASS, None, _HIGH, "Java's way to turn keys into bytes.",
+           None, Status.REFUSED,
+           "Kafka option 'key.serializer' is not supported as keys are serialized with"
+           " ByteArraySerializer.", for_producer=True),
+    Option("value.serializer", _T.CLASS, None, _HIGH, "Java's way to turn values into bytes.",
+           None, Status.REFUSED,
+           "Kafka option 'value.serializer' is not supported as value are serialized with"
+           " ByteArraySerializer.", for_producer=True),
+)  # fmt: skip
+
+COMMIT_LOG_TOPIC = "__kprod_commits"
+
+_SINK = (
+    Option("topic", _T.STRING, None, _HIGH,
+           "The topic of every row. It beats a `topic` column. Required when there is no such"
+           " column.", TopicName()),
+    Option("deliveryGuarantee", _T.STRING, "at-least-once", _HIGH,
+           "What is promised: `at-least-once` (idempotent producer, acks=all), `exactly-once` (each"
+           " task writes in a Kafka transaction, and the driver ends them all), or `none` (no"
+           " idempotence, acks as asked). See delivery-guarantees.md.",
+           OneOfAnySpelling(("at-least-once", "none", "exactly-once"))),
+    Option("preflight", _T.STRING, None, _MEDIUM,
+           "Whether the driver asks the cluster for the topic before any task starts: `required`"
+           " (a missing topic or an unreachable cluster is an error), `warn` (it is a warning) or"
+           " `off`. Unset: `required` for a batch write, `warn` for a stream.",
+           OneOfAnyCase(("required", "warn", "off"))),
+    Option("reportPath", _T.STRING, None, _LOW,
+           "A file on the driver to which each commit appends its write report, one line of JSON."
+           " When it can't be written, that is a warning: the rows are in Kafka.", NonEmpty()),
+    Option("transactionalIdPrefix", _T.STRING, None, _MEDIUM,
+           "With exactly-once: the beginning of every transactional id, by which brokers' ACLs and"
+           " operators know yours, and under which decisions are kept. Letters, digits, '.', '_'"
+           " and '-', at most 100 of them. A stream must have one of its own, and keep it over"
+           " restarts; unset, a batch write takes `kprod`.", NonEmpty()),
+    Option("txnAppId", _T.STRING, None, _LOW,
+           "With exactly-once, batch writes only, together with txnVersion: the name of whoever"
+           " writes, under which its versions are counted. Letters, digits, '.', '_' and '-', at"
+           " most 100 of them.", NonEmpty()),
+    Option("txnVersion", _T.LONG, None, _LOW,
+           "With txnAppId: the number of this write. One that is at most the last committed version"
+           " of that txnAppId (and transactionalIdPrefix) writes nothing, so a job can be run again"
+           " after any failure.", _ZERO),
+    Option("verifyReplays", _T.BOOLEAN, _ON, _LOW,
+           "With exactly-once: whether a batch that is dropped, because its number is committed"
+           " already, must have as many rows and bytes as the one that was written. Set it to false"
+           " for a query that gives other rows each time it runs."),
+    Option("offsetsGroup", _T.STRING, None, _LOW,
+           "With exactly-once, in a stream, foreach_batch or transaction of a query that reads from"
+           " Kafka: the consumer group whose offsets are committed with each micro-batch, in"
+           " the same decision, so that lag tools see what is visible. It needs the query's"
+           " checkpointLocation as an option, and the topics that are read in the cluster that is"
+           " written to.", NonEmpty()),
+    Option("twoPhaseCommit", _T.STRING, "off", _LOW,
+           "With exactly-once: `auto` writes in transactions that never time out (KIP-939) where"
+           " brokers offer it and the principal has the right TWO_PHASE_COMMIT, and says so; `off`"
+           " never does. Kafka 4.3 offers it under unstable.api.versions.enable only.",
+           OneOfAnyCase(("off", "auto"))),
+    Option("txnContext", _T.STRING, None, _LOW,
+           "Who writes: set by foreach_batch and transaction.", NonEmpty(), internal=True),
+    Option("checkpointLocation", _T.STRING, None, _LOW,
+           "Spark's own, where offsetsGroup finds a micro-batch's offsets.", internal=True),
+    Option("commitLogTopic", _T.STRING, COMMIT_LOG_TOPIC, _LOW,
+           "With exactly-once: the compacted topic in which drivers keep their decisions. It is"
+           " created when it is missing and the principal may create it.", TopicName()),
+    Option("configFile", _T.STRING, None, _LOW,
+           "A properties file with a Kafka client's settings, with or without the prefix `kafka.`,"
+           " and with the options of this table; options that are given win. The driver reads it."
+           " Secrets in it never become options: they are read from the same path on each"
+           " executor. See security.md.", NonEmpty()),
+)  # fmt: skip
+
+
+def _table(*groups: Iterable[Option]) -> dict[str, Option]:
+    return {option.name: option for group in groups for option in group}
+
+
+#: Options of the producer by Java's name, which is in lower case throughout.
+PRODUCER_OPTIONS: dict[str, Option] = _table(
+    _CONNECTION, _DELIVERY, _BATCHING, _PARTITIONING, _METADATA, _TRANSACTIONS,
+    _INTERCEPTORS, _WITHOUT_EFFECT,
+    _REMOVED, _REFUSED, SECURITY_OPTIONS,
+)  # fmt: skip
+
+#: The sink's own options by their name in camelCase.
+SINK_OPTIONS: dict[str, Option] = _table(_SINK)
+
+#: Families of names that Java knows by their beginning.
+NO_MEANING_PREFIXES: dict[str, str] = {
+    "metrics.context.": _METRICS,
+    "config.providers.": "references need no provider here",
+}

@@ -1,0 +1,140 @@
+"""The configuration of one producer: every option of Kafka's producer reader, checked, effective.
+
+Owns: the value :class:`ProducerConfig`. Never: what several options mean together
+(``cross_checks``), a log line, a clock, an environment variable. What is worth a warning stands in
+``warnings``, and whoever parses says it once (``errors.warn_once``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from spark_kafka_sink.config.cross_checks import OptionReader
+from spark_kafka_sink.config.given_options import given_options
+from spark_kafka_sink.config.option import LONG_MAX, OptionValue
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
+from spark_kafka_sink.config.security_options import is_security_option
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    """The whole effective configuration of one producer.
+
+    An attribute is Java's name with ``_`` for ``.``; times are integer milliseconds, sizes bytes.
+    What other options imply is already in: ``enable_idempotence`` is off when acks or retries say
+    so, ``delivery_timeout_ms`` is at least linger and request timeout together, ``batch_size`` at
+    least 1 and at most ``buffer_memory``, ``reconnect_backoff_max_ms`` the base when only the base
+    was set, ``connections_max_idle_ms`` 2**63-1 when connections are never idle too long.
+
+    Equal configurations are equal and hash alike (``warnings`` don't count), so that a warm
+    producer can be found by the configuration that it was made with. ``security`` holds the
+    ``sasl.`` and ``ssl.`` options that were set, secrets as Password, sorted by name.
+    """
+
+    bootstrap_servers: tuple[tuple[str, int], ...]
+    acks: int
+    enable_idempotence: bool
+    retries: int
+    batch_size: int
+    linger_ms: int
+    buffer_memory: int
+    max_block_ms: int
+    #: The wait for room in buffer.memory: max.block.ms if it was set, else delivery.timeout.ms.
+    buffer_wait_ms: int
+    max_request_size: int
+    max_in_flight_requests_per_connection: int
+    delivery_timeout_ms: int
+    request_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    metadata_max_age_ms: int
+    metadata_max_idle_ms: int
+    #: "rebootstrap" or "none".
+    metadata_recovery_strategy: str
+    metadata_recovery_rebootstrap_trigger_ms: int
+    connections_max_idle_ms: int
+    socket_connection_setup_timeout_ms: int
+    socket_connection_setup_timeout_max_ms: int
+    send_buffer_bytes: int
+    receive_buffer_bytes: int
+    client_dns_lookup: str
+    #: Empty when none was given; the producer then makes one up, as Java's does.
+    client_id: str
+    client_rack: str
+    compression_type: str
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
+    #: None: the built-in partitioner; else a name of ``records.partitioning.partitioners``, or
+    #: an import path.
+    partitioner_class: str | None
+    partitioner_ignore_keys: bool
+    partitioner_adaptive_partitioning_enable: bool
+    partitioner_availability_timeout_ms: int
+    partitioner_rack_aware: bool
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    #: No option of the producer's: set for each write by who asked brokers (KIP-939).
+    two_phase_commit: bool = field(default=False, kw_only=True)
+    metrics_sample_window_ms: int
+    metrics_num_samples: int
+    #: One of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, in upper case.
+    security_protocol: str
+    #: Names or import paths, for ``send`` only; None: bytes and text.
+    key_serializer: str | None = None
+    value_serializer: str | None = None
+    #: Import paths.
+    interceptor_classes: tuple[str, ...] = ()
+    security: tuple[tuple[str, OptionValue], ...] = ()
+    warnings: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, object]) -> ProducerConfig:
+        """Read Java's option names, without the prefix ``kafka.``, in any case, and the lines of
+        ``configFile`` when that is among them.
+
+        Values are text, or already of the option's type. Raises ConfigError; nothing else.
+        """
+        reader = OptionReader(given_options(options, ""))
+        if "bootstrap.servers" not in reader.given:
+            raise ConfigError(
+                'Missing required configuration "bootstrap.servers" which has no default value.',
+                hint="give it as host:port,host:port",
+            )
+        reader.read()
+        if reader.idempotence_off is not None:
+            reader.warn(
+                Kind.WEAKER_GUARANTEE,
+                f"Idempotence will be disabled because {reader.idempotence_off}: a retry can write"
+                " rows twice.",
+            )
+        return cls.of(reader)
+
+    @classmethod
+    def of(cls, reader: OptionReader) -> ProducerConfig:
+        """Build the configuration from options that :meth:`OptionReader.read` checked."""
+        arguments: dict[str, Any] = {
+            option.attribute: reader.values.get(name) for name, option in PRODUCER_OPTIONS.items()
+        }
+        arguments["bootstrap_servers"] = reader.servers
+        acks = reader.text("acks")
+        arguments["acks"] = -1 if acks == "all" else int(acks)
+        arguments["metadata_recovery_strategy"] = reader.text("metadata.recovery.strategy").lower()
+        if reader.idempotence_off is not None:
+            arguments["enable_idempotence"] = False
+        if reader.number("connections.max.idle.ms") < 0:
+            arguments["connections_max_idle_ms"] = LONG_MAX
+        waits = "max.block.ms" if "max.block.ms" in reader.given else "delivery.timeout.ms"
+        arguments["buffer_wait_ms"] = reader.number(waits)
+        arguments["security"] = tuple(
+            (name, reader.values[name]) for name in sorted(reader.given) if is_security_option(name)
+        )
+        arguments["warnings"] = tuple(reader.warnings)
+        names = {f.name for f in fields(cls)}
+        return cls(**{k: v for k, v in arguments.items() if k in names})

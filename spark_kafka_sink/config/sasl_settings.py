@@ -1,0 +1,246 @@
+"""What the ``sasl.`` options say together: one mechanism, and what it needs.
+
+Owns: the choice of the mechanism, the login modules of ``sasl.jaas.config`` that it may have, the
+short form ``sasl.username`` and ``sasl.password``, and which of them contradict each other. Never:
+a connection, a token, a file; nor where a token comes from (``oauth_settings.py``).
+
+The driver asks for the settings to find mistakes before any task starts, and throws them away;
+each producer asks again, where secrets by reference have their values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from spark_kafka_sink.config.jaas_config import (
+    NO_MODULE,
+    JaasEntry,
+    parse_jaas_config,
+    without_shading,
+)
+from spark_kafka_sink.config.oauth_settings import (
+    AwsLogin,
+    OAuthSettings,
+    aws_login,
+    oauth_settings,
+)
+from spark_kafka_sink.config.secret_references import has_references, is_one_reference
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.security.password import Password, Text, as_password, shown_text, text_of
+
+PLAIN: Final = "PLAIN"
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER: Final = "OAUTHBEARER"
+AWS_MSK_IAM: Final = "AWS_MSK_IAM"
+GSSAPI: Final = "GSSAPI"
+#: Every mechanism that is spoken here.
+MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER, AWS_MSK_IAM, GSSAPI)
+#: Java's default.
+DEFAULT_MECHANISM: Final = GSSAPI
+
+#: Login module (without package) to the mechanisms that it serves.
+_MODULES: Final[Mapping[str, tuple[str, ...]]] = {
+    "PlainLoginModule": (PLAIN,),
+    "ScramLoginModule": SCRAM,
+    "OAuthBearerLoginModule": (OAUTHBEARER,),
+    "IAMLoginModule": (AWS_MSK_IAM,),
+    "Krb5LoginModule": (GSSAPI,),
+}
+_IAM_HANDLER: Final = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
+
+
+@dataclass(frozen=True, slots=True)
+class UserAndPassword:
+    """For PLAIN and SCRAM."""
+
+    username: Text
+    password: Password
+
+
+@dataclass(frozen=True, slots=True)
+class KerberosSettings:
+    """For GSSAPI. Without ``keytab`` the ticket cache has who we are (``kinit``)."""
+
+    service_name: Text
+    keytab: Text | None = None
+    principal: Text | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    """One mechanism, by its registered name, and what it needs: one of the others is set."""
+
+    mechanism: str
+    user: UserAndPassword | None = None
+    oauth: OAuthSettings | None = None
+    aws: AwsLogin | None = None
+    kerberos: KerberosSettings | None = None
+
+
+def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
+    """The settings of ``options`` (the ``sasl.`` ones that were set, by Java's names).
+
+    Raises ConfigError that names the options and never shows a secret.
+    """
+    entry = _jaas(options)
+    mechanism = _mechanism(options, entry)
+    if entry is not None:
+        _check_module(entry, mechanism)
+    _check_handlers(options, mechanism)
+    if mechanism == OAUTHBEARER:
+        return SaslSettings(mechanism, oauth=oauth_settings(options, entry))
+    if mechanism == AWS_MSK_IAM:
+        return SaslSettings(mechanism, aws=aws_login(entry))
+    if mechanism == GSSAPI:
+        return SaslSettings(mechanism, kerberos=_kerberos(options, entry))
+    return SaslSettings(mechanism, _user(options, entry, mechanism))
+
+
+def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
+    """All of ``sasl.jaas.config`` is a reference that is looked up later.
+
+    A reference within a login module's options stands for its value in every check.
+    """
+    login_module = options.get("sasl.jaas.config")
+    return has_references(login_module) and is_one_reference(text_of(login_module))
+
+
+def names_a_known_module(login_module: str) -> bool:
+    """Whether the text begins as a login module does: an error then shows nothing else of it."""
+    first = login_module.split(None, 1)[:1]
+    return any(without_shading(name).rpartition(".")[2] in _MODULES for name in first)
+
+
+def _jaas(options: Mapping[str, object]) -> JaasEntry | None:
+    given = options.get("sasl.jaas.config")
+    if isinstance(given, JaasEntry):
+        return given
+    text = text_of(given)
+    return parse_jaas_config(text) if text else None
+
+
+def _mechanism(options: Mapping[str, object], entry: JaasEntry | None) -> str:
+    given = text_of(options.get("sasl.mechanism"))
+    shown = safe_text(f"{options.get('sasl.mechanism')}")
+    if given:
+        if given.upper() in MECHANISMS:
+            return given.upper()
+        raise ConfigError(
+            f"sasl.mechanism={shown} is not supported",
+            hint=f"supported are {', '.join(MECHANISMS)}",
+            kind=Kind.SASL_SETTING,
+        )
+    serves = _MODULES.get(entry.name, ()) if entry is not None else ()
+    kerberos = text_of(options.get("sasl.kerberos.service.name")) or GSSAPI in serves
+    if kerberos:
+        return DEFAULT_MECHANISM
+    raise ConfigError(
+        f"sasl.mechanism is not set, and nothing says that Kafka's default, {DEFAULT_MECHANISM}"
+        " (Kerberos), is meant",
+        hint=f"set it to {' or '.join(serves or MECHANISMS)}",
+        kind=Kind.SASL_SETTING,
+    )
+
+
+def _check_module(entry: JaasEntry, mechanism: str) -> None:
+    serves = _MODULES.get(entry.name)
+    if serves is None:
+        raise ConfigError(
+            f"sasl.jaas.config: the login module {entry.shown} is not known here",
+            hint=f"known are {', '.join(_MODULES)}",
+            kind=Kind.LOGIN_MODULE,
+        )
+    if mechanism not in serves:
+        raise ConfigError(
+            f"sasl.jaas.config has a {entry.name}, but sasl.mechanism is {mechanism}",
+            hint=f"a {entry.name} goes with {' or '.join(serves)}",
+            kind=Kind.LOGIN_MODULE,
+        )
+
+
+def _check_handlers(options: Mapping[str, object], mechanism: str) -> None:
+    """Java classes that would do the work in a JVM; one of them is done here without it."""
+    client = without_shading(text_of(options.get("sasl.client.callback.handler.class")))
+    if client and not (client == _IAM_HANDLER and mechanism == AWS_MSK_IAM):
+        raise ConfigError(
+            f"sasl.client.callback.handler.class={safe_text(client)} can't be obeyed: it is Java",
+            hint=f"leave it out; only {_IAM_HANDLER} is known here, for {AWS_MSK_IAM}",
+            kind=Kind.SASL_SETTING,
+        )
+    for name in ("sasl.login.callback.handler.class", "sasl.oauthbearer.jwt.retriever.class"):
+        if text_of(options.get(name)) and mechanism != OAUTHBEARER:
+            raise ConfigError(
+                f"{name} is set, but sasl.mechanism is {mechanism}",
+                hint=f"it says where the token of {OAUTHBEARER} comes from; leave it out",
+                kind=Kind.SASL_SETTING,
+            )
+
+
+def _user(
+    options: Mapping[str, object], entry: JaasEntry | None, mechanism: str
+) -> UserAndPassword:
+    short = [n for n in ("sasl.password", "sasl.username") if text_of(options.get(n))]
+    if entry is not None:
+        if short:
+            raise ConfigError(
+                f"sasl.jaas.config and {' and '.join(short)} are both set, and one of them"
+                " would not count",
+                hint="keep sasl.jaas.config, or sasl.username and sasl.password",
+                kind=Kind.SASL_SETTING,
+            )
+        if entry.options.get("tokenauth", "").lower() == "true":
+            raise ConfigError(
+                "sasl.jaas.config: tokenauth=true (a delegation token) is not supported",
+                hint="use the user's own SCRAM credential",
+                kind=Kind.SASL_SETTING,
+            )
+        username, password = entry.get("username"), entry.get("password")
+        where = f"sasl.jaas.config: the {entry.name} needs username and password"
+    else:
+        username = shown_text(options.get("sasl.username"))
+        password = shown_text(options.get("sasl.password"))
+        where = f"sasl.mechanism={mechanism} needs sasl.username and sasl.password"
+    if not username or not password:
+        one = "the password is" if username else "the name is"
+        missing = one if username or password else "both are"
+        raise ConfigError(
+            f"{where}; {missing} missing",
+            hint='in a login module they are username="..." password="..."',
+            kind=Kind.LOGIN_MODULE,
+        )
+    for text in map(text_of, (username, password)):
+        if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
+            raise ConfigError(
+                "a SASL name or password must not contain the character NUL, or half of one",
+                kind=Kind.SASL_SETTING,
+            )
+    return UserAndPassword(username, as_password(password))
+
+
+def _kerberos(options: Mapping[str, object], entry: JaasEntry | None) -> KerberosSettings:
+    module = entry or NO_MODULE
+    option = shown_text(options.get("sasl.kerberos.service.name"))
+    inline = module.get("serviceName")
+    if option and inline and text_of(option) != text_of(inline):
+        raise ConfigError(
+            "Conflicting serviceName values found in JAAS and Kafka configs value in JAAS file"
+            f" {safe_text(f'{inline}')}, value in Kafka config {safe_text(f'{option}')}",
+            kind=Kind.SASL_SETTING,
+        )
+    service = option or inline
+    if not service:
+        raise ConfigError(
+            "No serviceName defined in either JAAS or Kafka config",
+            hint="set sasl.kerberos.service.name to the brokers' service, usually kafka",
+            kind=Kind.SASL_SETTING,
+        )
+    keytab = module.get("keyTab") if _is_on(module, "useKeyTab") else None
+    return KerberosSettings(service, keytab or None, module.get("principal") or None)
+
+
+def _is_on(module: JaasEntry, name: str) -> bool:
+    """Unless it says otherwise."""
+    return text_of(module.get(name)).lower() in ("", "true")

@@ -1,0 +1,259 @@
+r"""Secrets by reference: ``${env:NAME}``, ``${file:/path}`` and ``${file:/path:key}`` in options.
+
+Owns: the syntax, which options take it, and looking a reference up. Never: when (whoever opens
+connections does it, on the driver and on each executor alike).
+
+What Spark sees, shows, logs and pickles is the reference. The value exists in the process that
+talks to brokers, from the making of a network client on.
+
+=====================  ===========================================================================
+``${env:NAME}``        an environment variable of the process
+``${file:/path}``      all of a file, without the newline at its end (a mounted secret)
+``${file:/path:key}``  one line of a file in Java's properties format; references in it count too
+=====================  ===========================================================================
+
+The first and the third are those of Kafka's EnvVarConfigProvider and FileConfigProvider, which need
+no ``config.providers`` here. A reference may be a part of a value. In ``sasl.jaas.config`` they
+are looked up one option at a time, after the text was read: what comes in is a value, whatever is
+in it. What was looked up is a Password for good, which shows the reference and never what it led
+to, paths and addresses too.
+
+Anything else in ``${}`` is text, because passwords may hold anything; but a whole value, or all
+between two quotes of ``sasl.jaas.config``, that looks like another provider's reference is an
+error. So is Databricks' ``{{secrets/scope/key}}``, which it replaces in a cluster's settings only.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from spark_kafka_sink.config.jaas_config import JaasEntry, parse_jaas_config
+from spark_kafka_sink.config.java_properties import parse_properties
+from spark_kafka_sink.config.option import Option, OptionType, OptionValue
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.security import allow_lists
+from spark_kafka_sink.security.local_files import UnusableFileError, decoded, read_file
+from spark_kafka_sink.security.password import HIDDEN, Password
+
+_REFERENCE = re.compile(r"\$\{(?P<provider>env|file):(?P<what>[^}]*)\}")
+#: ${provider:...} as the whole value: meant as a reference, and of a provider that is not here.
+_OTHER_PROVIDER = re.compile(r"\$\{(?!(?:env|file):)(?P<provider>[A-Za-z][A-Za-z0-9_-]*):[^}]*\}")
+_OTHER_IN_QUOTES = re.compile(rf"(?P<quote>['\"])\s*{_OTHER_PROVIDER.pattern}\s*(?P=quote)")
+_DATABRICKS = re.compile(r"\{\{\s*secrets/[^}]*\}\}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LOGIN_MODULE = "sasl.jaas.config"
+
+_FORMS = "${env:NAME}, ${file:/path} and ${file:/path:key} are understood"
+
+
+class UnresolvedReferenceError(ConfigError):
+    """A reference leads nowhere in this process."""
+
+    default_kind = Kind.UNRESOLVED_REFERENCE
+
+    @classmethod
+    def of(cls, name: str, reference: str, problem: str, hint: str) -> UnresolvedReferenceError:
+        host = platform.node()
+        return cls(f"{name}: {safe_text(reference)} {problem}, on host {host}", hint=hint)
+
+    def seen_by(self, role: str) -> UnresolvedReferenceError:
+        """The same, with what the process is for: "the driver", "an executor"."""
+        return type(self)(f"{self.message} ({role})", hint=self.hint)
+
+
+def takes_references(option: Option) -> bool:
+    """Secrets, users, paths and addresses of TLS and SASL; never a choice among known words."""
+    if not option.name.startswith(("ssl.", "sasl.")) or option.rule is not None:
+        return False
+    return option.type in (OptionType.PASSWORD, OptionType.STRING)
+
+
+def has_references(value: object) -> bool:
+    """Whether ``value`` can't be read before its references are looked up.
+
+    What was looked up has none, whatever it looks like.
+    """
+    if isinstance(value, Password) and value.reference is not None:
+        return False
+    text = value.value if isinstance(value, Password) else value
+    return isinstance(text, str) and _REFERENCE.search(text) is not None
+
+
+def is_one_reference(text: str) -> bool:
+    """Nothing but a reference: there is nothing to hide."""
+    return _REFERENCE.fullmatch(text.strip()) is not None
+
+
+def file_reference(path: str, key: str) -> str:
+    """The reference to one line of a properties file. ConfigError for what has no such form."""
+    if any(c in path for c in ":}") or any(c in key for c in ":}"):
+        raise ConfigError(
+            f"{safe_text(path)} can't be referred to: a path with ':' or '}}' has no ${{file:...}}",
+            hint="give it another name",
+            kind=Kind.NO_REFERENCE,
+        )
+    return f"${{file:{path}:{key}}}"
+
+
+def check_references(option: Option, value: OptionValue, spelled: str) -> None:
+    """ConfigError for a reference where none is taken, or one that nobody understands.
+
+    Looks nothing up: what a driver lacks an executor may have.
+    """
+    text = value.value if isinstance(value, Password) else value
+    if not isinstance(text, str):
+        return
+    if takes_references(option):
+        _refuse_others(option.name, spelled, text)
+    if "${" not in text:
+        return
+    found = list(_REFERENCE.finditer(text))
+    if found and not takes_references(option):
+        raise ConfigError(
+            f"{spelled}: {safe_text(found[0].group())} is not looked up in this option",
+            hint="references are for secrets, users and paths of TLS and SASL",
+            kind=Kind.NO_REFERENCE,
+        )
+    for match in found:
+        reference, what = match.group(), match["what"]
+        if match["provider"] == "env" and _VARIABLE.fullmatch(what) is None:
+            raise ConfigError(
+                f"{spelled}: {safe_text(reference)} names no environment variable",
+                hint=_FORMS,
+                kind=Kind.NO_REFERENCE,
+            )
+        if match["provider"] == "file" and not what.partition(":")[0]:
+            raise ConfigError(
+                f"{spelled}: {safe_text(reference)} names no file",
+                hint=_FORMS,
+                kind=Kind.NO_REFERENCE,
+            )
+
+
+def _refuse_others(name: str, spelled: str, text: str) -> None:
+    """ConfigError for somebody else's reference, which would go to the broker as a password."""
+    other = _OTHER_PROVIDER.fullmatch(text.strip())
+    if other is None and name == _LOGIN_MODULE:
+        other = _OTHER_IN_QUOTES.search(text)
+    # The name of a provider is shown, what it was asked for is not.
+    if other is not None:
+        raise ConfigError(
+            f"{spelled}: references of the provider {safe_text(other['provider'])!r} are not"
+            " looked up",
+            hint=_FORMS,
+            kind=Kind.NO_REFERENCE,
+        )
+    if _DATABRICKS.search(text):
+        raise ConfigError(
+            f"{spelled}: {{{{secrets/...}}}} is not looked up here",
+            hint="Databricks replaces it in the environment variables of a cluster: give it to one"
+            " there, and write ${env:NAME} here",
+            kind=Kind.NO_REFERENCE,
+        )
+
+
+def resolve(options: Mapping[str, OptionValue]) -> dict[str, object]:
+    """``options``, by Java's names, with every reference looked up here and now.
+
+    What was looked up is a Password that shows the reference; sasl.jaas.config with references is
+    a JaasEntry of such values. Raises UnresolvedReferenceError, which names option and reference
+    and never a content; NotAllowedError for what the operator's lists don't have.
+    """
+    return {name: _resolved(name, value) for name, value in options.items()}
+
+
+def _resolved(name: str, value: OptionValue) -> object:
+    if not has_references(value):
+        return value
+    if isinstance(value, Password):
+        if name == _LOGIN_MODULE:
+            return _login_module(name, value.value)
+        # What stands beside a reference may be a part of the secret.
+        shown = value.value.strip() if is_one_reference(value.value) else HIDDEN
+        return Password(_expand(name, value.value), shown)
+    text = f"{value}"
+    return Password(_expand(name, text), safe_text(text))
+
+
+def _login_module(name: str, text: str) -> JaasEntry:
+    """The login module of ``text``, read before its values are looked up."""
+    whole = _REFERENCE.fullmatch(text.strip())
+    if whole is None:
+        return _looked_up_values(name, parse_jaas_config(text), nested=True)
+    # The reference's user has put all of the login module there.
+    found = _look_up(name, whole)
+    has_more = whole["provider"] == "file" and ":" in whole["what"]
+    if has_more:
+        _refuse_others(name, name, found)
+        again = _REFERENCE.fullmatch(found.strip())
+        if again is not None:
+            found, has_more = _look_up(name, again), False
+    try:
+        entry = replace(parse_jaas_config(found), reference=whole.group())
+    except ConfigError as error:
+        raise ConfigError(f"{safe_text(whole.group())}: {error.message}", hint=error.hint) from None
+    return _looked_up_values(name, entry, nested=False) if has_more else entry
+
+
+def _looked_up_values(name: str, entry: JaasEntry, *, nested: bool) -> JaasEntry:
+    options, references = dict(entry.options), {}
+    for key, value in entry.options.items():
+        if has_references(value):
+            options[key] = _expand(name, value, nested=nested)
+            references[key] = value.strip() if is_one_reference(value) else HIDDEN
+    return replace(entry, options=options, references=references)
+
+
+def _expand(name: str, text: str, *, nested: bool = True) -> str:
+    """``text`` with its references replaced; with ``nested``, those in a properties file too."""
+
+    def one(match: re.Match[str]) -> str:
+        found = _look_up(name, match)
+        if not nested or match["provider"] != "file" or ":" not in match["what"]:
+            return found
+        _refuse_others(name, name, found)
+        return _expand(name, found, nested=False)
+
+    return _REFERENCE.sub(one, text)
+
+
+def _look_up(name: str, match: re.Match[str]) -> str:
+    reference, what = match.group(), match["what"]
+    if match["provider"] == "file":
+        return _from_file(name, reference, what)
+    allow_lists.check_variable(what, f"{name}: {safe_text(reference)}")
+    value = os.environ.get(what)
+    if value is None:
+        raise UnresolvedReferenceError.of(
+            name,
+            reference,
+            "names an environment variable that is not set",
+            "the driver and every executor need it: a secret of the pod, the cluster's"
+            " environment, or spark-env.sh; os.environ of a running session is too late",
+        )
+    return value
+
+
+def _from_file(name: str, reference: str, what: str) -> str:
+    location, _, key = what.partition(":")
+    shown = f"{name}: {safe_text(reference)}"
+    hint = "the driver and every executor need the file, readable for the user who runs them"
+    allow_lists.check_file(location, shown, line=bool(key))
+    try:
+        text = decoded(read_file(location, shown))
+    except UnusableFileError as error:
+        problem = f"can't be read: {error}"
+        raise UnresolvedReferenceError.of(name, reference, problem, hint) from None
+    if not key:
+        return text.rstrip("\r\n")
+    value = parse_properties(text).get(key)
+    if value is None:
+        raise UnresolvedReferenceError.of(
+            name, reference, "names a key that the file does not have", hint
+        )
+    return value

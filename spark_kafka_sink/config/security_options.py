@@ -1,0 +1,270 @@
+"""The ``ssl.`` and ``sasl.`` options of Kafka's clients: what each means, and which count when.
+
+Owns: their rows of the option table, and the rules by which they count: ``security.protocol``, the
+mechanism, the store that goes with another one.
+Never: a certificate, a connection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_kafka_sink.config.option import (
+    AtLeast,
+    Between,
+    Importance,
+    OneOf,
+    OneOfAnyCase,
+    Option,
+    OptionType,
+    Status,
+)
+from spark_kafka_sink.config.sasl_settings import MECHANISMS
+
+_T = OptionType
+_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+
+_JVM = "it chooses among Java's own TLS classes; here OpenSSL does that work"
+
+#: The families of options that ``security.protocol`` makes count.
+COUNTING = {
+    "PLAINTEXT": (),
+    "SSL": ("ssl.",),
+    "SASL_PLAINTEXT": ("sasl.",),
+    "SASL_SSL": ("ssl.", "sasl."),
+}
+
+#: Secrets that Spark's default ``spark.sql.redaction.options.regex`` (secret, password, token,
+#: access key, in a name or a value) does not hide.
+NOT_HIDDEN_BY_SPARK = (
+    "ssl.keystore.key",
+    "sasl.oauthbearer.assertion.private.key.passphrase",
+)
+
+#: Mechanisms that need TLS around them, and what happens without it.
+IN_THE_CLEAR = {
+    "PLAIN": "the password goes over the network as it is",
+    "OAUTHBEARER": "the token goes over the network as it is, and whoever reads it can use it until"
+    " it expires",
+    "AWS_MSK_IAM": "the signed request goes over the network as it is, and whoever reads it can use"
+    " it until it expires",
+}
+
+_BY_NAME = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+#: Options, by name or beginning, that some mechanisms don't look at.
+_OF_MECHANISMS = {
+    "sasl.username": _BY_NAME,
+    "sasl.password": (*_BY_NAME, "OAUTHBEARER"),
+    "sasl.oauthbearer.": ("OAUTHBEARER",),
+    "sasl.kerberos.service.name": ("GSSAPI",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRule:
+    """Options of TLS, without ``ssl.``, of which one would not count: all of ``given`` together (a
+    ``type=PEM`` only with that value), unless one of ``unless`` is there too. ``message`` is Java's
+    where Java has one.
+    """
+
+    given: frozenset[str]
+    unless: frozenset[str]
+    message: str
+
+
+def _rule(given: str, unless: str, message: str) -> StoreRule:
+    return StoreRule(frozenset(given.split()), frozenset(unless.split()), message)
+
+
+STORE_RULES = (
+    _rule("truststore.certificates truststore.location", "",
+          "Both SSL trust store location and separate trust certificates are specified."),
+    _rule("truststore.certificates truststore.password", "",
+          "SSL trust store password cannot be specified for PEM format."),
+    _rule("truststore.type=PEM truststore.password", "",
+          "SSL trust store password cannot be specified for PEM format."),
+    _rule("truststore.password", "truststore.location",
+          "SSL trust store is not specified, but trust store password is specified."),
+    _rule("truststore.type", "truststore.location truststore.certificates",
+          "ssl.truststore.type is set, and there is no truststore"),
+    _rule("keystore.key keystore.location", "",
+          "Both SSL key store location and separate private key are specified."),
+    _rule("keystore.certificate.chain keystore.location", "",
+          "Both SSL key store location and separate certificate chain are specified."),
+    _rule("keystore.key", "keystore.certificate.chain",
+          "SSL private key is specified, but certificate chain is not specified."),
+    _rule("keystore.certificate.chain", "keystore.key",
+          "SSL certificate chain is specified, but private key is not specified"),
+    _rule("keystore.key keystore.password", "",
+          "SSL key store password cannot be specified with PEM format, only key password may be"
+          " specified."),
+    _rule("keystore.type=PEM keystore.password", "",
+          "SSL key store password cannot be specified with PEM format, only key password may be"
+          " specified."),
+    _rule("keystore.password", "keystore.location",
+          "SSL key store is not specified, but key store password is specified."),
+    _rule("keystore.type", "keystore.location keystore.key",
+          "ssl.keystore.type is set, and there is no keystore"),
+    _rule("key.password", "keystore.location keystore.key",
+          "ssl.key.password is set, and there is no private key that it could open"),
+)  # fmt: skip
+
+_ONE, _OFF = AtLeast(1), False
+_STORE = OneOf(("PEM", "PKCS12", "JKS"))
+
+SECURITY_OPTIONS = (
+    Option("ssl.truststore.location", _T.STRING, None, _HIGH,
+           "A file with the certificates to trust: PEM or PKCS12. It is read where the rows are"
+           " written, so it must be on every executor. Without it and without"
+           " `ssl.truststore.certificates` the system's CAs are trusted."),
+    Option("ssl.truststore.type", _T.STRING, None, _MEDIUM,
+           "PEM or PKCS12; without it the content tells. A JKS store is refused with the command"
+           " that converts it.", _STORE),
+    Option("ssl.truststore.password", _T.PASSWORD, None, _HIGH,
+           "The password of a PKCS12 truststore."),
+    Option("ssl.truststore.certificates", _T.PASSWORD, None, _HIGH,
+           "The certificates to trust, as PEM text."),
+    Option("ssl.keystore.location", _T.STRING, None, _HIGH,
+           "A file with our private key and certificate chain, for brokers that want a client"
+           " certificate: PEM or PKCS12."),
+    Option("ssl.keystore.type", _T.STRING, None, _MEDIUM,
+           "PEM or PKCS12; without it the content tells.", _STORE),
+    Option("ssl.keystore.password", _T.PASSWORD, None, _HIGH,
+           "The password of a PKCS12 keystore."),
+    Option("ssl.keystore.key", _T.PASSWORD, None, _HIGH,
+           "Our private key, as PEM text (PKCS#8). In the sink only by reference,"
+           " `${file:/path}` or `${env:NAME}`: Spark would show it."),
+    Option("ssl.keystore.certificate.chain", _T.PASSWORD, None, _HIGH,
+           "Our certificate, and those between it and the CA, as PEM text."),
+    Option("ssl.key.password", _T.PASSWORD, None, _HIGH,
+           "The password of an encrypted private key in PEM."),
+    Option("ssl.endpoint.identification.algorithm", _T.STRING, "https", _LOW,
+           "`https`: a broker's certificate must carry the name, or the address, that the broker"
+           " advertises. Empty: any name is taken, which lets anyone with a certificate of the"
+           " same CA read the rows. It takes no reference: an empty variable would mean that too.",
+           OneOfAnyCase(("https",), empty="no check")),
+    Option("ssl.enabled.protocols", _T.LIST, None, _MEDIUM,
+           "The TLS versions to speak: TLSv1.2, TLSv1.3, or (the default) both. Older ones are"
+           " never spoken."),
+    Option("ssl.cipher.suites", _T.LIST, None, _LOW,
+           "The cipher suites to offer, by Java's or OpenSSL's names. Those of TLS 1.3 can't be"
+           " chosen one by one."),
+    *(Option(name, _T.STRING, None, _LOW, "A choice among Java's TLS classes.", None,
+             Status.NO_MEANING, _JVM)
+      for name in ("ssl.protocol", "ssl.provider", "ssl.keymanager.algorithm",
+                   "ssl.trustmanager.algorithm", "ssl.secure.random.implementation")),
+    Option("ssl.engine.factory.class", _T.CLASS, None, _LOW, "A Java class that makes TLS engines.",
+           None, Status.LATER_REFUSED, "give the ssl. options that the class stands for"),
+    Option("sasl.mechanism", _T.STRING, None, _MEDIUM,
+           "How to prove who we are, with SASL_PLAINTEXT and SASL_SSL: PLAIN, SCRAM-SHA-256,"
+           " SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI.",
+           OneOfAnyCase(MECHANISMS, empty="")),
+    Option("sasl.jaas.config", _T.PASSWORD, None, _MEDIUM,
+           "Who we are, as Kafka's Java client has it: a login module, `required`, and its options."
+           " PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule, IAMLoginModule and"
+           " Krb5LoginModule are understood, with and without the `kafkashaded.` of Databricks."),
+    Option("sasl.username", _T.PASSWORD, None, _MEDIUM,
+           "The name for PLAIN and SCRAM, instead of `sasl.jaas.config`. Java's client does not"
+           " have it."),
+    Option("sasl.password", _T.PASSWORD, None, _MEDIUM,
+           "The password for PLAIN and SCRAM, or a token for OAUTHBEARER, instead of"
+           " `sasl.jaas.config`. Java's client does not have it."),
+    Option("sasl.client.callback.handler.class", _T.CLASS, None, _MEDIUM,
+           "A Java class that makes a mechanism's messages. Only IAMClientCallbackHandler is known,"
+           " and nothing is needed for it; any other is an error."),
+    Option("sasl.login.callback.handler.class", _T.CLASS, None, _MEDIUM,
+           "Where OAUTHBEARER's token comes from: the import path of a Python class with a method"
+           " `token()` ([security](security.md)). Of Java's classes,"
+           " OAuthBearerLoginCallbackHandler and Strimzi's JaasClientOauthLoginCallbackHandler mean"
+           " what the other options say, and IAMOAuthBearerLoginCallbackHandler a token signed for"
+           " Amazon MSK."),
+    Option("sasl.oauthbearer.jwt.retriever.class", _T.CLASS, None, _MEDIUM,
+           "The same as `sasl.login.callback.handler.class`, by the name that Kafka 4.1 gave it."),
+    Option("sasl.oauthbearer.token.endpoint.url", _T.STRING, None, _MEDIUM,
+           "Where an identity provider gives tokens for client id and secret, by https; http is"
+           " taken for this machine only. `file:/path` reads the token from a file, whenever one is"
+           " needed."),
+    Option("sasl.oauthbearer.client.credentials.client.id", _T.STRING, None, _MEDIUM,
+           "The client's id at the token endpoint; or `clientId` in `sasl.jaas.config`."),
+    Option("sasl.oauthbearer.client.credentials.client.secret", _T.PASSWORD, None, _MEDIUM,
+           "The client's secret at the token endpoint; or `clientSecret` in `sasl.jaas.config`."),
+    Option("sasl.oauthbearer.scope", _T.STRING, None, _MEDIUM,
+           "What the token is asked for; or `scope` in `sasl.jaas.config`."),
+    Option("sasl.oauthbearer.header.urlencode", _T.BOOLEAN, _OFF, _LOW,
+           "URL-encode client id and secret before they go to the token endpoint, as RFC 6749 wants"
+           " it and many providers don't."),
+    Option("sasl.login.connect.timeout.ms", _T.INT, 10_000, _LOW,
+           "How long connecting to the token endpoint may take.", _ONE, java_default="without end",
+           why="a connection waits for its token"),
+    Option("sasl.login.read.timeout.ms", _T.INT, 10_000, _LOW,
+           "How long the token endpoint may take to answer.", _ONE, java_default="without end",
+           why="a connection waits for its token"),
+    Option("sasl.login.retry.backoff.ms", _T.LONG, 100, _LOW,
+           "Pause after a token could not be fetched; each failure in a row doubles it.",
+           _ONE),
+    Option("sasl.login.retry.backoff.max.ms", _T.LONG, 10_000, _LOW,
+           "The longest pause after a token could not be fetched.", _ONE),
+    Option("sasl.login.refresh.window.factor", _T.DOUBLE, 0.8, _LOW,
+           "The share of its life for which a token is used. After that, another one is fetched"
+           " before it is used again.", Between(0.5, 1.0)),
+    Option("sasl.login.refresh.window.jitter", _T.DOUBLE, 0.05, _LOW,
+           "A random share, at most this, is added to it.", Between(0.0, 0.25)),
+    Option("sasl.login.refresh.min.period.seconds", _T.SHORT, 60, _LOW,
+           "A token is used at least so long.", Between(0, 900)),
+    Option("sasl.login.refresh.buffer.seconds", _T.SHORT, 300, _LOW,
+           "A token is not used in the last seconds of its life, unless it is too short for that.",
+           Between(0, 3600)),
+    Option("sasl.kerberos.service.name", _T.STRING, None, _MEDIUM,
+           "The Kerberos principal under which brokers run; or `serviceName` in"
+           " `sasl.jaas.config`."),
+    *(Option(name, type_, None, _LOW, "When and how Java renews a Kerberos ticket.", None,
+             Status.NO_MEANING, "the machine's Kerberos libraries and kinit do that")
+      for name, type_ in (("sasl.kerberos.kinit.cmd", _T.STRING),
+                          ("sasl.kerberos.min.time.before.relogin", _T.LONG),
+                          ("sasl.kerberos.ticket.renew.jitter", _T.DOUBLE),
+                          ("sasl.kerberos.ticket.renew.window.factor", _T.DOUBLE))),
+    *(Option(name, type_, None, _LOW, "How Java's client looks at a token before it sends it.",
+             None, Status.NO_MEANING, "only the broker can tell whether a token is good")
+      for name, type_ in (("sasl.oauthbearer.jwt.validator.class", _T.CLASS),
+                          ("sasl.oauthbearer.expected.audience", _T.LIST),
+                          ("sasl.oauthbearer.expected.issuer", _T.STRING),
+                          ("sasl.oauthbearer.clock.skew.seconds", _T.INT),
+                          ("sasl.oauthbearer.scope.claim.name", _T.STRING),
+                          ("sasl.oauthbearer.sub.claim.name", _T.STRING),
+                          ("sasl.oauthbearer.jwks.endpoint.url", _T.STRING),
+                          ("sasl.oauthbearer.jwks.endpoint.refresh.ms", _T.LONG),
+                          ("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", _T.LONG),
+                          ("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _T.LONG))),
+    Option("sasl.login.class", _T.CLASS, None, _LOW, "A Java class that logs in.", None,
+           Status.LATER_REFUSED, "name where the token comes from:"
+           " sasl.login.callback.handler.class"),
+    *(Option(name, type_, None, _LOW,
+             "A signed assertion in place of a client's secret (KIP-1258).", None,
+             Status.LATER_REFUSED, "use client id and secret, or a class of your own in"
+             " sasl.login.callback.handler.class")
+      for name, type_ in (
+          ("sasl.oauthbearer.assertion.algorithm", _T.STRING),
+          ("sasl.oauthbearer.assertion.claim.aud", _T.STRING),
+          ("sasl.oauthbearer.assertion.claim.exp.seconds", _T.INT),
+          ("sasl.oauthbearer.assertion.claim.iss", _T.STRING),
+          ("sasl.oauthbearer.assertion.claim.jti.include", _T.BOOLEAN),
+          ("sasl.oauthbearer.assertion.claim.nbf.seconds", _T.INT),
+          ("sasl.oauthbearer.assertion.claim.sub", _T.STRING),
+          ("sasl.oauthbearer.assertion.file", _T.STRING),
+          ("sasl.oauthbearer.assertion.private.key.file", _T.STRING),
+          ("sasl.oauthbearer.assertion.private.key.passphrase", _T.PASSWORD),
+          ("sasl.oauthbearer.assertion.template.file", _T.STRING))),
+)  # fmt: skip
+
+
+def is_security_option(name: str) -> bool:
+    """An option of TLS or SASL, which counts only under some protocols."""
+    return name.startswith(("ssl.", "sasl."))
+
+
+def mechanisms_of(name: str) -> tuple[str, ...]:
+    """The SASL mechanisms for which the option ``name`` counts."""
+    for beginning, mechanisms in _OF_MECHANISMS.items():
+        if name.startswith(beginning):
+            return mechanisms
+    return MECHANISMS

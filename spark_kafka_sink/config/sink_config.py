@@ -1,0 +1,198 @@
+"""The configuration of one ``format("kprod")`` write: the producer's, and the sink's own options.
+
+Owns: the value :class:`SinkConfig`, and which delivery guarantee the options amount to. Never: a
+log line, a clock, an environment variable. The driver parses once, the tasks get the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from spark_kafka_sink.config.cross_checks import OptionReader
+from spark_kafka_sink.config.given_options import Given, GivenOptions, given_options
+from spark_kafka_sink.config.option import OptionValue
+from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC, SINK_OPTIONS
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.unknown_options import PREFIX
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError
+
+MISSING_BOOTSTRAP = (
+    "Kafka option bootstrap.servers is not set. Please make sure it is set and retry."
+)
+
+#: An option that the package sets itself (``datasource/write/write_context.py``).
+TXN_CONTEXT = "txnContext"
+
+#: Options that mean nothing without exactly-once.
+_OF_EXACTLY_ONCE = (
+    "transactionalIdPrefix",
+    "txnAppId",
+    "txnVersion",
+    "verifyReplays",
+    "offsetsGroup",
+    "twoPhaseCommit",
+    "commitLogTopic",
+)
+
+
+class DeliveryGuarantee(StrEnum):
+    """What is promised of each row (option ``deliveryGuarantee``)."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+    NONE = "none"
+
+
+class Preflight(StrEnum):
+    """What the driver does when it can't find the topic before the tasks start."""
+
+    REQUIRED = "required"
+    WARN = "warn"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkConfig:
+    """What the options of one ``format("kprod")`` write say."""
+
+    producer: ProducerConfig
+    topic: str | None
+    delivery_guarantee: DeliveryGuarantee
+    #: None: by mode, see :meth:`preflight_for`.
+    preflight: Preflight | None
+    report_path: str | None
+    #: None: none was given. The rest of these count with exactly-once only.
+    transactional_id_prefix: str | None = None
+    txn_app_id: str | None = None
+    txn_version: int | None = None
+    #: See ``datasource/write/write_context.py``.
+    txn_context: str | None = None
+    verify_replays: bool = True
+    offsets_group: str | None = None
+    checkpoint_location: str | None = None
+    two_phase_commit: bool = False
+    commit_log_topic: str = COMMIT_LOG_TOPIC
+    warnings: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, object]) -> SinkConfig:
+        """Read the option map that Spark hands to a data source, and its ``configFile``.
+
+        Raises ConfigError; nothing else.
+        """
+        return cls.of(given_options(options, PREFIX))
+
+    @classmethod
+    def of(cls, given: GivenOptions) -> SinkConfig:
+        """Read options whose names were looked at, with the prefix ``kafka.``."""
+        reader = OptionReader(given)
+        own = {
+            name: SINK_OPTIONS[name].read(one.value, one.spelled) for name, one in given.own.items()
+        }
+        asked = _text(own.get("deliveryGuarantee"))
+        if "bootstrap.servers" not in reader.given:
+            raise ConfigError(
+                MISSING_BOOTSTRAP,
+                hint="set option kafka.bootstrap.servers",
+                kind=Kind.MISSING_BOOTSTRAP,
+            )
+        guarantee = _guarantee(reader, None if asked is None else DeliveryGuarantee(asked))
+        _check_exactly_once(own, guarantee)
+        preflight = _text(own.get("preflight"))
+        version = own.get("txnVersion")
+        producer = ProducerConfig.of(reader)
+        return cls(
+            producer=producer,
+            topic=_text(own.get("topic")),
+            delivery_guarantee=guarantee,
+            preflight=None if preflight is None else Preflight(preflight),
+            report_path=_text(own.get("reportPath")),
+            transactional_id_prefix=_text(own.get("transactionalIdPrefix")),
+            txn_app_id=_text(own.get("txnAppId")),
+            txn_version=version if isinstance(version, int) else None,
+            txn_context=_text(own.get(TXN_CONTEXT)),
+            verify_replays=own.get("verifyReplays") is not False,
+            offsets_group=_text(own.get("offsetsGroup")),
+            checkpoint_location=_text(own.get("checkpointLocation"))
+            if "offsetsGroup" in own
+            else None,
+            two_phase_commit=own.get("twoPhaseCommit") == "auto",
+            commit_log_topic=_text(own.get("commitLogTopic")) or COMMIT_LOG_TOPIC,
+            warnings=producer.warnings,
+        )
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
+
+    def preflight_for(self, *, streaming: bool) -> Preflight:
+        """The preflight asked for, or the mode's own: warn for streaming that is not exactly-once,
+        else required.
+        """
+        if self.preflight is not None:
+            return self.preflight
+        return Preflight.WARN if streaming and not self.is_exactly_once else Preflight.REQUIRED
+
+
+def _guarantee(reader: OptionReader, asked: DeliveryGuarantee | None) -> DeliveryGuarantee:
+    """Read the producer's options under the guarantee asked for, and say which one holds."""
+    idempotence = "enable.idempotence"
+    if asked is DeliveryGuarantee.NONE and idempotence not in reader.given:
+        # Said before the cross-checks, so that none allows what only idempotence forbids, such as
+        # six requests in flight.
+        reader.given[idempotence] = Given("false", reader.prefix + idempotence)
+    reader.exactly_once = asked is DeliveryGuarantee.EXACTLY_ONCE
+    reader.read()
+    if asked is DeliveryGuarantee.NONE:
+        if reader.values[idempotence]:
+            raise ConfigError(
+                "deliveryGuarantee=none and kafka.enable.idempotence=true contradict each other",
+                hint="deliveryGuarantee=at-least-once is the one with idempotence",
+            )
+        return asked
+    if reader.values[idempotence] and reader.idempotence_off is None:
+        return asked or DeliveryGuarantee.AT_LEAST_ONCE
+    reason = reader.idempotence_off or "kafka.enable.idempotence is set to false"
+    if asked is not None:
+        raise ConfigError(
+            f"deliveryGuarantee={asked} needs an idempotent producer, but {reason}",
+            hint="remove that option, or set deliveryGuarantee=none",
+        )
+    reader.warn(
+        Kind.WEAKER_GUARANTEE,
+        f"deliveryGuarantee is none because {reason}: rows can be lost or written twice. Set"
+        " deliveryGuarantee=none if that is meant, else remove the option.",
+    )
+    return DeliveryGuarantee.NONE
+
+
+def _check_exactly_once(own: Mapping[str, OptionValue], guarantee: DeliveryGuarantee) -> None:
+    """What the sink's own options say of transactions, together."""
+    given = [name for name in _OF_EXACTLY_ONCE if name in own]
+    if guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
+        if given:
+            raise ConfigError(
+                f"{given[0]} needs deliveryGuarantee=exactly-once, and deliveryGuarantee is"
+                f" {guarantee}",
+                hint="set deliveryGuarantee=exactly-once, or remove that option",
+            )
+        return
+    for one, other in (("txnAppId", "txnVersion"), ("txnVersion", "txnAppId")):
+        if one in own and other not in own:
+            raise ConfigError(
+                f"{one} is set and {other} is not: a write is known by both",
+                hint="txnAppId names who writes, txnVersion counts its writes",
+            )
+    log = own.get("commitLogTopic", COMMIT_LOG_TOPIC)
+    if own.get("topic") == log:
+        raise ConfigError(
+            f"topic and commitLogTopic are the same topic, '{log}'",
+            hint="the commit log holds the driver's decisions, and nobody else writes to it",
+        )
+
+
+def _text(value: OptionValue) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,199 @@
+"""A batch's messages as the driver's side of exactly-once takes them: who commits, and what.
+
+Owns: what must be true of the transactions in commit messages, and the calls to
+``transactions/exactly_once.py``. It is step 8 of a record's way, seen from Spark. Never: the
+protocol (``transactions/committer.py``).
+
+At commit and abort of a stream Spark gives us options, messages and the micro-batch's id. Run id,
+query id and generation come out of the messages, and when an abort has none, what its driver left
+open is known by the driver's token in the transactional ids (``driver_identity``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan, prefix_of
+from spark_kafka_sink.datasource.exactly_once.transactional_producers import is_of_driver
+from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import CommitError, safe_text, warn
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.transactions.commit_state import Payload
+from spark_kafka_sink.transactions.committer import Batch, Commit
+from spark_kafka_sink.transactions.coordinators import GroupOffsets
+from spark_kafka_sink.transactions.ownership import Owner
+from spark_kafka_sink.transactions.transactional_ids import log_key, parse
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+
+_log = logging.getLogger(__name__)
+
+
+def commit(
+    config: SinkConfig,
+    plan: TransactionPlan | None,
+    messages: Sequence[TaskCommitMessage],
+    batch_id: int | None,
+) -> Commit:
+    """Ends what ``messages`` (which are checked) have prepared. ``plan`` is None in streams.
+
+    Raises CommitError for messages that can't be of this batch, and what ``Committer.commit``
+    raises.
+    """
+    from spark_kafka_sink.transactions.exactly_once import shared
+
+    owner = _owner(config, plan, messages)
+    prepared = prepared_transactions(messages, owner)
+    number = _number(plan, batch_id)
+    context = None if plan is None else plan.context
+    batch = Batch(number, prepared, payload_of(messages, config.topic))
+    if context is not None:
+        batch = replace(batch, part=context.part, parts=context.parts)
+    if config.offsets_group is not None:
+        batch = replace(batch, offsets=_offsets(config, config.offsets_group, plan, batch_id))
+    with shared(config.producer, config.commit_log_topic) as driver:
+        if context is not None and context.abort:
+            driver.abort(owner, number, prepared, tasks_may_live=True)
+            return Commit.EMPTY
+        return driver.commit(owner, batch)
+
+
+def abort(
+    config: SinkConfig,
+    plan: TransactionPlan | None,
+    messages: Sequence[TaskCommitMessage],
+    batch_id: int | None,
+    *,
+    tasks_may_live: bool,
+    driver_token: str = "",
+) -> tuple[str, ...]:
+    """Undoes what is not decided; gives the ids of orphans that it ended. Raises KafkaError."""
+    from spark_kafka_sink.transactions.exactly_once import shared
+
+    if plan is not None and plan.skips:
+        return ()
+    with shared(config.producer, config.commit_log_topic) as driver:
+        if plan is None and not messages:
+            if driver_token:
+                key = log_key(prefix_of(config, streaming=True))
+                return driver.abort_unknown(key, lambda one: is_of_driver(one, driver_token))
+            warn(
+                _log,
+                Kind.ORPHANS_UNSEEN,
+                "kprod abort: no task told whose run this is, and no JVM is to be seen from here; "
+                "what tasks left open is ended at the next start's first commit, or after "
+                "kafka.transaction.timeout.ms (%d)",
+                config.producer.transaction_timeout_ms,
+            )
+            return ()
+        owner = _owner(config, plan, messages)
+        prepared = prepared_transactions(messages, owner)
+        number = _number(plan, batch_id)
+        return driver.abort(owner, number, prepared, tasks_may_live=tasks_may_live)
+
+
+def payload_of(messages: Sequence[TaskCommitMessage], topic: str | None) -> Payload | None:
+    """What all tasks wrote, or would have written; None when one of them didn't look."""
+    told = [m.payload for m in messages if m.payload is not None]
+    if len(told) < len(messages):
+        return None
+    return Payload(sum(rows for rows, _ in told), sum(size for _, size in told), topic or "")
+
+
+def prepared_transactions(
+    messages: Sequence[TaskCommitMessage], owner: Owner
+) -> tuple[PreparedTransaction, ...]:
+    """One for each task that wrote a row; CommitError unless each is one that its task could have.
+
+    An id of somebody else would end a stranger's transaction, with our rights.
+    """
+    found: dict[str, PreparedTransaction] = {}
+    for index, message in enumerate(messages):
+        prepared = message.prepared
+        if (prepared is None) != (message.rows == 0):
+            raise CommitError(
+                f"task {index} wrote {message.rows} rows, and its commit message "
+                + ("names no transaction" if prepared is None else "names a transaction"),
+            )
+        if prepared is None:
+            continue
+        problem = _problem(prepared, message, owner)
+        if prepared.transactional_id in found:
+            problem = "another task has it too"
+        if problem is not None:
+            raise CommitError(
+                f"task {index} names transaction "
+                f"'{safe_text(prepared.transactional_id)}', which is not its own: {problem}"
+            )
+        found[prepared.transactional_id] = prepared
+    return tuple(found.values())
+
+
+def _problem(prepared: PreparedTransaction, message: TaskCommitMessage, owner: Owner) -> str | None:
+    found = parse(prepared.transactional_id)
+    if found is None:
+        return "it is no transactional id of a task"
+    if found.key != owner.key:
+        return f"its key is not '{owner.key}'"
+    if found.run != owner.run_id:
+        return f"its run is not {owner.run_id}"
+    told = (message.producer_id, message.producer_epoch)
+    if told != (prepared.producer_id, prepared.producer_epoch):
+        return "its producer id is not the task's"
+    return None
+
+
+def _owner(
+    config: SinkConfig, plan: TransactionPlan | None, messages: Sequence[TaskCommitMessage]
+) -> Owner:
+    """Who commits: of a job, what was planned; of a stream, what all tasks say."""
+    if plan is not None:
+        if any(m.generation != plan.state.generation for m in messages):
+            raise CommitError("a task's commit message is of another plan than this writer's")
+        return plan.owner
+    told = {(m.run_id, m.query_id, m.generation, m.incarnation) for m in messages}
+    if len(told) != 1:
+        raise CommitError(
+            f"the commit messages of one micro-batch name {len(told)} runs, queries or "
+            "generations of the commit log; they must be of one"
+        )
+    run_id, query_id, generation, incarnation = told.pop()
+    if not run_id or not query_id or generation < 0:
+        raise CommitError(
+            "the commit messages don't say which run of which query they are of",
+            hint="the micro-batch was written without deliveryGuarantee=exactly-once",
+        )
+    key = log_key(prefix_of(config, streaming=True))
+    return Owner(key, run_id, query_id, generation, incarnation)
+
+
+def _offsets(
+    config: SinkConfig, group_id: str, plan: TransactionPlan | None, batch_id: int | None
+) -> GroupOffsets | None:
+    """Up to where the sources of this batch were read; None when none of them is Kafka's."""
+    if plan is not None:
+        told = (plan.context and plan.context.offsets) or {}
+        offsets = {
+            TopicPartition(topic, int(partition)): offset
+            for topic, partitions in told.items()
+            for partition, offset in partitions.items()
+        }
+    else:
+        from spark_kafka_sink.datasource.exactly_once.offset_log import offsets_by_arrow
+
+        assert config.checkpoint_location is not None
+        assert batch_id is not None
+        offsets = offsets_by_arrow(config.checkpoint_location, batch_id)
+    return GroupOffsets(group_id, offsets) if offsets else None
+
+
+def _number(plan: TransactionPlan | None, batch_id: int | None) -> int:
+    number = batch_id if plan is None else plan.number
+    assert number is not None
+    return number

@@ -1,0 +1,209 @@
+"""What planning ships to the tasks for exactly-once: whose transactions, and what is done already.
+
+Owns: :class:`TransactionPlan`, the options of exactly-once that depend on the mode (batch or
+stream), and the first look at the commit log. It stands before step 1 of a record's way. Never: a
+transaction (``transactional_producers``), a commit (``transaction_commit``).
+
+A batch job is named by its writer, which Spark makes once and carries everywhere: a run made here
+(or by ``foreach_batch``) is the same in the tasks and at commit, and what the log says of its
+number is checked here. A stream is named by Spark: its run id and its query id are known in tasks
+only, so what depends on them is checked there, before anything is written.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.write.write_context import WriteContext
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, IllegalStateError, SupersededError, warn
+from spark_kafka_sink.transactions.commit_state import CommitState, Standing
+from spark_kafka_sink.transactions.committer import check_number
+from spark_kafka_sink.transactions.lease import margin_ms
+from spark_kafka_sink.transactions.offset_commits import check_group_id
+from spark_kafka_sink.transactions.ownership import Numbering, Owner
+from spark_kafka_sink.transactions.transactional_ids import (
+    DEFAULT_PREFIX,
+    check_part,
+    is_part,
+    log_key,
+)
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.datasource.write.write_task import TaskIdentity, TransactionTime
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPlan:
+    """Of one batch or micro-batch. Immutable and picklable.
+
+    ``key`` is the commit log's, ``state`` what it said when the batch was planned. ``context`` says
+    who writes a batch job, and ``number`` which batch it is; both are None in streams. ``driver``
+    is the token of ``driver_identity``. ``verify``: a batch that is done already is read, and
+    compared. Times are milliseconds.
+    """
+
+    key: str
+    state: CommitState
+    numbering: Numbering
+    context: WriteContext | None
+    number: int | None
+    driver: str
+    verify: bool
+    transaction_timeout_ms: int
+    log_topic: str
+    two_phase_commit: bool = False
+
+    @property
+    def skips(self) -> bool:
+        """A batch job whose batch is committed already."""
+        return (
+            self.number is not None
+            and self.numbering is not Numbering.ONCE
+            and self.number <= self.state.last_done
+        )
+
+    @property
+    def time(self) -> TransactionTime:
+        from spark_kafka_sink.datasource.write.write_task import TransactionTime
+
+        timeout_ms = NEVER if self.two_phase_commit else self.transaction_timeout_ms
+        state = self.state
+        return TransactionTime(
+            timeout_ms, margin_ms(timeout_ms), state.generation, state.incarnation
+        )
+
+    @property
+    def owner(self) -> Owner:
+        """Who commits or aborts a batch job."""
+        assert self.context is not None
+        return Owner(
+            self.key,
+            self.context.run,
+            self.context.query_id,
+            self.state.generation,
+            self.state.incarnation,
+            self.numbering,
+        )
+
+    def is_done(self, identity: TaskIdentity) -> bool:
+        """True: what this task belongs to is committed already, and it must write nothing.
+
+        Raises SupersededError when another run took over, and CommitError when the query or its
+        micro-batch isn't the one that the log expects; nothing is written then.
+        """
+        if self.context is not None:
+            return self.skips  # the rest was checked when it was planned
+        number = identity.batch_id
+        if number < 0 or not is_part(identity.run_id):
+            raise IllegalStateError(
+                "Spark did not tell this task which run and micro-batch it belongs to",
+                hint="exactly-once needs the local properties streaming.sql.batchId and "
+                "spark.jobGroup.id of a micro-batch; this Spark sets another one",
+            )
+        check_run(self.key, identity.run_id, self.state)
+        check_number(self.key, self.numbering, identity.query_id, number, self.state)
+        return number <= self.state.last_done
+
+
+def check_run(key: str, run: str, state: CommitState) -> None:
+    """Raises SupersededError for a run that can't commit any more."""
+    if state.standing(run) is Standing.SUPERSEDED:
+        raise SupersededError(
+            f"another run has taken over '{key}': run {run} must stop, before its batch is written",
+            hint="a query runs twice with one checkpoint, or two queries share a "
+            "transactionalIdPrefix or a name of foreach_batch: give each query one of its own",
+        )
+
+
+def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
+    """The prefix of every transactional id; also checks what depends on the mode.
+
+    Needs no broker: it runs before each commit and abort of a stream, too.
+    """
+    prefix = config.transactional_id_prefix
+    if streaming and config.txn_version is not None:
+        raise ConfigError(
+            "txnAppId and txnVersion are for batch writes; a stream counts its micro-batches by "
+            "itself",
+            hint="with foreachBatch, spark_kafka_sink.foreach_batch(name, ...) sets both",
+        )
+    if streaming and prefix is None:
+        raise ConfigError(
+            "deliveryGuarantee=exactly-once in a stream needs the option transactionalIdPrefix",
+            hint="decisions are kept under it, and a restarted query must find its own: choose a "
+            "name that no other query has, and never change it while the checkpoint lives",
+        )
+    if config.txn_app_id is not None:
+        check_part("txnAppId", config.txn_app_id)
+    if config.offsets_group is not None:
+        check_group_id("offsetsGroup", config.offsets_group)
+        if config.checkpoint_location is None and config.txn_context is None:
+            raise ConfigError(
+                "offsetsGroup needs the option checkpointLocation: offsets are read there",
+                hint="set it with .option(...) on this write"
+                if streaming
+                else "it is for streams, and for foreach_batch and transaction",
+            )
+    return DEFAULT_PREFIX if prefix is None else check_part("transactionalIdPrefix", prefix)
+
+
+def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") -> TransactionPlan:
+    """Looks into the commit log, after ending what an earlier driver decided. Asks brokers.
+
+    Raises what ``ExactlyOnce.plan`` raises: missing rights, a transaction.timeout.ms that brokers
+    don't allow, brokers that are too old, a batch that an operator has to resolve; and CommitError
+    for a batch job whose number can't be the next one, nor one that was written.
+    """
+    from spark_kafka_sink.transactions.exactly_once import shared
+
+    prefix = prefix_of(config, streaming=streaming)
+    context, numbering, key = None, Numbering.STREAM, log_key(prefix)
+    if not streaming:
+        context, numbering = _context(config)
+        key = log_key(prefix, config.txn_app_id or context.run)
+    with shared(config.producer, config.commit_log_topic) as driver_side:
+        state = driver_side.plan(key)
+        two_phase_commit = config.two_phase_commit and driver_side.two_phase_commit(key)
+    plan = TransactionPlan(
+        key=key,
+        state=state,
+        numbering=numbering,
+        context=context,
+        number=None if streaming else config.txn_version or 0,
+        driver=driver,
+        verify=config.verify_replays,
+        two_phase_commit=two_phase_commit,
+        transaction_timeout_ms=config.producer.transaction_timeout_ms,
+        log_topic=config.commit_log_topic,
+    )
+    if context is not None and plan.number is not None:
+        check_run(key, context.run, state)
+        check_number(key, numbering, context.query_id, plan.number, state)
+    if plan.skips:
+        # An older one than the last may be a re-run, or come too late and never have been written.
+        warn(
+            _log,
+            Kind.NOTHING_WRITTEN,
+            "kprod writes nothing: version %d of txnAppId '%s' counts as committed (last: %d)",
+            plan.number,
+            config.txn_app_id,
+            state.last_done,
+            level=logging.INFO if plan.number == state.last_done else logging.WARNING,
+        )
+    return plan
+
+
+def _context(config: SinkConfig) -> tuple[WriteContext, Numbering]:
+    """Who writes a batch job, and how its batches follow each other."""
+    if config.txn_context is not None:
+        return WriteContext.of_option(config.txn_context), Numbering.MICRO_BATCHES
+    numbering = Numbering.ONCE if config.txn_app_id is None else Numbering.VERSIONS
+    return WriteContext(uuid.uuid4().hex), numbering

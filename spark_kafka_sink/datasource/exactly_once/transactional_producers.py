@@ -1,0 +1,398 @@
+"""Producers for exactly-once: which transactional id a task gets, and when one is used again.
+
+Owns: the worker's token, its ids and what they were last used for, and the warm producers that wait
+with a prepared transaction. It stands where ``producer_cache`` stands without transactions. Never:
+a transaction's states (``producer/transaction/transaction_manager.py``), a row.
+
+**No two processes ever share an id.** Spark gives a failed, a speculative and a forgotten attempt
+of one task the same names, and any of them may come back late: a stalled InitProducerId of one
+would abort what another has prepared. So
+an id belongs to a worker process: ``{key}~{run}~{driver}.{token}~{k}``. The token is made once in a
+process, anew after a fork; before it stands the driver's (``driver_identity``). k is the smallest
+whose last use is over for sure: the batch of that use is done, as the driver's plan says
+(``last_done``), and the driver has not burnt the id (``sweep.py``). A use counts from the moment on
+when the id is taken, whether its attempt failed or not.
+
+A micro-batch that gives a worker three tasks, with lastDone 6 when it is planned::
+
+    task A of batch 7   k=0 (last used in 6: over)      prepared, kept warm
+    task B of batch 7   k=1 (0 is used in 7)            fails, is fenced; used in 7 all the same
+    task C of batch 7   k=2                             prepared
+    batch 8, planned with lastDone 7: A' takes k=0, warm: forget_prepared, InitProducerId, begin
+
+InitProducerId, even where the identity could be kept: it waits for the markers of the transaction
+before, and aborts one that nobody decided on (the loser of a speculative pair).
+
+**An id whose InitProducerId got lost is never used.** The producer asks again, as it must; but
+should the first one be on its way still, it hurts the transaction that the second one began::
+
+    InitProducerId               on its way for long; request.timeout.ms passes
+    InitProducerId, again        answered; rows, prepare; the driver has checked the transaction
+    the first one arrives        the transaction is aborted
+    the driver decides           a batch of which one task's rows are gone
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, cast
+
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.write.producer_cache import effective_config
+from spark_kafka_sink.datasource.write.write_task import TaskIdentity, TaskProducer
+from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.transactions.commit_state import NOTHING_DONE
+from spark_kafka_sink.transactions.ownership import Numbering
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId
+
+#: Idle producers of one process: the first tasks of each micro-batch find theirs warm.
+CAPACITY = 2
+
+#: How long a failed attempt may take to abort its transaction. The sweep ends what is left then.
+ABANDON_MS = 5_000
+
+#: Ids that a task tries at most.
+_MOST_IDS = 3
+_NEVER = 2**63
+#: Between the driver's token and the worker's.
+_OF_DRIVER = "."
+
+#: Nothing is in flight and nothing is asked of a broker: this bounds a stuck thread.
+_CLOSE_MS = 1_000
+
+
+class TransactionalProducer(TaskProducer, Protocol):
+    """What a task needs of a producer with a transactional id (``KafkaProducer``)."""
+
+    @property
+    def identity_in_doubt(self) -> bool:
+        """An InitProducerId or AddPartitionsToTxn of it may be on its way still."""
+        ...
+
+    def init_transactions(self) -> None: ...
+
+    def begin_transaction(self) -> None: ...
+
+    def prepare(self) -> PreparedTransaction:
+        """From here on only the driver, or the broker's time-out, ends the transaction."""
+        ...
+
+    def forget_prepared(self) -> None:
+        """The driver ended it; ``init_transactions`` comes next."""
+        ...
+
+    def abandon(self, timeout_ms: int) -> None:
+        """Abort what is open, and close."""
+        ...
+
+
+TransactionalFactory = Callable[[ProducerConfig, Cluster | None], TransactionalProducer]
+
+
+class WorkerIds:
+    """The ids of one process. ``_lock`` guards all fields.
+
+    Nothing is ever forgotten: an id that is not known as used would be used again. That is a number
+    for each task of the largest micro-batch of each run.
+    """
+
+    def __init__(
+        self,
+        *,
+        pid: Callable[[], int] = os.getpid,
+        new_token: Callable[[], str] = lambda: os.urandom(6).hex(),
+    ) -> None:
+        self._current_pid = pid
+        self._new_token = new_token
+        self._lock = threading.Lock()
+        self._pid = pid()
+        self._token = new_token()
+        #: By key and run: the batch in which each k was used last.
+        self._used: dict[tuple[str, str], list[int]] = {}
+
+    @property
+    def token(self) -> str:
+        return self._token
+
+    def take(
+        self, plan: TransactionPlan, run: str, batch_id: int, last_done: int
+    ) -> TransactionalId:
+        """The id for the next task of ``batch_id``; it counts as used in that."""
+        self._begin_anew_after_fork()
+        worker = f"{plan.driver}{_OF_DRIVER}{self._token}" if plan.driver else self._token
+        burnt = plan.state.burnt
+        with self._lock:
+            used = self._used.setdefault((plan.key, run), [])
+            for k, last_use in enumerate([*used, last_done]):
+                found = TransactionalId(plan.key, run, worker, k)
+                if last_use <= last_done and str(found) not in burnt:
+                    break
+            if k == len(used):
+                used.append(batch_id)
+            else:
+                used[k] = batch_id
+        return found
+
+    def give_up(self, id_: TransactionalId) -> None:
+        """It is never taken again."""
+        with self._lock:
+            self._used[id_.key, id_.run][id_.number] = _NEVER
+
+    def _begin_anew_after_fork(self) -> None:
+        pid = self._current_pid()
+        if pid != self._pid:
+            self._pid = pid
+            # A lock held by another thread at the fork would stay locked for ever.
+            self._lock = threading.Lock()
+            self._token = self._new_token()
+            self._used = {}
+
+
+class WarmProducers:
+    """Idle producers of one process, by config, each with a prepared transaction. ``_lock`` guards
+    ``_idle``; closing, which asks nothing of a broker, is outside of it.
+    """
+
+    def __init__(self, *, capacity: int = CAPACITY, pid: Callable[[], int] = os.getpid) -> None:
+        self._capacity = capacity
+        self._current_pid = pid
+        self._lock = threading.Lock()
+        self._pid = pid()
+        #: Longest idle first. The config has the transactional id in it.
+        self._idle: dict[ProducerConfig, tuple[TransactionalId, TransactionalProducer]] = {}
+
+    def __len__(self) -> int:
+        return len(self._idle)
+
+    def take(self, config: ProducerConfig, id_: TransactionalId) -> TransactionalProducer | None:
+        """The one of exactly this config, or None.
+
+        Those that can't come to use any more are closed: another config's of the same id, other
+        runs' of the same key.
+        """
+        self._forget_after_fork()
+        with self._lock:
+            found = self._idle.pop(config, None)
+            useless = [
+                key
+                for key, (other, _) in self._idle.items()
+                if other == id_ or (other.key == id_.key and other.run != id_.run)
+            ]
+            closing = [self._idle.pop(key)[1] for key in useless]
+        for producer in closing:
+            _close(producer)
+        if found is None:
+            return None
+        if found[1].reusable:
+            return found[1]
+        _close(found[1])  # its sender died while it was idle
+        return None
+
+    def keep(
+        self, config: ProducerConfig, id_: TransactionalId, producer: TransactionalProducer
+    ) -> None:
+        """Takes back a producer whose transaction is prepared. Never raises.
+
+        When there are too many, the one with the greatest k goes, which is needed last.
+        """
+        self._forget_after_fork()
+        if not producer.reusable or not _park(producer):
+            _close(producer)
+            return
+        closing = []
+        with self._lock:
+            self._idle[config] = (id_, producer)
+            while len(self._idle) > self._capacity:
+                last = max(self._idle, key=lambda key: self._idle[key][0].number)
+                closing.append(self._idle.pop(last)[1])
+        for old in closing:
+            _close(old)
+
+    def close(self) -> None:
+        """Closes every idle producer; their transactions stay prepared."""
+        self._forget_after_fork()
+        with self._lock:
+            idle = list(self._idle.values())
+            self._idle.clear()
+        for _, producer in idle:
+            _close(producer)
+
+    def _forget_after_fork(self) -> None:
+        pid = self._current_pid()
+        if pid != self._pid:
+            self._pid = pid
+            self._lock = threading.Lock()
+            self._idle = {}
+
+
+class TransactionalProducers:
+    """The :class:`ProducerSource` of one task: one id, taken with the first row, one transaction.
+
+    ``warm`` is None when no later task can use the id.
+    """
+
+    def __init__(
+        self,
+        next_id: Callable[[], TransactionalId],
+        config: ProducerConfig,
+        cluster: Cluster | None,
+        factory: TransactionalFactory,
+        ids: WorkerIds,
+        warm: WarmProducers | None = None,
+    ) -> None:
+        self._next_id = next_id
+        self._ids = ids
+        self._config = config
+        self._cluster = cluster
+        self._factory = factory
+        self._warm = warm
+        self._id: TransactionalId | None = None
+
+    def acquire(self) -> TaskProducer:
+        """A producer with a transaction that has begun. Asks the coordinator, for max.block.ms.
+
+        KafkaTimeoutError when InitProducerId gets lost and there is no other id to take.
+        """
+        for _ in range(_MOST_IDS):
+            self._id = self._next_id()
+            producer = self._begun(self._id)
+            if producer is not None:
+                return producer
+            self._ids.give_up(self._id)
+        raise KafkaTimeoutError(
+            f"InitProducerId of '{self._id}' got lost on its way, and was answered when it was "
+            "asked again; the first one may still arrive, and would abort the transaction",
+            hint="this attempt has written nothing, and the next one has another transactional.id",
+            code=ErrorCode.REQUEST_TIMED_OUT,
+        )
+
+    def _begun(self, id_: TransactionalId) -> TransactionalProducer | None:
+        """With a transaction that has begun; None when its identity is in doubt."""
+        self._config = replace(self._config, transactional_id=str(id_))
+        producer = None if self._warm is None else self._warm.take(self._config, id_)
+        is_warm = producer is not None
+        if producer is None:
+            producer = self._factory(self._config, self._cluster)
+        try:
+            if is_warm:
+                producer.forget_prepared()
+            producer.init_transactions()
+            if producer.identity_in_doubt:
+                _abandon(producer)
+                return None
+            producer.begin_transaction()
+        except BaseException:
+            _abandon(producer)
+            raise
+        return producer
+
+    def prepare(self, producer: TaskProducer) -> PreparedTransaction:
+        """KafkaTimeoutError when an AddPartitionsToTxn got lost: should it arrive after the commit,
+        nobody could tell any more that the transaction was committed.
+        """
+        own = _own(producer)
+        if own.identity_in_doubt:
+            raise KafkaTimeoutError(
+                f"AddPartitionsToTxn of '{self._id}' got lost on its way, and was answered when it "
+                "was asked again; the first one may still arrive, behind the commit",
+                hint="this attempt is given up, and Spark makes another one",
+                code=ErrorCode.REQUEST_TIMED_OUT,
+            )
+        return own.prepare()
+
+    def release(self, producer: TaskProducer) -> None:
+        if self._warm is None or self._id is None:
+            _close(producer)
+        else:
+            self._warm.keep(self._config, self._id, _own(producer))
+
+    def discard(self, producer: TaskProducer) -> None:
+        _abandon(_own(producer))
+
+
+def producers_of_task(
+    plan: TransactionPlan,
+    config: ProducerConfig,
+    cluster: Cluster | None,
+    identity: TaskIdentity,
+    *,
+    factory: TransactionalFactory | None = None,
+    worker: Worker | None = None,
+) -> TransactionalProducers:
+    """Where a task of ``plan`` gets its producer from. No id is taken before it is needed."""
+    config = effective_config(config, identity.app_id)
+    config = replace(config, two_phase_commit=plan.two_phase_commit)
+    factory = _new_producer if factory is None else factory
+    worker = process_worker() if worker is None else worker
+    run, number, last_done = identity.run_id, identity.batch_id, plan.state.last_done
+    if plan.context is not None and plan.number is not None:
+        run, number = plan.context.run, plan.number
+    if plan.numbering is Numbering.ONCE:
+        last_done = NOTHING_DONE
+
+    def next_id() -> TransactionalId:
+        return worker.ids.take(plan, run, number, last_done)
+
+    # The ids of other jobs are never used again.
+    warm = worker.warm if plan.numbering.is_of_micro_batches else None
+    return TransactionalProducers(next_id, config, cluster, factory, worker.ids, warm)
+
+
+def is_of_driver(id_: TransactionalId, driver: str) -> bool:
+    """A worker process took the id for a task that ``driver`` planned."""
+    return id_.worker.startswith(driver + _OF_DRIVER)
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """What a worker process keeps between its tasks."""
+
+    ids: WorkerIds
+    warm: WarmProducers
+
+
+_process_worker: Worker | None = None
+
+
+def process_worker() -> Worker:
+    """The one of this process, made at first use."""
+    global _process_worker
+    if _process_worker is None:
+        _process_worker = Worker(WorkerIds(), WarmProducers())
+    return _process_worker
+
+
+def _new_producer(config: ProducerConfig, cluster: Cluster | None) -> TransactionalProducer:
+    from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+
+    return KafkaProducer(config, cluster=cluster)
+
+
+def _own(producer: TaskProducer) -> TransactionalProducer:
+    """What :meth:`TransactionalProducers.acquire` gave comes back."""
+    return cast("TransactionalProducer", producer)
+
+
+def _park(producer: TransactionalProducer) -> bool:
+    try:
+        producer.park()
+    except Exception:  # noqa: BLE001 - the transaction is prepared: parking must not fail a task
+        return False
+    return True
+
+
+def _close(producer: TaskProducer) -> None:
+    with contextlib.suppress(Exception):  # the transaction is prepared; there is nothing to lose
+        producer.close(_CLOSE_MS)
+
+
+def _abandon(producer: TransactionalProducer) -> None:
+    with contextlib.suppress(Exception):  # the caller has its own error
+        producer.abandon(ABANDON_MS)

@@ -1,0 +1,187 @@
+"""Spark's sink contract: which columns a Kafka sink takes, of which types, and who beats whom.
+
+Owns: the checks of a DataFrame's schema with the texts of Spark's own Kafka sink
+(``KafkaWriter.scala``), and the :class:`ColumnPlan` that follows. Never: values of rows (those
+are ``records/record_columns``), Arrow. Runs on the driver, before any task.
+
+| column | type | absent | null |
+|---|---|---|---|
+| value | string or binary | error | sent as null (tombstone) |
+| key | string or binary | null key | null key |
+| topic | string | the ``topic`` option must be set | error, unless the option is set |
+| headers | array<struct<key:string,value:binary>> or map<string,binary or string> | none | none |
+| partition | int | the partitioner decides | the partitioner decides |
+| timestamp | timestamp, timestamp_ntz or bigint (ms since the epoch) | time of sending | the same |
+
+As in Spark's sink, names are case-sensitive, the first match counts, the ``topic`` option beats
+the column (which is then not even type-checked), other columns are ignored. ``timestamp`` and map
+headers are ours. Collated, char and varchar strings are taken too: their bytes are UTF-8 all the
+same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import SchemaError, coded
+from spark_kafka_sink.records.column_plan import ColumnPlan
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+#: The columns of a table or a stream that says nothing else (``DataSource.schema()``).
+CANONICAL_SCHEMA = (
+    "key binary, value binary, topic string, partition int, "
+    "headers array<struct<key:string,value:binary>>, timestamp timestamp"
+)
+
+TEXT_OR_BYTES = "string or binary"
+HEADERS = "array<struct<key:string,value:binary>>, map<string,binary> or map<string,string>"
+TIMESTAMP = "timestamp, timestamp_ntz or bigint (milliseconds since the epoch)"
+
+
+def plan_columns(schema: StructType, topic: str | None) -> ColumnPlan:
+    """The plan of a DataFrame's columns, or SchemaError with the text of Spark's sink.
+
+    ``topic`` is the option, or None. The order of the checks is Spark's: topic, key, value,
+    headers, partition; then timestamp, then what Spark could not hand to us at all.
+    """
+    topic = None if topic is None else topic.strip()
+    topic_column = None if topic is not None else _topic_column(schema)
+    key = _column(schema, "key", _is_text_or_bytes, TEXT_OR_BYTES)
+    value = _column(schema, "value", _is_text_or_bytes, TEXT_OR_BYTES)
+    if value is None:
+        raise SchemaError(
+            "Required attribute 'value' not found",
+            hint=_near_name(schema, "value"),
+            kind=Kind.MISSING_VALUE_COLUMN,
+        )
+    plan = ColumnPlan(
+        topic=topic,
+        value_column=value,
+        key_column=key,
+        topic_column=topic_column,
+        headers_column=_column(schema, "headers", _is_headers, HEADERS),
+        partition_column=_column(schema, "partition", _is_int, "int"),
+        timestamp_column=_column(schema, "timestamp", _is_timestamp, TIMESTAMP),
+    )
+    _refuse_what_spark_cannot_ship(schema)
+    return plan
+
+
+def _topic_column(schema: StructType) -> int:
+    column = _column(schema, "topic", _is_text, "string")
+    if column is None:
+        raise SchemaError(
+            "topic option required when no 'topic' attribute is present. Use the topic option for "
+            "setting a topic.",
+            hint=_near_name(schema, "topic"),
+            kind=Kind.NO_TOPIC,
+        )
+    return column
+
+
+def _column(
+    schema: StructType, name: str, accepts: Callable[[DataType], bool], wanted: str
+) -> int | None:
+    """The index of the first column called exactly ``name``; SchemaError when its type is wrong."""
+    for index, field in enumerate(schema.fields):
+        if field.name == name:
+            if accepts(field.dataType):
+                return index
+            raise SchemaError(
+                f"{name} attribute unsupported type {field.dataType.simpleString()}. "
+                f"{name} must be a(n) {wanted}",
+                hint=f"cast it, or drop or rename the column {name}",
+                kind=Kind.COLUMN_TYPE,
+            )
+    return None
+
+
+def _near_name(schema: StructType, name: str) -> str | None:
+    """A hint when ``name`` is missing and a column differs from it by case alone."""
+    for field in schema.fields:
+        if field.name.lower() == name:
+            return f"column names are case-sensitive here: rename {field.name} to {name}"
+    return None
+
+
+def near_names(schema: StructType) -> list[str]:
+    """A warning for each column that Spark's sink ignores silently because of its case."""
+    names = {field.name for field in schema.fields}
+    return [
+        coded(
+            Kind.IGNORED_COLUMN,
+            f"column {field.name} is ignored: column names are case-sensitive here, and the sink's"
+            f" is {field.name.lower()}",
+        )
+        for field in schema.fields
+        if field.name.lower() in _NAMES and field.name.lower() not in names
+    ]
+
+
+_NAMES = frozenset({"key", "value", "topic", "headers", "partition", "timestamp"})
+
+
+def _refuse_what_spark_cannot_ship(schema: StructType) -> None:
+    """Columns with which every task would fail inside Spark, before it calls us."""
+    from pyspark.sql.types import YearMonthIntervalType
+
+    seen: set[str] = set()
+    for field in schema.fields:
+        if field.name in seen:
+            raise SchemaError(
+                f"column {field.name} occurs twice, and Spark can't hand both to a Python sink",
+                hint="drop or rename one of them before writing",
+            )
+        seen.add(field.name)
+        if isinstance(field.dataType, YearMonthIntervalType):
+            raise SchemaError(
+                f"column {field.name} is of type {field.dataType.simpleString()}, which Spark "
+                "can't hand to a Python sink",
+                hint="drop the column before writing; a Kafka sink would ignore it anyway",
+            )
+
+
+def _is_text(data_type: DataType) -> bool:
+    from pyspark.sql.types import CharType, StringType, VarcharType
+
+    return isinstance(data_type, StringType | CharType | VarcharType)
+
+
+def _is_text_or_bytes(data_type: DataType) -> bool:
+    from pyspark.sql.types import BinaryType
+
+    return isinstance(data_type, BinaryType) or _is_text(data_type)
+
+
+def _is_int(data_type: DataType) -> bool:
+    from pyspark.sql.types import IntegerType
+
+    return isinstance(data_type, IntegerType)
+
+
+def _is_timestamp(data_type: DataType) -> bool:
+    from pyspark.sql.types import LongType, TimestampNTZType, TimestampType
+
+    return isinstance(data_type, TimestampType | TimestampNTZType | LongType)
+
+
+def _is_headers(data_type: DataType) -> bool:
+    """Spark's ``sameType`` for the array (field names count, nullability does not), or the map."""
+    from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType
+
+    if isinstance(data_type, MapType):
+        # A map is what users write first (SPARK-29228), and map("a", "b") has string values.
+        value = data_type.valueType
+        return _is_text(data_type.keyType) and (isinstance(value, BinaryType) or _is_text(value))
+    if not isinstance(data_type, ArrayType) or not isinstance(data_type.elementType, StructType):
+        return False
+    fields = data_type.elementType.fields
+    return (
+        [field.name for field in fields] == ["key", "value"]
+        and _is_text(fields[0].dataType)
+        and isinstance(fields[1].dataType, BinaryType)
+    )

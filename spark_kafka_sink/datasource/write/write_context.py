@@ -1,0 +1,67 @@
+"""What ``foreach_batch`` and ``transaction`` tell the writes that they make: an option of our own.
+
+Owns: :class:`WriteContext` and its form as an option. Never: what it means
+(``transaction_plan.py``, ``transaction_commit.py``).
+
+It travels as an option because nothing else does: neither Spark's local properties (a thread of
+one's own and Spark Connect have none) nor the state of a Python process.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from spark_kafka_sink.config.sink_config import TXN_CONTEXT
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.transactions.transactional_ids import is_part
+
+
+@dataclass(frozen=True, slots=True)
+class WriteContext:
+    """``run`` is whoever writes: one query's life, as far as Python can tell. ``query_id`` is empty
+    where it isn't known.
+
+    Of several writes that are decided together: ``part`` is the index of this one; the last one has
+    ``parts``, how many they were, and ``abort`` when they are not to be decided. ``offsets`` are
+    those of the option offsetsGroup, by topic and partition.
+    """
+
+    run: str
+    query_id: str = ""
+    part: int | None = None
+    parts: int | None = None
+    abort: bool = False
+    offsets: dict[str, dict[str, int]] | None = None
+
+    def to_option(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def of_option(cls, text: str) -> WriteContext:
+        """Raises ConfigError for a text that :meth:`to_option` did not make."""
+        try:
+            found = cls(**json.loads(text))
+        except (ValueError, TypeError, RecursionError):
+            found = cls("")
+        counts = (found.part, found.parts, *_numbers(found.offsets))
+        whole = all(n is None or (type(n) is int and n >= 0) for n in counts)
+        texts = (found.run, found.query_id or found.run)
+        if not (whole and all(type(text) is str and is_part(text) for text in texts)):
+            raise ConfigError(
+                f"{TXN_CONTEXT} is set by foreach_batch and transaction only",
+                hint="remove it from the options",
+            )
+        return found
+
+
+def _numbers(offsets: object) -> list[int | None]:
+    """All offsets; -1 for what is none."""
+    if offsets is None:
+        return []
+    partitions = list(offsets.values()) if isinstance(offsets, dict) else [None]
+    return [
+        n if type(n) is int and p.isdecimal() else -1
+        for of_topic in partitions
+        for p, n in (of_topic.items() if isinstance(of_topic, dict) else [("0", -1)])
+    ]

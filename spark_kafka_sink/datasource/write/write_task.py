@@ -1,0 +1,305 @@
+"""One task attempt: Arrow batches in, a commit message out. Steps 1 and 7 of a record's way.
+
+Owns: the loop over Spark's iterator, the count of its rows, and the end of the attempt, good or
+bad. Never: columns (``records/``), delivery (``producer/``), where a producer comes from
+(``producer_cache``).
+
+``write`` returns only when every row is acknowledged, and it counts (design.md rule 5.8). An
+attempt that fails closes its producer, and nothing of it is used again: Spark writes the whole
+partition anew in another attempt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.errors import DataError, DeliveryError, IllegalStateError, RecordTooLargeError
+from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class TaskProducer(Protocol):
+    """What a task needs of a producer (``producer/kafka_producer.py`` is the real one)."""
+
+    @property
+    def reusable(self) -> bool:
+        """True after a clean end: nothing in flight, nothing unresolved, no error."""
+        ...
+
+    @property
+    def producer_id_and_epoch(self) -> tuple[int, int]:
+        """(-1, -1) without idempotence."""
+        ...
+
+    def start_attempt(self) -> None: ...
+
+    def waiting_for_input(self) -> contextlib.AbstractContextManager[None]:
+        """Around the wait for more rows: linger.ms runs only inside."""
+        ...
+
+    def send_columns(self, columns: RecordColumns) -> None:
+        """Blocks for back-pressure; raises on the first failure of anything sent before."""
+        ...
+
+    def finish_attempt(self) -> ProduceReport:
+        """Blocks until everything is acknowledged; raises when anything is not."""
+        ...
+
+    def park(self) -> None: ...
+
+    def close(self, timeout_ms: int) -> None: ...
+
+
+class ProducerSource(Protocol):
+    """Where a task's producer comes from, and where it goes (``producer_cache``, and with
+    exactly-once ``transactional_producers``).
+    """
+
+    def acquire(self) -> TaskProducer: ...
+
+    def prepare(self, producer: TaskProducer) -> PreparedTransaction | None:
+        """After everything is acknowledged: what the driver has to end, if that is how it goes."""
+        ...
+
+    def release(self, producer: TaskProducer) -> None:
+        """After a clean end: kept warm when it is reusable."""
+        ...
+
+    def discard(self, producer: TaskProducer) -> None:
+        """After a failure: closed at once, without waiting for anything in flight."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIdentity:
+    """Which attempt of which task this is, as far as Spark's TaskContext tells Python."""
+
+    partition_id: int = 0
+    attempt: int = 0
+    task_attempt_id: int = 0
+    host: str = ""
+    app_id: str = ""
+    query_id: str = ""
+    run_id: str = ""
+    batch_id: int = -1
+
+    @classmethod
+    def current(cls) -> TaskIdentity:
+        """The identity of the task that this process runs now; IllegalStateError outside of one.
+
+        The names of the local properties are Spark's own (``StreamExecution.QUERY_ID_KEY``,
+        ``MicroBatchExecution.BATCH_ID_KEY``; the job group of a stream is its run id).
+        """
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is None:
+            raise IllegalStateError("write() was called outside of a Spark task")
+
+        def local(name: str) -> str:
+            return context.getLocalProperty(name) or ""
+
+        query_id = local("sql.streaming.queryId")
+        batch_id = local("streaming.sql.batchId")
+        return cls(
+            partition_id=context.partitionId(),
+            attempt=context.attemptNumber(),
+            task_attempt_id=context.taskAttemptId(),
+            host=platform.node(),
+            app_id=local("spark.app.id"),
+            query_id=query_id,
+            run_id=local("spark.jobGroup.id") if query_id else "",
+            batch_id=int(batch_id) if query_id and batch_id.isdigit() else -1,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionTime:
+    """How long a task's transaction may be open: all of ``timeout_ms`` (transaction.timeout.ms)
+    but ``margin_ms``, which the driver's commit needs. ``generation`` and ``incarnation`` are
+    echoed to the driver.
+    """
+
+    timeout_ms: int
+    margin_ms: int
+    generation: int = 0
+    incarnation: str = ""
+
+    def check(self, open_ms: int, partition_id: int) -> None:
+        """DeliveryError when a transaction that is open for so long can't be committed in time."""
+        if open_ms <= self.timeout_ms - self.margin_ms:
+            return
+        raise DeliveryError(
+            f"partition {partition_id}: its transaction is open for {open_ms} ms, and of "
+            f"kafka.transaction.timeout.ms ({self.timeout_ms}) the driver needs the last "
+            f"{self.margin_ms} to commit, so this attempt is given up",
+            hint="an exactly-once job must finish within transaction.timeout.ms of its first row: "
+            "raise it (the broker's transaction.max.timeout.ms is the limit), or write in smaller "
+            "jobs or micro-batches",
+        )
+
+
+class WriteTask:
+    """Runs once: :meth:`run` takes the iterator that Spark gives to ``write``."""
+
+    def __init__(
+        self,
+        plan: ColumnPlan,
+        producers: ProducerSource,
+        identity: TaskIdentity,
+        *,
+        transaction_time: TransactionTime | None = None,
+        monotonic_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._plan = plan
+        self._producers = producers
+        self._identity = identity
+        self._monotonic_ms = monotonic_ms
+        self._wall_ms = wall_ms
+        self._rows = 0
+        #: None without exactly-once.
+        self._time = transaction_time
+        self._first_row_ms = 0
+        self._start_wall_ms = -1
+        self._payload_bytes = 0
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
+        """Writes every row; returns when all are acknowledged.
+
+        A partition without rows opens no connection. Raises DataError for a row that can't be
+        sent, DeliveryError (or what caused it) when rows were not acknowledged, or when its
+        transaction has no time left, and whatever Spark's own input raises.
+        """
+        start = self._monotonic_ms()
+        first = _next_with_rows(batches)
+        if first is None:
+            return self._message(None, None, (-1, -1), self._monotonic_ms() - start)
+        producer = self._producers.acquire()
+        try:
+            producer.start_attempt()
+            if self._time is not None:
+                self._first_row_ms, self._start_wall_ms = self._monotonic_ms(), self._wall_ms()
+            self._send(producer, first)
+            del first  # one Arrow batch at a time: it may be 64 MB
+            while True:
+                with producer.waiting_for_input():
+                    batch = _next_with_rows(batches)
+                if batch is None:
+                    break
+                self._check_time()
+                self._send(producer, batch)
+                del batch
+            report = producer.finish_attempt()
+            self._check_counts(report)
+            self._check_time()
+            transaction = self._producers.prepare(producer)
+            identity = producer.producer_id_and_epoch
+        except BaseException:
+            # Also for a KeyboardInterrupt: what is half sent must never meet the next task.
+            self._producers.discard(producer)
+            raise
+        self._producers.release(producer)
+        return self._message(report, transaction, identity, self._monotonic_ms() - start)
+
+    def drop(self, batches: Iterator[pa.RecordBatch], *, look: bool) -> TaskCommitMessage:
+        """As :meth:`run`, for a batch that is committed already: nothing is written. With ``look``
+        its rows are counted, so that the driver can tell whether they are those that were written.
+        """
+        start = self._monotonic_ms()
+        rows = size = 0
+        for batch in batches if look else ():
+            rows += batch.num_rows
+            size += from_record_batch(batch, self._plan, self._wall_ms()).payload_bytes()
+        message = self._message(None, None, (-1, -1), self._monotonic_ms() - start)
+        return replace(message, payload=(rows, size) if look else None)
+
+    def _send(self, producer: TaskProducer, batch: pa.RecordBatch) -> None:
+        before = self._rows
+        self._rows += batch.num_rows
+        try:
+            columns = from_record_batch(batch, self._plan, self._wall_ms())
+            if self._time is not None:
+                self._payload_bytes += columns.payload_bytes()
+            producer.send_columns(columns)
+        except (DataError, RecordTooLargeError) as error:
+            # One of these rows is at fault. The rooms below count rows of one Arrow batch; Spark's
+            # user knows partitions. (Any other error may be of rows that were sent long before.)
+            error.add_note(
+                f"  while sending rows {before} to {self._rows - 1} of partition "
+                f"{self._identity.partition_id} of the DataFrame"
+            )
+            raise
+
+    def _check_time(self) -> None:
+        if self._time is not None:
+            open_ms = self._monotonic_ms() - self._first_row_ms
+            self._time.check(open_ms, self._identity.partition_id)
+
+    def _check_counts(self, report: ProduceReport) -> None:
+        if report.rows != self._rows:
+            raise DeliveryError(
+                f"partition {self._identity.partition_id}: {self._rows} rows came in, "
+                f"{report.rows} were acknowledged",
+                hint="this is a bug in spark-kafka-sink: please report it with this line",
+            )
+
+    def _message(
+        self,
+        report: ProduceReport | None,
+        transaction: PreparedTransaction | None,
+        producer: tuple[int, int],
+        elapsed_ms: int,
+    ) -> TaskCommitMessage:
+        identity = self._identity
+        report = ProduceReport() if report is None else report
+        counts: dict[str, Any] = report.counts() | {"rows": self._rows}
+        return TaskCommitMessage(
+            **counts,
+            acknowledged=report.rows,
+            elapsed_ms=elapsed_ms,
+            nodes=tuple(
+                (node, seen.requests, seen.total_latency_ms, seen.max_latency_ms)
+                for node, seen in sorted(report.nodes.items())
+            ),
+            # -1: a broker that says "duplicate" does not always say where the first copy is
+            offsets=tuple(
+                (tp.topic, tp.partition, first, last)
+                for tp, (first, last) in sorted(report.offsets.items())
+                if first >= 0
+            ),
+            partition_id=identity.partition_id,
+            attempt=identity.attempt,
+            task_attempt_id=identity.task_attempt_id,
+            host=identity.host,
+            query_id=identity.query_id,
+            run_id=identity.run_id,
+            batch_id=identity.batch_id,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            cluster_id=report.cluster_id or "",
+            transaction=None if transaction is None else astuple(transaction),
+            generation=-1 if self._time is None else self._time.generation,
+            incarnation="" if self._time is None else self._time.incarnation,
+            payload=None if self._time is None else (self._rows, self._payload_bytes),
+            start_ms=self._start_wall_ms,
+        )
+
+
+def _next_with_rows(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """The next batch that has rows, or None at the end."""
+    for batch in batches:
+        if batch.num_rows:
+            return batch
+    return None

@@ -1,0 +1,78 @@
+"""A family of broker processes that dies with its parent.
+
+Owns: the watcher process (see ``parent_watchdog.py``), the process group that brokers are started
+into, and the directory that is removed with them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO
+
+from spark_kafka_sink.local_kafka.errors import LocalKafkaError
+
+_WATCHER = Path(__file__).with_name("parent_watchdog.py")
+
+
+class Brood:
+    """A temporary directory and a process group that both end with this process at the latest."""
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="local_kafka-"))
+        try:
+            # Isolated and without site: a watcher takes 10 ms to start and reads no user's files.
+            self._watcher = subprocess.Popen(
+                [sys.executable, "-I", "-S", _WATCHER, self.directory],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                process_group=0,
+            )
+            self._await_watcher()
+        except BaseException:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            raise
+
+    def _await_watcher(self) -> None:
+        """Until the watcher is on duty, which it says with a line."""
+        ready = self._watcher.stdout
+        if ready is None or not ready.readline():
+            self._watcher.kill()
+            self._watcher.wait()
+            raise LocalKafkaError(
+                f"The watcher of local brokers did not start ({sys.executable}).",
+                hint=f"`{sys.executable} -I -S {_WATCHER} /tmp/nothing` should wait for input",
+            )
+        ready.close()
+
+    def start(
+        self, command: list[str], output: IO[bytes], directory: Path
+    ) -> subprocess.Popen[bytes]:
+        """Start ``command`` in ``directory``, both output streams to ``output``."""
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            # In a group of their own, brokers also don't see a terminal's Ctrl-C: when they end is
+            # for their parent to say.
+            process_group=self._watcher.pid,
+        )
+
+    def close(self) -> None:
+        """Kill every process of the group and remove the directory. Repeatable."""
+        if self._watcher.returncode is None:
+            # The group's number can't have gone to others: the watcher is not yet waited for.
+            os.killpg(self._watcher.pid, signal.SIGKILL)
+            self._watcher.wait()
+        if self._watcher.stdin is not None:
+            self._watcher.stdin.close()
+        shutil.rmtree(self.directory, ignore_errors=True)

@@ -1,0 +1,51 @@
+"""Ends brokers whose parent is gone, however it went.
+
+Run as a script, by its path: ``python parent_watchdog.py DIRECTORY``. It reads its standard
+input, a pipe whose other end only the parent has. The kernel closes that end when the parent exits,
+is killed with SIGKILL or crashes; then the watcher kills its whole process group, which holds the
+brokers, and removes DIRECTORY.
+
+Why not PR_SET_PDEATHSIG: it fires when the *thread* that started the broker ends, it needs code
+between fork and exec, and it leaves the data directory behind. Why a process group: a broker joins
+it as it is started, so there is no moment at which a broker runs and the watcher does not know it.
+
+Owns: that one duty. Imports nothing of this package: it must start fast and never fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+
+
+def main() -> None:
+    """Wait for the end of standard input, then kill the group and remove ``argv[1]``."""
+    # A terminal that closes sends SIGHUP to orphaned groups with a stopped (frozen) member; the
+    # watcher must outlive that to do its work.
+    for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(ignored, signal.SIG_IGN)
+    group = os.getpgrp()
+    # The parent waits for this: before it, a SIGHUP could have ended the watcher.
+    os.write(1, b"\n")
+    with contextlib.suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    # kill() to a group can't leave out the caller, so a child in a session of its own does it.
+    if os.fork() == 0:
+        os.setsid()
+        with contextlib.suppress(OSError):
+            os.killpg(group, signal.SIGKILL)
+        shutil.rmtree(sys.argv[1], ignore_errors=True)
+        # A broker may have been writing while it died; what it left goes in the second pass.
+        shutil.rmtree(sys.argv[1], ignore_errors=True)
+        os._exit(0)
+    # Stay until that child's signal comes: while we live, the group's number can't be anybody
+    # else's.
+    signal.pause()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""Who we are to a broker, before the first request (Java's ``Authenticator``).
+
+Owns: the :class:`Authenticator` protocol; the one of PLAINTEXT and SSL, which has nothing to say;
+and the one of SASL as far as bytes go: frames of ``sasl_authenticator.py`` written and read. Never:
+sockets (a transport layer is given), nor what is in the frames.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from spark_kafka_sink.errors import RemoteProtocolError
+from spark_kafka_sink.network.auth.login import Login
+from spark_kafka_sink.network.auth.sasl_authenticator import SaslClientAuthenticator
+from spark_kafka_sink.network.frame_reader import FrameReader
+from spark_kafka_sink.network.transport_layer import TransportLayer
+from spark_kafka_sink.protocol.frames import MAX_RESPONSE_SIZE_BEFORE_READY
+
+_NOTHING = memoryview(b"")
+
+
+class Authenticator(Protocol):
+    """One connection's authentication. The channel calls until :attr:`complete`."""
+
+    @property
+    def complete(self) -> bool: ...
+
+    def authenticate(self, now: int) -> None:
+        """Go on as far as the socket allows. Raises AuthenticationError."""
+        ...
+
+    @property
+    def wants_write(self) -> bool:
+        """Waits for a writable socket (else for a readable one)."""
+        ...
+
+    @property
+    def waiting(self) -> bool:
+        """Waits for neither, but for a credential: a wakeup of the selector tells."""
+        ...
+
+    @property
+    def reauthenticate_at(self) -> int | None:
+        """From then on (milliseconds) no request may begin before a new authentication."""
+        ...
+
+    def begin_again(self) -> None:
+        """Not :attr:`complete` any more. The channel reads from now on, because answers to
+        requests still arrive, and gives us what is ours: :meth:`receive`.
+        """
+        ...
+
+    def receive(self, payload: memoryview, now: int) -> None:
+        """A frame of a re-authentication."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class PlaintextAuthenticator:
+    """Complete at once: the broker takes anyone, or knows us by our certificate."""
+
+    __slots__ = ()
+
+    complete = True
+    wants_write = False
+    waiting = False
+    reauthenticate_at = None
+
+    def authenticate(self, now: int) -> None:
+        """Nothing to do."""
+
+    def begin_again(self) -> None:
+        """Never asked: there is no session that ends."""
+
+    def receive(self, payload: memoryview, now: int) -> None:
+        """Never asked."""
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class SaslAuthenticator:
+    """SASL over ``transport`` to ``host``."""
+
+    __slots__ = (
+        "_again",
+        "_host",
+        "_login",
+        "_machine",
+        "_out",
+        "_reader",
+        "_started",
+        "_transport",
+        "waiting",
+    )
+
+    def __init__(
+        self, machine: SaslClientAuthenticator, login: Login, host: str, transport: TransportLayer
+    ) -> None:
+        self._machine = machine
+        self._login = login
+        self._host = host
+        self._transport = transport
+        # Nobody has proved yet to be our broker: every frame is small, not only the first.
+        self._reader = FrameReader(limit=MAX_RESPONSE_SIZE_BEFORE_READY)
+        self._out = _NOTHING
+        self._started = False
+        self._again = False
+        self.waiting = False
+
+    @property
+    def complete(self) -> bool:
+        return self._started and self._machine.complete
+
+    @property
+    def wants_write(self) -> bool:
+        return len(self._out) > 0 or self._transport.has_pending_writes
+
+    @property
+    def reauthenticate_at(self) -> int | None:
+        return self._machine.reauthenticate_at
+
+    def authenticate(self, now: int) -> None:
+        if not self._started:
+            self._start(now)
+        while self._flush() and not self.complete and not self._again:
+            try:
+                payload = self._reader.read_from(self._transport)
+            except ConnectionError as error:
+                raise ConnectionError(self._machine.cut()) from error
+            if payload is None:
+                return
+            if not self._started:
+                raise RemoteProtocolError("the broker speaks first, which Kafka's brokers never do")
+            self._take(payload, now)
+
+    def _start(self, now: int) -> None:
+        mechanism = self._login.mechanism(self._host, now)
+        self.waiting = mechanism is None
+        if mechanism is not None:
+            self._started = True
+            self._out = memoryview(self._machine.start(mechanism))
+
+    def _take(self, payload: memoryview, now: int) -> None:
+        following = self._machine.receive(payload, now)
+        if following is not None:
+            self._out = memoryview(following)
+
+    def _flush(self) -> bool:
+        """True when everything is with the socket."""
+        transport = self._transport
+        while self._out:
+            written = transport.write((self._out,))
+            if written == 0:
+                return False
+            # An empty rest must not keep the frame, which may hold a password, alive.
+            self._out = self._out[written:] if written < len(self._out) else _NOTHING
+        if transport.has_pending_writes:
+            transport.write(())
+        return not transport.has_pending_writes
+
+    def begin_again(self) -> None:
+        self._started = False
+        self._again = True
+
+    def receive(self, payload: memoryview, now: int) -> None:
+        self._take(payload, now)
+        self._flush()
+
+    def close(self) -> None:
+        self._out = _NOTHING

@@ -1,0 +1,213 @@
+"""Amazon MSK's IAM authentication: the mechanism AWS_MSK_IAM, and its form as a token.
+
+Owns: both messages, the region of a broker, and fetching credentials through botocore (the extra
+``aws``), which blocks. Never: the signature's arithmetic (``aws_signature.py``).
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import os
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from spark_kafka_sink import __version__
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.config.oauth_settings import AwsLogin
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
+from spark_kafka_sink.network.auth.aws_signature import AwsKeys, encoded_query, signed_query
+from spark_kafka_sink.network.auth.login import Fetched
+from spark_kafka_sink.network.auth.oauth_token import Token
+from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
+from spark_kafka_sink.security import import_paths
+from spark_kafka_sink.security.password import Password, text_of
+
+_VERSION: Final = "2020_10_22"
+_USER_AGENT: Final = f"spark-kafka-sink/{__version__}"
+HINT: Final = (
+    "does the principal have kafka-cluster:Connect on this cluster, is it the right region, and "
+    "is this machine's clock right?"
+)
+#: Brokers of MSK: b-1.name.abc123.c2.kafka.eu-west-1.amazonaws.com (and .amazonaws.com.cn).
+_HOST: Final = re.compile(r".+\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?\.?")
+#: Keys are asked for again so often: botocore renews its own before they end.
+_REFRESH_MS: Final = 300_000
+#: A role is taken again so long before its end.
+_ROLE_MARGIN_MS: Final = 600_000
+_ROLE_SESSION: Final = "spark-kafka-sink"
+
+
+class Keys:
+    """Credentials, and the region to sign for where a broker's name does not tell."""
+
+    __slots__ = ("keys", "region")
+
+    def __init__(self, keys: AwsKeys, region: str | None) -> None:
+        self.keys = keys
+        self.region = region
+
+    def region_of(self, host: str) -> str:
+        found = _HOST.fullmatch(host.lower())
+        region = found[1] if found is not None else self.region
+        if not region:
+            raise AuthenticationError(
+                f"the AWS region of the broker {host} is not known",
+                hint="set AWS_REGION, or region in the profile; names of MSK's brokers tell theirs",
+                code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+            )
+        return region
+
+
+class AwsMskIamMechanism:
+    """One message, a signed request as JSON; the broker's answer has an id of its request."""
+
+    __slots__ = ("_host", "_keys", "_wall_ms", "complete")
+
+    name = "AWS_MSK_IAM"
+    hint = HINT
+
+    def __init__(self, keys: Keys, host: str, wall_ms: int) -> None:
+        self._keys = keys
+        self._host = host
+        self._wall_ms = wall_ms
+        self.complete = False
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        keys = self._keys.keys
+        return (keys.secret_key, keys.session_token or "")
+
+    def refused(self) -> bool:
+        return False
+
+    def first(self) -> bytes:
+        region = self._keys.region_of(self._host)
+        parameters = signed_query(self._keys.keys, region, self._host, self._wall_ms)
+        message = {name.lower(): value for name, value in parameters.items()}
+        message |= {"version": _VERSION, "host": self._host, "user-agent": _USER_AGENT}
+        return json.dumps(message, separators=(",", ":")).encode()
+
+    def answer(self, challenge: bytes) -> None:
+        try:
+            response = json.loads(challenge)
+        except (ValueError, RecursionError):
+            response = None
+        if not isinstance(response, dict) or response.get("version") != _VERSION:
+            raise SaslError(f"its answer is not AWS_MSK_IAM's of version {_VERSION}")
+        self.complete = True
+
+
+def msk_token(keys: Keys, host: str, wall_ms: int) -> Token:
+    """The same as a token for OAUTHBEARER: the signed URL of AWS's endpoint for the region."""
+    region = keys.region_of(host)
+    endpoint = f"kafka.{region}.amazonaws.com"
+    parameters = signed_query(keys.keys, region, endpoint, wall_ms)
+    query = encoded_query({n: v for n, v in parameters.items() if n != "X-Amz-Signature"})
+    url = (
+        f"https://{endpoint}/?{query}&X-Amz-Signature={parameters['X-Amz-Signature']}"
+        f"&{encoded_query({'User-Agent': _USER_AGENT})}"
+    )
+    return Token(Password(base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")))
+
+
+def keys_fetcher(login: AwsLogin, clock: Clock) -> Callable[[str], Fetched[Keys]]:
+    """What fetches AWS's credentials. ConfigError when botocore, or a provider, is not there."""
+    errors = _botocore("botocore.exceptions")
+    source = _Source(login)
+
+    def fetch(host: str) -> Fetched[Keys]:
+        del host
+        try:
+            return source.keys(clock.wall_ms())
+        except (errors.HTTPClientError, errors.CredentialRetrievalError) as error:
+            raise OSError(f"AWS credentials: {type(error).__name__}") from None
+        except (errors.BotoCoreError, errors.ClientError) as error:
+            # By name only: its text may hold what was asked with.
+            response = getattr(error, "response", None) or {}
+            code = str(response.get("Error", {}).get("Code", type(error).__name__))
+            raise AuthenticationError(
+                f"AWS gives no credentials: {safe_text(code)}",
+                hint="see awsProfileName, awsRoleArn and awsStsRegion in sasl.jaas.config",
+                code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+            ) from None
+
+    return fetch
+
+
+class _Source:
+    """One session, which renews its credentials by itself; on the login's thread alone."""
+
+    def __init__(self, login: AwsLogin) -> None:
+        self._login = login
+        self._module = _botocore("botocore.session")
+        self._provider: Any = None
+        if login.provider is not None:
+            self._provider = import_paths.make(login.provider, "awsCredentialsProvider")
+        self._session: Any = None
+
+    def keys(self, wall_ms: int) -> Fetched[Keys]:
+        session = self._session = self._session or self._new_session()
+        if self._login.role_arn:
+            return _assume(session, self._login, wall_ms)
+        find = getattr(session, "get_credentials", None)
+        credentials = session if find is None else find()
+        if credentials is None:
+            self._session = None  # it may look elsewhere next time
+            raise AuthenticationError(
+                "no AWS credentials were found",
+                hint="an instance profile, a role of the pod, environment variables or a profile;"
+                " on the driver and on every executor",
+                code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+            )
+        freeze = getattr(credentials, "get_frozen_credentials", None)
+        frozen = credentials if freeze is None else freeze()
+        keys = AwsKeys(frozen.access_key, frozen.secret_key, frozen.token)
+        return Fetched(Keys(keys, _region(session)), _REFRESH_MS)
+
+    def _new_session(self) -> Any:  # noqa: ANN401 - botocore has no types
+        if self._provider is None:
+            return self._module.Session(profile=text_of(self._login.profile) or None)
+        if not callable(self._provider):
+            return self._provider
+        try:
+            return self._provider()
+        except OSError as error:
+            # It may pass, and is tried again. By name only: its text may hold anything.
+            raise OSError(f"awsCredentialsProvider: {import_paths.place_of(error)}") from None
+
+
+def _region(session: Any) -> str | None:  # noqa: ANN401 - botocore and boto3 have no types
+    ask = getattr(session, "get_config_variable", None)
+    found = getattr(session, "region_name", None) if ask is None else ask("region")
+    return found if isinstance(found, str) else os.environ.get("AWS_REGION")
+
+
+def _assume(session: Any, login: AwsLogin, wall_ms: int) -> Fetched[Keys]:  # noqa: ANN401 - untyped
+    make = getattr(session, "create_client", None) or session.client
+    request = {
+        "RoleArn": text_of(login.role_arn),
+        "RoleSessionName": text_of(login.role_session_name) or _ROLE_SESSION,
+    }
+    if login.role_external_id:
+        request["ExternalId"] = text_of(login.role_external_id)
+    found = make("sts", region_name=text_of(login.sts_region) or None).assume_role(**request)[
+        "Credentials"
+    ]
+    keys = AwsKeys(found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"])
+    life = int(found["Expiration"].timestamp() * 1000) - wall_ms
+    return Fetched(Keys(keys, _region(session)), max(life - _ROLE_MARGIN_MS, life // 2), life)
+
+
+def _botocore(name: str) -> Any:  # noqa: ANN401 - botocore has no types
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise ConfigError(
+            "AWS credentials need the package botocore",
+            hint="pip install 'spark-kafka-sink[aws]' on the driver and on every executor",
+            kind=Kind.MISSING_PACKAGE,
+        ) from None

@@ -1,0 +1,66 @@
+"""The proxy that the environment names for https. Owns: HTTPS_PROXY and NO_PROXY, as curl and
+Python read them. Never: a connection.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies_environment, proxy_bypass
+
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.security.password import Password
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """An HTTP proxy that makes tunnels (CONNECT); ``credentials`` are ``name:password``."""
+
+    host: str
+    port: int
+    credentials: Password | None = field(default=None)
+
+    def headers(self) -> dict[str, str]:
+        """What it wants to know of us."""
+        if self.credentials is None:
+            return {}
+        basic = base64.b64encode(self.credentials.value.encode()).decode()
+        return {"Proxy-Authorization": f"Basic {basic}"}
+
+
+def proxy_for(host: str) -> Proxy | None:
+    """The proxy on the way to ``host``; None to go there directly, as to this machine itself.
+
+    ConfigError for a proxy that is none of HTTP; it shows no part of the variable.
+    """
+    url = getproxies_environment().get("https", "")
+    if not url or _is_here(host) or proxy_bypass(host):
+        return None
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    try:
+        port = parts.port or 80
+    except ValueError:
+        port = 0
+    if parts.scheme != "http" or not parts.hostname or not port:
+        raise ConfigError(
+            "HTTPS_PROXY, in the environment of this process, names no HTTP proxy",
+            hint="it looks like http://host:3128; the way through it is encrypted all the same."
+            " NO_PROXY names the hosts that are asked directly",
+            kind=Kind.TOKEN_SOURCE,
+        )
+    credentials = None
+    if parts.username is not None:
+        credentials = Password(f"{unquote(parts.username)}:{unquote(parts.password or '')}")
+    return Proxy(parts.hostname, port, credentials)
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

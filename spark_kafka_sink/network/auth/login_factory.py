@@ -1,0 +1,132 @@
+"""Which login a mechanism's settings make, and that tokens are shared by a process's producers.
+
+Owns: :func:`new_login`. Never: a message.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.config.oauth_settings import AwsLogin, OAuthSettings
+from spark_kafka_sink.config.sasl_settings import (
+    AWS_MSK_IAM,
+    OAUTHBEARER,
+    PLAIN,
+    KerberosSettings,
+    SaslSettings,
+    UserAndPassword,
+)
+from spark_kafka_sink.network.auth.login import Fetcher, FetchingLogin, Login, StaticLogin
+from spark_kafka_sink.network.auth.sasl_mechanism import SaslMechanism
+from spark_kafka_sink.network.auth.sasl_plain import PlainMechanism
+from spark_kafka_sink.network.auth.sasl_scram import ScramLogin
+from spark_kafka_sink.network.backoff import ExponentialBackoff
+
+_BACKOFF = (100, 10_000)
+
+
+#: Fetchers of one process: more than any Spark job has clusters.
+_MOST_SHARED = 8
+
+
+def new_login(settings: SaslSettings, clock: Clock) -> Login:
+    """The login of one producer's connections. ConfigError when a package is missing for it.
+
+    Producers of a process that have the same settings share what was fetched: a worker that runs
+    task after task asks for one token, not for one each.
+    """
+    if settings.user is not None:
+        return _user(settings.mechanism, settings.user)
+    if not isinstance(clock, SystemClock):
+        return FetchingLogin(_new_fetcher(settings, clock))
+    return FetchingLogin(_fetchers.get(settings, clock))
+
+
+class _Fetchers:
+    """By settings, the oldest goes first. ``_lock`` guards both others."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shared: dict[SaslSettings, Fetcher[Any]] = {}
+        self._pid = os.getpid()
+
+    def get(self, settings: SaslSettings, clock: Clock) -> Fetcher[Any]:
+        if os.getpid() != self._pid:
+            # The parent's threads are not here, and one of them may have held the lock.
+            self._lock, self._shared, self._pid = threading.Lock(), {}, os.getpid()
+        with self._lock:
+            found = self._shared.get(settings)
+        if found is not None:
+            return found
+        made = _new_fetcher(settings, clock)  # may run a user's code, so without the lock
+        with self._lock:
+            found = self._shared.setdefault(settings, made)
+            while len(self._shared) > _MOST_SHARED:
+                del self._shared[next(iter(self._shared))]
+        return found
+
+
+_fetchers = _Fetchers()
+
+
+def _new_fetcher(settings: SaslSettings, clock: Clock) -> Fetcher[Any]:
+    if settings.oauth is not None:
+        return _oauth(settings.oauth, clock)
+    if settings.aws is not None:
+        return _aws(settings.aws, clock)
+    assert settings.kerberos is not None, "settings have one of them"
+    return _kerberos(settings.kerberos, clock)
+
+
+def _user(mechanism: str, user: UserAndPassword) -> Login:
+    if mechanism == PLAIN:
+        return StaticLogin(lambda: PlainMechanism(user.username, user.password))
+    return ScramLogin(mechanism, user.username, user.password)
+
+
+# Each import below is for a mechanism that most processes never use: it costs them nothing.
+
+
+def _oauth(settings: OAuthSettings, clock: Clock) -> Fetcher[Any]:
+    from spark_kafka_sink.network.auth.oauth_token import Token
+    from spark_kafka_sink.network.auth.sasl_oauthbearer import OAuthBearerMechanism
+    from spark_kafka_sink.network.auth.token_sources import token_fetcher
+
+    backoff = ExponentialBackoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+    if isinstance(settings.source, AwsLogin):
+        from spark_kafka_sink.network.auth.aws_msk_iam import HINT, Keys, keys_fetcher, msk_token
+
+        def signed(keys: Keys, host: str) -> SaslMechanism:
+            return OAuthBearerMechanism(msk_token(keys, host, clock.wall_ms()), HINT)
+
+        fetch_keys = keys_fetcher(settings.source, clock)
+        return Fetcher(OAUTHBEARER, fetch_keys, signed, clock, backoff=backoff)
+
+    def bearing(token: Token, host: str) -> SaslMechanism:
+        del host
+        return OAuthBearerMechanism(token)
+
+    fetch = token_fetcher(settings, clock)
+    return Fetcher(OAUTHBEARER, fetch, bearing, clock, backoff=backoff)
+
+
+def _aws(settings: AwsLogin, clock: Clock) -> Fetcher[Any]:
+    from spark_kafka_sink.network.auth.aws_msk_iam import AwsMskIamMechanism, Keys, keys_fetcher
+
+    def signed(keys: Keys, host: str) -> SaslMechanism:
+        return AwsMskIamMechanism(keys, host, clock.wall_ms())
+
+    backoff = ExponentialBackoff(*_BACKOFF)
+    fetch = keys_fetcher(settings, clock)
+    return Fetcher(AWS_MSK_IAM, fetch, signed, clock, backoff=backoff)
+
+
+def _kerberos(settings: KerberosSettings, clock: Clock) -> Fetcher[Any]:
+    from spark_kafka_sink.network.auth.sasl_gssapi import gssapi_contexts
+
+    fetch, make = gssapi_contexts(settings)
+    backoff = ExponentialBackoff(*_BACKOFF)
+    return Fetcher("GSSAPI", fetch, make, clock, backoff=backoff, per_host=True)

@@ -1,0 +1,121 @@
+"""OAuth tokens: what they look like, how long they live, and those that need no server.
+
+Owns: :class:`Token`, the reading of a JWT's lifetime, when it is fetched anew (Java's
+``ExpiringCredentialRefreshingLogin``), and Kafka's unsecured tokens for tests. Never: whether a
+token is true: only the broker can tell.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import random as _random
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spark_kafka_sink.config.oauth_settings import RefreshRule
+from spark_kafka_sink.errors import AuthenticationError, ErrorCode
+from spark_kafka_sink.network.auth.login import Fetched
+from spark_kafka_sink.security.password import Password
+
+#: RFC 6750's b64token: nothing that could end the field that it travels in.
+_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+#: No identity provider issues longer ones, and no broker takes them.
+_LONGEST = 256 * 1024
+#: So that milliseconds are whole numbers in a float.
+_LAST_SECOND = 2**43
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """``extensions`` are name and value pairs that travel with the token (KIP-342)."""
+
+    value: Password
+    extensions: tuple[tuple[str, str], ...] = ()
+
+
+def checked_token(text: str, where: str) -> str:
+    """``text`` without the blanks around it, when it can be a token. AuthenticationError."""
+    token = text.strip()
+    if len(token) > _LONGEST or _TOKEN.fullmatch(token) is None:
+        raise AuthenticationError(
+            f"SASL OAUTHBEARER: {where} is not a token",
+            hint="a token is letters, digits and - . _ ~ + / =, without blanks",
+            code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+        )
+    return token
+
+
+def expiry_of(token: str) -> float | None:
+    """Seconds since the epoch at which a JWT ends; None for other tokens."""
+    return seconds(_claims(token).get("exp"), "exp of the token")
+
+
+def seconds(value: object, what: str) -> float | None:
+    """A number of seconds that somebody else gave; None for what is no number.
+
+    AuthenticationError, naming ``what``, for one that no clock knows (NaN, 1e400).
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    if not abs(value) < _LAST_SECOND:
+        raise AuthenticationError(
+            f"SASL OAUTHBEARER: {what} is no number of seconds that a clock knows",
+            hint="the identity provider, or the code that gives the token, is at fault",
+            code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+        )
+    return float(value)
+
+
+def _claims(token: str) -> Mapping[str, Any]:
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        padded = parts[1] + "=" * (-len(parts[1]) % 4)
+        claims = json.loads(base64.urlsafe_b64decode(padded))
+    except (binascii.Error, ValueError, RecursionError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+def fetched(
+    token: Token,
+    *,
+    expires_at: float | None,
+    wall_ms: int,
+    rule: RefreshRule,
+    where: str,
+    random: Callable[[], float] = _random.random,
+) -> Fetched[Token]:
+    """``token`` with the time to fetch the next one; ``expires_at`` is seconds since the epoch.
+
+    One that has ended already is an error. One of unknown life is asked for at each use.
+    """
+    if expires_at is None:
+        return Fetched(token, 0)
+    life = min(int(expires_at * 1000) - wall_ms, 2**53)
+    if life <= 0:
+        raise AuthenticationError(
+            f"SASL OAUTHBEARER: the token of {where} has expired",
+            hint="does somebody renew it? Else the clocks of this machine and of the identity"
+            " provider differ",
+            code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+        )
+    window = rule.window_factor + rule.window_jitter * random()
+    refresh = int(life * min(window, 1.0))
+    buffer, least = rule.buffer_seconds * 1000, rule.min_period_seconds * 1000
+    if buffer + least < life:  # else only the window counts, as in Java
+        refresh = max(least, min(refresh, life - buffer))
+    return Fetched(token, refresh, life)
+
+
+def unsecured_token(claims: Mapping[str, object], wall_ms: int, life_s: int) -> str:
+    """A JWS without a signature, which brokers take that use Kafka's own example validator."""
+    issued = wall_ms / 1000
+    body = {"iat": issued, "exp": issued + life_s} | dict(claims)
+    parts = (json.dumps(part).encode() for part in ({"alg": "none"}, body))
+    return ".".join(base64.urlsafe_b64encode(p).decode().rstrip("=") for p in parts) + "."

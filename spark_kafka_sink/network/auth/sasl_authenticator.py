@@ -1,0 +1,303 @@
+"""One connection's SASL exchange, as frames in and frames out (Java's SaslClientAuthenticator).
+
+Owns: the order of the requests (ApiVersions v0, SaslHandshake, SaslAuthenticate until both sides
+are done), the versions, the correlation ids, the session's lifetime (KIP-368), and what the
+broker's refusals mean. Never: a socket, a clock, a credential's origin, what a mechanism says.
+
+It stands before a record's way: a connection carries requests when this is done.
+"""
+
+from __future__ import annotations
+
+import random as _random
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from spark_kafka_sink.errors import (
+    AuthenticationError,
+    ErrorCode,
+    IllegalStateError,
+    KafkaError,
+    RemoteProtocolError,
+    safe_text,
+)
+from spark_kafka_sink.network.auth.sasl_mechanism import SaslError, SaslMechanism
+from spark_kafka_sink.protocol.frames import frame, parse_response_header
+from spark_kafka_sink.protocol.messages import ApiVersionsRequest
+from spark_kafka_sink.protocol.request import ApiKey, Request
+from spark_kafka_sink.protocol.responses import ApiVersionsResponse
+from spark_kafka_sink.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from spark_kafka_sink.security.password import without_secrets
+
+#: Correlation ids from here on are ours, and those below are NetworkClient's: while a connection
+#: authenticates again, answers to its last requests still arrive between ours.
+MIN_RESERVED_CORRELATION_ID: Final = 2**31 - 8
+_MAX_CORRELATION_ID: Final = 2**31 - 1
+
+#: Where in a session's lifetime we authenticate again: somewhere between these two shares, so that
+#: a thousand connections that began together don't do it together (KIP-368).
+_EARLIEST_SHARE: Final = 0.85
+_JITTER: Final = 0.10
+#: A broker takes a second authentication within a second for a mistake
+#: (KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS).
+_SHORTEST_INTERVAL_MS: Final = 1_001
+
+#: More answers than any mechanism needs (GSSAPI: four).
+_MOST_ROUNDS: Final = 16
+
+
+class SaslState(Enum):
+    """What we wait for."""
+
+    INITIAL = "nothing sent yet"
+    API_VERSIONS = "the answer to ApiVersions"
+    HANDSHAKE = "the answer to SaslHandshake"
+    AUTHENTICATE = "the answer to SaslAuthenticate"
+    COMPLETE = "nothing: authenticated"
+    FAILED = "nothing: refused"
+
+
+#: Every transition there is. COMPLETE to HANDSHAKE begins a re-authentication, COMPLETE to FAILED
+#: is a frame that nobody asked for.
+_TRANSITIONS: Final = {
+    SaslState.INITIAL: {SaslState.API_VERSIONS, SaslState.FAILED},
+    SaslState.API_VERSIONS: {SaslState.HANDSHAKE, SaslState.FAILED},
+    SaslState.HANDSHAKE: {SaslState.AUTHENTICATE, SaslState.FAILED},
+    SaslState.AUTHENTICATE: {SaslState.AUTHENTICATE, SaslState.COMPLETE, SaslState.FAILED},
+    SaslState.COMPLETE: {SaslState.HANDSHAKE, SaslState.FAILED},
+    SaslState.FAILED: {SaslState.FAILED},
+}
+
+
+class SaslClientAuthenticator:
+    """``remote`` is the broker as messages show it; ``encrypted`` tells whether TLS is below.
+
+    :meth:`start` gives the first frame, :meth:`receive` takes each frame of the broker (without
+    its length) and gives the next one to send, until :attr:`state` is COMPLETE. After an error
+    the connection must be closed.
+    """
+
+    def __init__(
+        self,
+        remote: str,
+        client_id: str | None,
+        *,
+        encrypted: bool,
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        self._remote = remote
+        self._client_id = client_id
+        self._encrypted = encrypted
+        self._random = random
+        self._state = SaslState.INITIAL
+        self._mechanism: SaslMechanism | None = None
+        self._correlation_id = MIN_RESERVED_CORRELATION_ID - 1
+        self._asked: Request[object] | None = None
+        self._asked_version = 0
+        self._authenticate_version = 0
+        self._rounds = 0
+        self._again = False
+        #: Milliseconds; the last answer's session ends then, less our share. None: never.
+        self.reauthenticate_at: int | None = None
+
+    @property
+    def state(self) -> SaslState:
+        return self._state
+
+    @property
+    def complete(self) -> bool:
+        return self._state is SaslState.COMPLETE
+
+    def start(self, mechanism: SaslMechanism) -> bytes:
+        """The first frame of an authentication, or (when COMPLETE) of the next one."""
+        if self._state not in (SaslState.INITIAL, SaslState.COMPLETE):
+            raise IllegalStateError(
+                f"an authentication begins while waiting for {self._state.value}"
+            )
+        self._mechanism = mechanism
+        self._rounds = 0
+        self.reauthenticate_at = None
+        if self._state is SaslState.INITIAL:
+            # Version 0: a broker takes what it can't read for a token of GSSAPI.
+            request = ApiVersionsRequest("", "")
+            return self._ask(request, 0, SaslState.API_VERSIONS)
+        self._again = True
+        return self._ask(SaslHandshakeRequest(mechanism.name), 1, SaslState.HANDSHAKE)
+
+    def receive(self, payload: memoryview, now: int) -> bytes | None:
+        """The next frame to send, or None when there is none.
+
+        Raises AuthenticationError when the broker refuses us or is not who it should be,
+        RemoteProtocolError when its bytes make no sense, and ConnectionError when it can't say
+        now; the state is FAILED then.
+        """
+        try:
+            return self._receive(payload, now)
+        except (KafkaError, OSError):
+            self._move(SaslState.FAILED)
+            raise
+
+    def cut(self) -> str:
+        """What it means that the broker closed the connection now."""
+        if self._state is SaslState.AUTHENTICATE:
+            return (
+                f"the broker closed the connection instead of answering SASL "
+                f"{self._expected.name} (is the credential right? The broker's log tells)"
+            )
+        if self._state is SaslState.INITIAL:
+            return "the broker closed the connection before we had a credential"
+        if self._encrypted:
+            return f"the broker closed the connection instead of sending {self._state.value}"
+        return (
+            f"the broker closed the connection instead of sending {self._state.value} (is it a TLS "
+            "port? Then set security.protocol to SASL_SSL)"
+        )
+
+    def _receive(self, payload: memoryview, now: int) -> bytes | None:
+        request, version = self._asked, self._asked_version
+        if request is None:
+            raise RemoteProtocolError("the broker answered without having been asked")
+        correlation_id, body = parse_response_header(request.api_key, version, payload)
+        if correlation_id != self._correlation_id:
+            raise RemoteProtocolError(
+                f"an answer to {request.api_key.name} has correlation id {correlation_id} where "
+                f"{self._correlation_id} was due"
+            )
+        self._asked = None
+        match request.decode(version, body):
+            case ApiVersionsResponse() as versions:
+                return self._handle_api_versions(versions)
+            case SaslHandshakeResponse() as handshake:
+                return self._handle_handshake(handshake)
+            case SaslAuthenticateResponse() as answer:
+                return self._handle_authenticate(answer, now)
+            case other:  # pragma: no cover - we ask nothing else
+                raise IllegalStateError(f"an answer of type {type(other).__name__}")
+
+    def _handle_api_versions(self, response: ApiVersionsResponse) -> bytes:
+        if response.error is not ErrorCode.NONE:
+            raise RemoteProtocolError(
+                f"the broker refused ApiVersions v0: {response.error.name}",
+                hint="Kafka 2.1 is the oldest broker that is supported",
+            )
+        ours = SaslAuthenticateRequest.versions
+        handshake = response.api_versions.get(ApiKey.SASL_HANDSHAKE)
+        authenticate = response.api_versions.get(ApiKey.SASL_AUTHENTICATE)
+        if handshake is None or authenticate is None or handshake.max < 1:
+            raise self._failure(
+                "the broker does not offer SaslHandshake v1 and SaslAuthenticate",
+                "Kafka 2.1 is the oldest broker that is supported",
+                ErrorCode.UNSUPPORTED_VERSION,
+            )
+        self._authenticate_version = max(0, min(ours.max, authenticate.max))
+        return self._ask(SaslHandshakeRequest(self._expected.name), 1, SaslState.HANDSHAKE)
+
+    def _handle_handshake(self, response: SaslHandshakeResponse) -> bytes:
+        if response.error is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            offered = ", ".join(safe_text(name, 40) for name in response.mechanisms[:16])
+            raise self._failure(
+                f"the broker does not offer this mechanism there; it offers {offered or 'none'}",
+                "set sasl.mechanism to one of these, or add it to the broker's "
+                "sasl.enabled.mechanisms",
+                response.error,
+            )
+        if response.error is ErrorCode.ILLEGAL_SASL_STATE and not self._again:
+            protocol = "SSL" if self._encrypted else "PLAINTEXT"
+            raise self._failure(
+                "the port does not want SASL",
+                f"is it a listener of type {protocol}? Then set security.protocol to that",
+                response.error,
+            )
+        if response.error is not ErrorCode.NONE:
+            raise self._refusal(response.error, None)
+        try:
+            first = self._expected.first()
+        except SaslError as error:
+            raise self._failure(
+                f"it can't begin: {error}",
+                self._expected.hint,
+                ErrorCode.SASL_AUTHENTICATION_FAILED,
+            ) from None
+        return self._say(first)
+
+    def _handle_authenticate(self, response: SaslAuthenticateResponse, now: int) -> bytes | None:
+        mechanism = self._expected
+        if response.error is not ErrorCode.NONE:
+            raise self._refusal(response.error, response.message)
+        self._rounds += 1
+        try:
+            answer = mechanism.answer(response.token)
+            if answer is None and not mechanism.complete:
+                raise SaslError("it ends the exchange too early")
+            if answer is not None and self._rounds >= _MOST_ROUNDS:
+                raise SaslError("its questions have no end")
+        except SaslError as error:
+            raise self._failure(
+                f"the broker can't be believed: {error}",
+                "is it really this broker, or something in between?",
+                ErrorCode.SASL_AUTHENTICATION_FAILED,
+            ) from None
+        if answer is not None:
+            return self._say(answer)
+        self._move(SaslState.COMPLETE)
+        self._mechanism = None  # and with it the credential
+        if response.session_lifetime_ms > 0:
+            share = _EARLIEST_SHARE + _JITTER * self._random()
+            wait = max(_SHORTEST_INTERVAL_MS, int(response.session_lifetime_ms * share))
+            self.reauthenticate_at = now + wait
+        return None
+
+    @property
+    def _expected(self) -> SaslMechanism:
+        assert self._mechanism is not None, "there is one from start to COMPLETE"
+        return self._mechanism
+
+    def _say(self, token: bytes) -> bytes:
+        request = SaslAuthenticateRequest(token)
+        return self._ask(request, self._authenticate_version, SaslState.AUTHENTICATE)
+
+    def _ask(self, request: Request[object], version: int, state: SaslState) -> bytes:
+        self._move(state)
+        self._asked, self._asked_version = request, version
+        following = self._correlation_id + 1
+        over = following > _MAX_CORRELATION_ID
+        self._correlation_id = MIN_RESERVED_CORRELATION_ID if over else following
+        buffers, _ = frame(request, version, self._correlation_id, self._client_id)
+        return b"".join(buffers)
+
+    def _move(self, state: SaslState) -> None:
+        if state not in _TRANSITIONS[self._state]:
+            raise IllegalStateError(f"SASL moves from {self._state.name} to {state.name}")
+        self._state = state
+
+    def _refusal(self, code: ErrorCode, message: str | None) -> Exception:
+        """What an error code means here. Only one that passes by itself may be tried again."""
+        mechanism = self._expected
+        text = "" if not message else f": {self._without_secrets(message)}"
+        if code.retriable:
+            return ConnectionError(
+                f"the broker can't authenticate anybody now ({code.name} {code.value}{text})"
+            )
+        if code is ErrorCode.SASL_AUTHENTICATION_FAILED and mechanism.refused():
+            return ConnectionError(
+                f"the broker refuses us{text}; once more with name and password as RFC 4013"
+                " prepares them"
+            )
+        when = "to authenticate again" if self._again else "us"
+        return self._failure(
+            f"the broker refuses {when}{text or f' ({code.name})'}", mechanism.hint, code
+        )
+
+    def _without_secrets(self, message: str) -> str:
+        return safe_text(without_secrets(message, self._expected.secrets))
+
+    def _failure(self, what: str, hint: str, code: ErrorCode) -> AuthenticationError:
+        return AuthenticationError(
+            f"SASL {self._expected.name} to {self._remote} failed: {what}", hint=hint, code=code
+        )

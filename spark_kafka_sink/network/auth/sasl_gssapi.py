@@ -1,0 +1,143 @@
+"""GSSAPI (RFC 4752): Kerberos, through the package ``gssapi`` and the machine's own libraries.
+
+Owns: the order of the messages, and that no security layer is taken: TLS encrypts, if anything
+does. Never: tickets (``kinit``, or a keytab through the library).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from spark_kafka_sink.config.sasl_settings import KerberosSettings
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
+from spark_kafka_sink.network.auth.login import Fetched
+from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
+from spark_kafka_sink.security.allow_lists import check_file
+from spark_kafka_sink.security.password import looked_up, text_of, without_secrets
+
+T = TypeVar("T")
+
+#: The bit of "no security layer" in the server's offer and in our choice.
+_NO_LAYER: Final = 1
+#: The ticket for a broker stays in the ticket cache; it is looked at again so often.
+_REFRESH_MS: Final = 600_000
+
+
+class GssapiMechanism:
+    """Kerberos' own messages until the context stands, then one about the security layer."""
+
+    __slots__ = ("_chosen", "_context", "complete")
+
+    name = "GSSAPI"
+    hint = (
+        "is the ticket still valid (klist), and does the broker know this principal? The service's"
+        " name is sasl.kerberos.service.name, its host the broker's advertised name"
+    )
+    secrets: tuple[str, ...] = ()
+
+    def __init__(self, context: Any) -> None:  # noqa: ANN401 - gssapi has no types
+        self._context = context
+        self._chosen = False
+        self.complete = False
+
+    def refused(self) -> bool:
+        return False
+
+    def first(self) -> bytes:
+        return self._step(None)
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        if self._chosen:
+            if challenge:
+                raise SaslError("it goes on after the security layer was chosen")
+            self.complete = True
+            return None
+        if not self._context.complete:
+            return self._step(challenge)
+        offer = self._guarded(
+            "its last message is not of this context", lambda c: c.unwrap(challenge).message
+        )
+        if len(offer) != 4 or not offer[0] & _NO_LAYER:
+            raise SaslError("it insists on a security layer of GSSAPI, which Kafka does not have")
+        self._chosen = True
+        # No layer, so no size; no other identity than the ticket's.
+        choice = bytes([_NO_LAYER, 0, 0, 0])
+        return self._guarded(
+            "our answer can't be made", lambda c: c.wrap(choice, encrypt=False).message
+        )
+
+    def _step(self, token: bytes | None) -> bytes:
+        return self._guarded("Kerberos does not accept it", lambda c: c.step(token))
+
+    def _guarded(self, what: str, call: Callable[[Any], Any]) -> bytes:
+        """Bytes of the library; its errors, of many kinds, as SaslError."""
+        try:
+            return bytes(call(self._context) or b"")
+        except Exception as error:  # noqa: BLE001 - see above
+            raise SaslError(f"{what}: {_name(error)}") from None
+
+
+def gssapi_contexts(
+    settings: KerberosSettings,
+) -> tuple[Callable[[str], Fetched[str]], Callable[[str, str], GssapiMechanism]]:
+    """What gets a broker's ticket (which may ask a KDC, and so blocks), and what uses it.
+
+    The first makes a context and throws it away: the ticket is in the cache of the library then,
+    and the second need not wait. ConfigError when the package is not there.
+    """
+    if settings.keytab:
+        path = text_of(settings.keytab).removeprefix("FILE:")
+        check_file(path, f"sasl.jaas.config: keyTab={safe_text(f'{settings.keytab}')}")
+    gssapi = _library()
+    hidden = looked_up(settings.service_name, settings.keytab, settings.principal)
+
+    def context(host: str) -> Any:  # noqa: ANN401 - gssapi has no types
+        service = gssapi.Name(
+            f"{text_of(settings.service_name)}@{host}", gssapi.NameType.hostbased_service
+        )
+        who = None
+        if settings.keytab or settings.principal:
+            name = None
+            if settings.principal:
+                name = gssapi.Name(text_of(settings.principal), gssapi.NameType.kerberos_principal)
+            store = {"client_keytab": text_of(settings.keytab)} if settings.keytab else None
+            who = gssapi.Credentials(name=name, usage="initiate", store=store)
+        return gssapi.SecurityContext(name=service, creds=who, usage="initiate")
+
+    def guarded(host: str, use: Callable[[Any], T]) -> T:
+        try:
+            return use(context(host))
+        except Exception as error:  # noqa: BLE001 - the library's own, of many kinds
+            raise AuthenticationError(
+                f"no Kerberos ticket for {settings.service_name}@{host}:"
+                f" {without_secrets(_name(error), hidden)}",
+                hint="kinit, or useKeyTab=true keyTab=... principal=... in sasl.jaas.config; the"
+                " host is the broker's advertised name",
+                code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+            ) from None
+
+    def fetch(host: str) -> Fetched[str]:
+        guarded(host, lambda made: made.step(None))
+        return Fetched(host, _REFRESH_MS)
+
+    return fetch, lambda _, host: guarded(host, GssapiMechanism)
+
+
+def _name(error: Exception) -> str:
+    """GSS errors tell a major and a minor reason, and hold no secret."""
+    return f"{type(error).__name__}: {safe_text(str(error))}"
+
+
+def _library() -> Any:  # noqa: ANN401 - gssapi has no types
+    try:
+        return importlib.import_module("gssapi")
+    except ImportError:
+        raise ConfigError(
+            "sasl.mechanism=GSSAPI (Kerberos) needs the package gssapi",
+            hint="pip install 'spark-kafka-sink[gssapi]' on the driver and on every executor, and"
+            " the machine's Kerberos libraries (libgssapi-krb5-2, krb5-libs)",
+            kind=Kind.MISSING_PACKAGE,
+        ) from None

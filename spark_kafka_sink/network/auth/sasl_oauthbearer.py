@@ -1,0 +1,52 @@
+"""OAUTHBEARER (RFC 7628, KIP-255): a token in one message. Owns: that message.
+
+Never: the token's origin (``token_sources.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spark_kafka_sink.network.auth.oauth_token import Token
+from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
+
+_HINT: Final = (
+    "has the token expired, and does the broker trust who issued it, for this audience and scope?"
+)
+
+
+class OAuthBearerMechanism:
+    """Our token; and when the broker has an objection, our "I heard" to it (RFC 7628, 3.2.3)."""
+
+    __slots__ = ("_refused", "_token", "complete", "hint")
+
+    name = "OAUTHBEARER"
+
+    def __init__(self, token: Token, hint: str = _HINT) -> None:
+        self.hint = hint
+        self._token = token
+        self._refused = False
+        self.complete = False
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return (self._token.value.value,)
+
+    def refused(self) -> bool:
+        return False
+
+    def first(self) -> bytes:
+        pairs = (("auth", f"Bearer {self._token.value.value}"), *self._token.extensions)
+        fields = "".join(f"{name}={value}\x01" for name, value in pairs)
+        self.complete = True
+        return f"n,,\x01{fields}\x01".encode()
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        if not challenge and not self._refused:
+            return None
+        if self._refused:
+            raise SaslError("it goes on after it refused the token")
+        # It holds a reason as JSON; the broker's refusal, which follows, has it as its text.
+        self._refused = True
+        self.complete = False
+        return b"\x01"

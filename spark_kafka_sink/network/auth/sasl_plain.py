@@ -1,0 +1,38 @@
+"""PLAIN (RFC 4616): name and password, as they are. Owns: its one message.
+
+Never: whether it is wise (``cross_checks.py`` warns where nothing encrypts the connection).
+"""
+
+from __future__ import annotations
+
+from spark_kafka_sink.network.auth.sasl_mechanism import CHECK_THE_USER, SaslError
+from spark_kafka_sink.security.password import Password, Text, looked_up, text_of
+
+
+class PlainMechanism:
+    """One message, and the broker's yes or no comes with the frame around its empty answer."""
+
+    __slots__ = ("_password", "_username", "complete")
+
+    name = "PLAIN"
+    hint = CHECK_THE_USER
+
+    def __init__(self, username: Text, password: Password) -> None:
+        self._username = username
+        self._password = password
+        self.complete = False
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return (self._password.value, *looked_up(self._username))
+
+    def refused(self) -> bool:
+        return False
+
+    def first(self) -> bytes:
+        self.complete = True
+        return f"\0{text_of(self._username)}\0{self._password.value}".encode()
+
+    def answer(self, challenge: bytes) -> None:
+        if challenge:
+            raise SaslError("it answers to PLAIN with a question, which PLAIN does not have")

@@ -1,0 +1,187 @@
+"""How the token of each source is fetched. Owns: :func:`token_fetcher`.
+
+Never: a thread: what is returned may block and belongs on a login's own.
+"""
+
+from __future__ import annotations
+
+import random as _random
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.config.oauth_settings import (
+    AwsLogin,
+    ClientCredentials,
+    OAuthSettings,
+    StaticToken,
+    TokenFile,
+    TokenProvider,
+    UnsecuredToken,
+    checked_extension,
+)
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import (
+    AuthenticationError,
+    ConfigError,
+    ErrorCode,
+    KafkaError,
+    safe_text,
+)
+from spark_kafka_sink.network.auth.login import Fetched
+from spark_kafka_sink.network.auth.oauth_token import (
+    Token,
+    checked_token,
+    expiry_of,
+    fetched,
+    seconds,
+    unsecured_token,
+)
+from spark_kafka_sink.network.auth.token_endpoint import request_token
+from spark_kafka_sink.security import import_paths
+from spark_kafka_sink.security.allow_lists import check_file, check_url
+from spark_kafka_sink.security.local_files import UnusableFileError, read_file
+from spark_kafka_sink.security.password import Password, Text, text_of
+
+T = TypeVar("T")
+
+_URL = "sasl.oauthbearer.token.endpoint.url"
+
+
+def token_fetcher(
+    settings: OAuthSettings, clock: Clock, random: Callable[[], float] = _random.random
+) -> Callable[[str], Fetched[Token]]:
+    """What fetches a token (its argument, the broker's host, does not matter).
+
+    ConfigError when a provider can't be imported or is none, and NotAllowedError for a file or an
+    endpoint that the operator's lists don't have.
+    """
+    ask = _asker(settings, clock)
+
+    def fetch(host: str) -> Fetched[Token]:
+        del host
+        token, expires_at, extensions, where = ask()
+        text = checked_token(token, where)
+        pairs = dict(settings.extensions) | dict(extensions)
+        return fetched(
+            Token(Password(text), tuple(sorted(pairs.items()))),
+            expires_at=expiry_of(text) if expires_at is None else expires_at,
+            wall_ms=clock.wall_ms(),
+            rule=settings.refresh,
+            where=where,
+            random=random,
+        )
+
+    return fetch
+
+
+#: Token, its end in seconds since the epoch (None: the token tells), extensions, and its origin.
+_Answer = tuple[str, float | None, Mapping[str, str], str]
+
+
+def _asker(settings: OAuthSettings, clock: Clock) -> Callable[[], _Answer]:
+    match settings.source:
+        case StaticToken(token):
+            return lambda: (token.value, None, {}, "the options")
+        case TokenFile(path):
+            _check(path)
+            return lambda: (_read(path), None, {}, safe_text(f"{path}"))
+        case UnsecuredToken(claims, life_s):
+            made = dict(claims)
+            return lambda: (
+                unsecured_token(made, clock.wall_ms(), life_s), None, {}, "sasl.jaas.config"
+            )  # fmt: skip
+        case ClientCredentials() as client:
+            check_url(text_of(client.url), f"{_URL}={safe_text(f'{client.url}')}")
+            return lambda: _from_endpoint(client, clock)
+        case TokenProvider() as provider:
+            return _from_provider(provider)
+        case AwsLogin():  # pragma: no cover - signs for each broker, see login_factory.py
+            raise ConfigError("AWS signs its tokens and has no fetcher")
+
+
+def _check(path: Text) -> None:
+    check_file(text_of(path), f"{_URL}: {safe_text(f'{path}')}")
+
+
+def _read(path: Text) -> str:
+    shown = safe_text(f"{path}")
+    _check(path)  # again: it may have become a link meanwhile
+    try:
+        return read_file(text_of(path), f"{_URL}: {shown}").decode("ascii")
+    except UnicodeDecodeError:
+        return "\0"  # no token either
+    except UnusableFileError as error:
+        raise AuthenticationError(
+            f"SASL OAUTHBEARER: the token file {shown} can't be read: {error}",
+            hint="it must be there on the driver and on every executor",
+            code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ) from None
+
+
+def _from_endpoint(client: ClientCredentials, clock: Clock) -> _Answer:
+    grant = request_token(client)
+    expires_at = expiry_of(grant.token.value)
+    if expires_at is None and grant.expires_in is not None:
+        expires_at = clock.wall_ms() / 1000 + grant.expires_in
+    return grant.token.value, expires_at, {}, "the token endpoint"
+
+
+def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
+    """Whatever ``path`` names: an object with ``token()``, or something to call.
+
+    It gives a token, or a pair of the token and its end in seconds since the epoch. Two more
+    methods are asked if they are there: ``configure(options)`` once, with the options of the login
+    module, and ``extensions()`` with every token.
+    """
+    provider = import_paths.make(settings.path, settings.option)
+    configure = getattr(provider, "configure", None)
+    if callable(configure):
+        options = {name: value.value for name, value in settings.options}
+        _guarded(settings, "configure", lambda: configure(options))
+    ask = getattr(provider, "token", provider)
+    if not callable(ask):
+        raise ConfigError(
+            f"{settings.option}: {settings.path} has no method token()",
+            hint="it returns a token, or a pair of the token and its end in seconds",
+            kind=Kind.TOKEN_SOURCE,
+        )
+    extensions = getattr(provider, "extensions", dict)
+
+    def call() -> _Answer:
+        answer = _guarded(settings, "token", ask)
+        pair = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, None)
+        token, expires_at = pair
+        if not isinstance(token, str) or not isinstance(expires_at, int | float | None):
+            raise AuthenticationError(
+                f"SASL OAUTHBEARER: {settings.path} gave no token but {type(answer).__name__}",
+                hint="token() returns text, or a pair of text and seconds since the epoch",
+                code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+            )
+        given = _guarded(settings, "extensions", lambda: dict(extensions()))
+        pairs = dict(checked_extension(str(k), str(v)) for k, v in given.items())
+        end = seconds(expires_at, f"the end of the token of {settings.path}")
+        return token, end, pairs, settings.path
+
+    return call
+
+
+def _guarded(settings: TokenProvider, what: str, call: Callable[[], T]) -> T:
+    """What ``call``, a user's code, returns; its errors by name and place: their texts may hold
+    anything. OSError for what may pass and is tried again, AuthenticationError for what does not.
+    """
+    try:
+        return call()
+    except KafkaError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may raise anything
+        passes = isinstance(error, OSError)
+        why = f"{settings.path}: {what}() raised {import_paths.place_of(error)}"
+    # Not within the handler: the context would bring that text, and a traceback shows it.
+    if passes:
+        raise OSError(why)
+    raise AuthenticationError(
+        f"SASL OAUTHBEARER: {why}",
+        hint=f"it is the code that {settings.option} names; an OSError would be tried again",
+        code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+    )

@@ -1,0 +1,225 @@
+"""One connection to one broker: handshake, authentication, one send and one receive (KafkaChannel).
+
+Owns: the transport layer, the authenticator, the frame on its way out and how far it got, the
+frame on its way in, and why the connection ended. Never: the selector's events, nor more than one
+send at a time.
+
+On a record's way: the last stop before the socket. The buffers that the accumulator froze go to
+``sendmsg`` as they lie; a partial write moves a view, it copies nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from itertools import accumulate
+
+from spark_kafka_sink.errors import (
+    AuthenticationError,
+    IllegalStateError,
+    RemoteProtocolError,
+)
+from spark_kafka_sink.network.auth.authenticator import Authenticator
+from spark_kafka_sink.network.auth.sasl_authenticator import MIN_RESERVED_CORRELATION_ID
+from spark_kafka_sink.network.channel.selectable import (
+    ChannelState,
+    ChannelStateKind,
+    NetworkReceive,
+    NetworkSend,
+)
+from spark_kafka_sink.network.frame_reader import FrameReader
+from spark_kafka_sink.network.memory_pool import MemoryPool
+from spark_kafka_sink.network.transport_layer import IOV_MAX, TransportLayer
+from spark_kafka_sink.protocol.frames import peek_correlation_id
+from spark_kafka_sink.protocol.request import Buffer
+
+_log = logging.getLogger(__name__)
+
+
+class KafkaChannel:
+    """The connection ``node_id``, to ``remote`` (host, address and port as messages show them)."""
+
+    __slots__ = (
+        "_authenticator",
+        "_buffers",
+        "_ends",
+        "_reader",
+        "_written",
+        "connected",
+        "detail",
+        "error",
+        "kind",
+        "muted",
+        "node_id",
+        "reauthenticating",
+        "remote",
+        "sending",
+        "starved",
+        "transport",
+        "used_ms",
+        "watched",
+    )
+
+    def __init__(
+        self,
+        node_id: int,
+        remote: str,
+        transport: TransportLayer,
+        authenticator: Authenticator,
+        reader: FrameReader,
+    ) -> None:
+        self.node_id = node_id
+        self.remote = remote
+        #: Why the channel is as it is; the selector sets what it alone knows (EXPIRED, ...).
+        self.kind = ChannelStateKind.NOT_CONNECTED
+        self.detail: str | None = None
+        self.error: AuthenticationError | RemoteProtocolError | None = None
+        self.muted = False
+        #: The next frame waits for memory; nothing is read until there is some.
+        self.starved = False
+        #: The session was about to end, and a new one is being asked for. A send waits for it;
+        #: answers to the requests before it still arrive.
+        self.reauthenticating = False
+        #: The events that the selector watches for now, and when the channel was used last. Its own
+        #: notes, kept here.
+        self.watched = 0
+        self.used_ms = 0
+        self.transport = transport
+        self.connected = False
+        #: The frame on its way out.
+        self.sending: NetworkSend | None = None
+        self._authenticator = authenticator
+        self._reader = reader
+        self._buffers: list[Buffer] = []
+        # Where each buffer ends in the frame, and how much of that is written.
+        self._ends: list[int] = []
+        self._written = 0
+
+    @property
+    def ready(self) -> bool:
+        """Connected, handshake done, authenticated: requests may go out."""
+        return self.connected and self.transport.ready and self._authenticator.complete
+
+    @property
+    def wants_write(self) -> bool:
+        """Something waits for the socket to take bytes (or for the connection to stand)."""
+        if self.reauthenticating:
+            return self._authenticator.wants_write
+        if self.sending is not None or not self.connected:
+            return True
+        transport = self.transport
+        return transport.wants_write or (transport.ready and self._authenticator.wants_write)
+
+    @property
+    def waiting(self) -> bool:
+        """For a credential: neither reading nor writing helps, a wakeup does."""
+        return self._authenticator.waiting
+
+    def use_memory_pool(self, pool: MemoryPool) -> None:
+        """Read no frame that ``pool`` has no memory for; before the first read."""
+        self._reader.pool = pool
+
+    def state(self) -> ChannelState:
+        return ChannelState(self.kind, self.remote, self.detail, self.error)
+
+    def finish_connect(self) -> bool:
+        """True when the connection stands now. Raises OSError when it was refused."""
+        if not self.transport.finish_connect():
+            return False
+        self.connected = True
+        self.kind = ChannelStateKind.READY if self.ready else ChannelStateKind.AUTHENTICATE
+        return True
+
+    def prepare(self, now: int) -> None:
+        """Go on with handshake and authentication. Raises AuthenticationError, OSError."""
+        if not self.transport.ready:
+            self.transport.handshake()
+        if self.transport.ready and not self._authenticator.complete:
+            self._authenticator.authenticate(now)
+        if self.ready:
+            self.kind = ChannelStateKind.READY
+
+    def set_send(self, send: NetworkSend) -> None:
+        """Begin ``send``. IllegalStateError while another is under way."""
+        if self.sending is not None:
+            raise IllegalStateError(
+                f"a send to {self.remote} was begun while another one is under way"
+            )
+        self._buffers = list(send.buffers)
+        self._ends = list(accumulate(map(len, self._buffers)))
+        self._written = 0
+        if not self._ends or self._ends[-1] != send.size:
+            raise IllegalStateError(
+                f"a frame to {self.remote} of {send.size} bytes has {sum(map(len, send.buffers))}"
+            )
+        self.sending = send
+
+    def write(self, now: int) -> NetworkSend | None:
+        """Write what the socket takes; the send when all of it is written, else None.
+
+        When the session is about to end, a new one is asked for first (KIP-368): between two
+        frames, and without waiting for answers, because a broker takes up one request after the
+        other and so has answered all of them when it reads the first of ours.
+        """
+        send = self.sending
+        if send is None or self.reauthenticating:
+            return None
+        due = self._authenticator.reauthenticate_at
+        if due is not None and now >= due and self._written == 0:
+            self.reauthenticating = True
+            self._authenticator.begin_again()
+            self._authenticator.authenticate(now)
+            return None
+        buffers, ends = self._buffers, self._ends
+        if self._written == send.size:
+            self.flush()
+        while self._written < send.size:
+            # Buffers may be empty: the first one with a byte that is not written yet.
+            index = bisect_right(ends, self._written)
+            before = ends[index - 1] if index else 0
+            window = buffers[index : index + IOV_MAX]
+            if before < self._written:
+                window[0] = memoryview(window[0])[self._written - before :]
+            self._written += self.transport.write(window)
+            if self._written < ends[index + len(window) - 1]:
+                return None  # the socket is full, its event will tell
+        if self.transport.has_pending_writes:
+            return None
+        self.sending = None
+        self._buffers = []
+        return send
+
+    def flush(self) -> None:
+        """Write what the transport has left to write of its own: of what it took before, or the
+        answer to a TLS key update, which comes in the middle of a read.
+        """
+        if self.transport.has_pending_writes:
+            self.transport.write(())
+
+    def read(self, now: int) -> NetworkReceive | None:
+        """The next whole frame, or None. Raises RemoteProtocolError, ConnectionError, OSError,
+        and AuthenticationError while :attr:`reauthenticating`.
+        """
+        reader = self._reader
+        payload = reader.read_from(self.transport)
+        if payload is None:
+            self.starved = reader.starved
+            return None
+        if self.reauthenticating and peek_correlation_id(payload) >= MIN_RESERVED_CORRELATION_ID:
+            self._authenticator.receive(payload, now)
+            if self._authenticator.complete:
+                self.reauthenticating = False
+                _log.debug("authenticated again with node %d at %s", self.node_id, self.remote)
+            if reader.pool is not None:
+                reader.pool.release(len(payload))
+            return None
+        return NetworkReceive(self.node_id, payload, reader.pool)
+
+    def close(self) -> None:
+        self.sending = None
+        self._buffers = []
+        self._reader.close()
+        try:
+            self._authenticator.close()
+        finally:
+            self.transport.close()

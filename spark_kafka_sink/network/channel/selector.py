@@ -1,0 +1,545 @@
+"""Non-blocking connections to brokers (Java's ``common.network.Selector``), on epoll.
+
+Owns: the sockets, their events, the wakeup, which connections are idle, and the closing of
+connections that still have answers in their buffers. Never: what the frames mean, retries, back-off
+(``network_client.py``), or a second thread: all calls but :meth:`Selector.wakeup` belong to one.
+
+On a record's way: a frame is written in the :meth:`Selector.poll` after its :meth:`Selector.send`,
+before the selector sleeps, so that most requests cost one ``sendmsg`` and no event at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import random
+import selectors
+import socket
+
+from spark_kafka_sink.clock import NEVER, Clock
+from spark_kafka_sink.errors import (
+    AuthenticationError,
+    IllegalStateError,
+    RemoteProtocolError,
+)
+from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
+from spark_kafka_sink.network.channel.kafka_channel import KafkaChannel
+from spark_kafka_sink.network.channel.selectable import (
+    ChannelState,
+    ChannelStateKind,
+    NetworkReceive,
+    NetworkSend,
+    SelectorMetrics,
+)
+from spark_kafka_sink.network.channel.wakeup_pipe import WakeupPipe
+from spark_kafka_sink.network.memory_pool import MemoryPool
+
+_log = logging.getLogger(__name__)
+
+_READ = selectors.EVENT_READ
+_WRITE = selectors.EVENT_WRITE
+
+#: epoll counts its time-out in an int of milliseconds. A wake once a day costs nothing.
+_LONGEST_SELECT_MS = 24 * 3600 * 1000
+
+
+class Selector:
+    """Implements ``Selectable``. All of it but :meth:`wakeup` is one thread's."""
+
+    def __init__(
+        self,
+        channel_builder: ChannelBuilder,
+        clock: Clock,
+        *,
+        connections_max_idle_ms: int = -1,
+        metrics: SelectorMetrics | None = None,
+        memory_pool: MemoryPool | None = None,
+        failed_authentication_delay_ms: int = 0,
+        rng: random.Random | None = None,
+        poller: selectors.BaseSelector | None = None,
+    ) -> None:
+        """``memory_pool`` None: frames are not counted. ``failed_authentication_delay_ms``: for so
+        long a connection that was refused for who we are stays open, and its refusal untold, so
+        that whoever tries passwords is slow (Java's brokers do; its clients, too, take 0).
+        """
+        self._builder = channel_builder
+        self._clock = clock
+        self._metrics = metrics
+        # Milliseconds of this poll in which nothing happened.
+        self._waited_ms = 0
+        self._selector = selectors.DefaultSelector() if poller is None else poller
+        self._channels: dict[int, KafkaChannel] = {}
+        # Closed by the peer or by idleness, with answers that are still to be handed out.
+        self._closing: dict[int, KafkaChannel] = {}
+        self._immediately_connected: list[KafkaChannel] = []
+        # Channels with a send that was not tried yet.
+        self._unsent: list[KafkaChannel] = []
+        # Channels whose transport holds bytes that no event tells of (TLS).
+        self._buffered_reads: dict[int, KafkaChannel] = {}
+        # Channels that wait for a credential, which a wakeup tells of.
+        self._waiting: list[KafkaChannel] = []
+        self._failed_sends: set[int] = set()
+        self._pool = memory_pool
+        # Memory that is low: then who is served first must not always be the same.
+        self._low_memory = 0 if memory_pool is None else memory_pool.size // 10
+        self._random = random.Random() if rng is None else rng  # noqa: S311 - fairness
+        # Some channel waits for memory.
+        self._out_of_memory = False
+        self._close_delay_ms = failed_authentication_delay_ms
+        # Refused channels and when they are closed, in that order.
+        self._delayed_closes: dict[KafkaChannel, int] = {}
+        self._max_idle_ms = connections_max_idle_ms
+        # No connection was idle for too long before this time.
+        self._next_idle_ms = NEVER
+        #: What the last poll brought.
+        self.completed_sends: list[NetworkSend] = []
+        self.completed_receives: list[NetworkReceive] = []
+        self.disconnected: dict[int, ChannelState] = {}
+        self.connected: list[int] = []
+        # The poll ends: there is something to hand out, or a channel got through its handshake, so
+        # that the caller can send now.
+        self._news = False
+        self._pipe = WakeupPipe()
+        self._selector.register(self._pipe.reader, _READ, None)
+        channel_builder.attach(self.wakeup)
+        if memory_pool is not None:
+            memory_pool.attach(self.wakeup)
+
+    # ---- Selectable ----
+
+    def connect(
+        self,
+        node_id: int,
+        host: str,
+        address: tuple[str, int],
+        send_buffer: int,
+        receive_buffer: int,
+    ) -> None:
+        if node_id in self._channels or node_id in self._closing:
+            raise IllegalStateError(f"there is already a connection to node {node_id}")
+        ip, port = address
+        remote = f"{host}:{port}" if host == ip else f"{host}:{port} ({ip})"
+        sock = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(0)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if send_buffer >= 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+            if receive_buffer >= 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+            code = sock.connect_ex(address)
+            if code not in (0, errno.EINPROGRESS):
+                raise OSError(code, os.strerror(code))
+            channel = self._builder.build_channel(node_id, host, remote, sock)
+        except BaseException:
+            sock.close()
+            raise
+        if self._pool is not None:
+            channel.use_memory_pool(self._pool)
+        self._channels[node_id] = channel
+        channel.used_ms = self._clock.now_ms()
+        if self._max_idle_ms >= 0:
+            self._next_idle_ms = min(self._next_idle_ms, channel.used_ms + self._max_idle_ms)
+        if code == 0:
+            self._immediately_connected.append(channel)
+        else:
+            self._watch(channel)
+
+    def send(self, send: NetworkSend) -> None:
+        node_id = send.destination
+        channel = self._channels.get(node_id)
+        if channel is None:
+            if node_id not in self._closing:
+                raise IllegalStateError(f"there is no connection to node {node_id}")
+            # The connection ended, and its last answers are still being handed out: the next poll
+            # reports it as disconnected.
+            self._failed_sends.add(node_id)
+            return
+        channel.set_send(send)
+        self._unsent.append(channel)
+
+    def poll(self, timeout_ms: int) -> None:
+        """Move bytes until there is something to report, a wakeup, or ``timeout_ms`` is over.
+
+        Events that complete nothing (a part of a frame went out) are handled in here, without a
+        round through the caller's loop, which costs more than the system call.
+        """
+        if timeout_ms < 0:
+            raise IllegalStateError("a poll's time-out must not be negative")
+        start = now = self._clock.now_ms()
+        self._clear()
+        if self._out_of_memory:
+            self._resume_reading()
+        if self._unsent:
+            self._write_unsent(now)
+        if self._news or self._immediately_connected or self._buffered_reads:
+            timeout_ms = 0
+        deadline = NEVER if timeout_ms >= NEVER else now + timeout_ms
+        while True:
+            woken, now = self._select(timeout_ms)
+            if woken or timeout_ms == 0 or self._news:
+                break
+            if deadline < NEVER:
+                timeout_ms = deadline - now
+                if timeout_ms <= 0:
+                    break
+        if now > self._next_idle_ms:
+            self._close_idle(now)
+        if self._metrics is not None:
+            waited, self._waited_ms = self._waited_ms, 0
+            end = self._clock.now_ms()
+            self._metrics.polled(
+                self.completed_sends,
+                self.completed_receives,
+                len(self.connected),
+                len(self._channels),
+                waited,
+                end - start - waited,
+                end,
+            )
+
+    def is_channel_ready(self, node_id: int) -> bool:
+        channel = self._channels.get(node_id)
+        return channel is not None and channel.ready
+
+    def mute(self, node_id: int) -> None:
+        """Stop reading from this connection. What was reported stays reported."""
+        channel = self._open_or_closing(node_id)
+        channel.muted = True
+        self._buffered_reads.pop(node_id, None)
+        if node_id in self._channels:
+            self._watch(channel)
+
+    def unmute(self, node_id: int) -> None:
+        channel = self._open_or_closing(node_id)
+        channel.muted = False
+        if node_id in self._channels:
+            self._watch(channel)
+            if channel.transport.has_bytes_buffered:
+                self._buffered_reads[node_id] = channel
+
+    def close_channel(self, node_id: int) -> None:
+        channel = self._channels.get(node_id) or self._closing.pop(node_id, None)
+        if channel is not None:
+            channel.kind = ChannelStateKind.LOCAL_CLOSE
+            self._forget(channel)
+            channel.close()
+
+    def wakeup(self) -> None:
+        self._pipe.wakeup()
+
+    def close(self) -> None:
+        if not self._pipe.begin_close():
+            return
+        if self._pool is not None:
+            self._pool.detach(self.wakeup)
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._builder.close)
+            stack.callback(self._pipe.close)
+            stack.callback(self._selector.close)
+            for channel in (*self._channels.values(), *self._closing.values()):
+                stack.callback(channel.close)
+            self._channels.clear()
+            self._closing.clear()
+
+    # ---- one poll ----
+
+    def _clear(self) -> None:
+        """Forget what the last poll reported, and go on with connections that are closing."""
+        if self.completed_sends:
+            self.completed_sends = []
+        if self.completed_receives:
+            self.completed_receives = []
+        if self.disconnected:
+            self.disconnected = {}
+        if self.connected:
+            self.connected = []
+        self._news = False
+        if self._closing:
+            for node_id, channel in list(self._closing.items()):
+                if node_id in self._failed_sends or not self._has_pending_receive(channel):
+                    del self._closing[node_id]
+                    self._finish_close(channel)
+        if self._failed_sends:
+            self._failed_sends.clear()
+
+    def _write_unsent(self, now: int) -> None:
+        unsent, self._unsent = self._unsent, []
+        for channel in unsent:
+            # A channel that was closed meanwhile sends no longer.
+            if channel.sending is None:
+                continue
+            if channel.ready:
+                self._poll_channel(channel, _WRITE, now)
+            else:
+                self._watch(channel)
+
+    def _select(self, timeout_ms: int) -> tuple[bool, int]:
+        """Wait and handle events. Returns whether a wakeup was among them, and the time."""
+        if self._delayed_closes:
+            timeout_ms = self._until_delayed_close(timeout_ms)
+        timeout = None if timeout_ms >= NEVER else min(timeout_ms, _LONGEST_SELECT_MS) / 1000
+        start = self._clock.now_ms() if timeout != 0 and self._metrics is not None else NEVER
+        events = self._selector.select(timeout)
+        now = self._clock.now_ms()
+        if start < NEVER:
+            self._waited_ms += now - start
+        if self._pool is not None and not self._out_of_memory:
+            events = self._handling_order(events, self._pool)
+        if self._buffered_reads:
+            buffered, self._buffered_reads = self._buffered_reads, {}
+            for channel in buffered.values():
+                self._poll_channel(channel, _READ, now)
+        woken = False
+        for key, mask in events:
+            ready: KafkaChannel | None = key.data
+            if ready is None:
+                woken = True
+                self._pipe.consume()
+            elif ready.watched:  # not closed by an event before this one
+                self._poll_channel(ready, mask, now)
+        if woken and self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._poll_open(waiting, 0, now)
+        if self._immediately_connected:
+            connected, self._immediately_connected = self._immediately_connected, []
+            self._poll_open(connected, _WRITE, now)
+        if self._delayed_closes:
+            self._complete_delayed_closes(now)
+        return woken, now
+
+    def _poll_open(self, channels: list[KafkaChannel], events: int, now: int) -> None:
+        for channel in channels:
+            if self._channels.get(channel.node_id) is channel:
+                self._poll_channel(channel, events, now)
+
+    def _poll_channel(self, channel: KafkaChannel, events: int, now: int) -> None:
+        """All that one connection can do now: connect, prove itself, read, write."""
+        channel.used_ms = now
+        try:
+            if not channel.connected:
+                if not channel.finish_connect():
+                    return
+                self.connected.append(channel.node_id)
+                self._news = True
+            if channel.ready:
+                if events & _READ or channel.transport.has_bytes_buffered:
+                    self._read(channel, now)
+                if events & _WRITE:
+                    if channel.sending is not None:
+                        self._write(channel, now)
+                    else:
+                        channel.flush()
+            else:
+                self._prepare(channel, events, now)
+        except (AuthenticationError, RemoteProtocolError, OSError) as error:
+            self._fail(channel, error)
+        else:
+            self._watch(channel)
+
+    def _prepare(self, channel: KafkaChannel, events: int, now: int) -> None:
+        """Go on with handshake and authentication, and then with what waited for it."""
+        channel.prepare(now)
+        if (channel.ready or channel.reauthenticating) and (
+            events & _READ or channel.transport.has_bytes_buffered
+        ):
+            self._read(channel, now)
+        if channel.ready:
+            self._news = True
+            if channel.sending is not None:
+                self._write(channel, now)
+        elif channel.waiting and channel not in self._waiting:
+            self._waiting.append(channel)
+
+    def _write(self, channel: KafkaChannel, now: int) -> None:
+        send = channel.write(now)
+        if send is not None:
+            self.completed_sends.append(send)
+            self._news = True
+        elif channel.reauthenticating and channel.waiting:
+            self._waiting.append(channel)
+
+    def _read(self, channel: KafkaChannel, now: int) -> None:
+        """At most one frame of a channel in one poll, so that none starves the others."""
+        node_id = channel.node_id
+        if channel.muted or (self._out_of_memory and channel.starved):
+            return
+        if not self._has_received(node_id):
+            receive = channel.read(now)
+            if receive is not None:
+                self.completed_receives.append(receive)
+                self._news = True
+            elif channel.starved:
+                # Not among the buffered reads either: without memory, those would make polls spin.
+                self._out_of_memory = True
+                return
+        if channel.transport.has_bytes_buffered:
+            self._buffered_reads[node_id] = channel
+
+    def _has_received(self, node_id: int) -> bool:
+        """A frame of this channel is handed out by this poll already."""
+        return any(receive.source == node_id for receive in self.completed_receives)
+
+    def _handling_order(
+        self, events: list[tuple[selectors.SelectorKey, int]], pool: MemoryPool
+    ) -> list[tuple[selectors.SelectorKey, int]]:
+        """Any order when memory is low: epoll's is nearly always the same, and the first in it
+        would take what is left each time (Selector.determineHandlingOrder).
+        """
+        if len(events) > 1 and pool.available < self._low_memory:
+            self._random.shuffle(events)
+        return events
+
+    def _resume_reading(self) -> None:
+        """Read on where memory was missing, once there is some."""
+        if self._pool is None or self._pool.out_of_memory:
+            return
+        self._out_of_memory = False
+        for node_id, channel in self._channels.items():
+            if channel.starved:
+                channel.starved = False
+                self._watch(channel)
+                # Its length was read, so the rest may be above the socket already.
+                if not channel.muted and channel.transport.has_bytes_buffered:
+                    self._buffered_reads[node_id] = channel
+
+    def _watch(self, channel: KafkaChannel) -> None:
+        """Tell epoll what this channel waits for; most frames change nothing."""
+        wanted = 0 if channel.muted or channel.starved else _READ
+        if (channel.sending is not None and not channel.reauthenticating) or channel.wants_write:
+            wanted |= _WRITE
+        if wanted == channel.watched:
+            return
+        sock = channel.transport.socket
+        if not wanted:
+            self._selector.unregister(sock)
+        elif channel.watched:
+            self._selector.modify(sock, wanted, channel)
+        else:
+            self._selector.register(sock, wanted, channel)
+        channel.watched = wanted
+
+    # ---- the end of a connection ----
+
+    def _fail(self, channel: KafkaChannel, error: Exception) -> None:
+        if isinstance(error, AuthenticationError):
+            channel.kind = ChannelStateKind.AUTHENTICATION_FAILED
+            channel.error = error
+            channel.detail = error.message
+        elif isinstance(error, RemoteProtocolError):
+            channel.kind = ChannelStateKind.PROTOCOL_ERROR
+            channel.error = error
+            channel.detail = error.message
+        else:
+            assert isinstance(error, OSError)
+            channel.detail = error.strerror or str(error)
+        _log.debug(
+            "connection to node %d, %s, ended (%s): %s",
+            channel.node_id,
+            channel.remote,
+            channel.kind.value,
+            channel.detail,
+        )
+        if self._close_delay_ms > 0 and isinstance(error, AuthenticationError):
+            self._delay_close(channel)
+        else:
+            self._close_gracefully(channel)
+
+    def _delay_close(self, channel: KafkaChannel) -> None:
+        """Leave the connection open and look at it no more, until its time has come."""
+        self._delayed_closes[channel] = self._clock.now_ms() + self._close_delay_ms
+        self._buffered_reads.pop(channel.node_id, None)
+        if channel.watched:
+            self._selector.unregister(channel.transport.socket)
+            channel.watched = 0
+
+    def _until_delayed_close(self, timeout_ms: int) -> int:
+        first = next(iter(self._delayed_closes.values()))
+        return max(0, min(timeout_ms, first - self._clock.now_ms()))
+
+    def _complete_delayed_closes(self, now: int) -> None:
+        for channel, due in list(self._delayed_closes.items()):
+            if due > now:
+                break
+            self._close_gracefully(channel)
+
+    def _close_idle(self, now: int) -> None:
+        """Close what was not used for connections.max.idle.ms.
+
+        No timer wakes for it: a producer that sleeps learns of it with its next wake, before it
+        can use the connection. Brokers close idle connections a minute later by themselves.
+        """
+        self._next_idle_ms = NEVER
+        for channel in list(self._channels.values()):
+            due = channel.used_ms + self._max_idle_ms
+            if channel in self._delayed_closes:
+                continue
+            if now <= due:
+                self._next_idle_ms = min(self._next_idle_ms, due)
+                continue
+            channel.kind = ChannelStateKind.EXPIRED
+            _log.debug("closing the connection to node %d: idle for too long", channel.node_id)
+            self._close_gracefully(channel)
+
+    def _close_gracefully(self, channel: KafkaChannel) -> None:
+        """Close, and report it; but first hand out the answers that arrived whole.
+
+        They may be acknowledgements: the connection may have failed while we wrote the next
+        request, and what was acknowledged need not be sent again.
+        """
+        self._forget(channel)
+        with contextlib.suppress(ValueError):
+            self.connected.remove(channel.node_id)
+        if self._has_pending_receive(channel):
+            self._closing[channel.node_id] = channel
+        else:
+            self._finish_close(channel)
+
+    def _has_pending_receive(self, channel: KafkaChannel) -> bool:
+        if channel.kind is not ChannelStateKind.READY:
+            return False
+        if channel.muted or self._has_received(channel.node_id):
+            return True
+        try:
+            receive = channel.read(self._clock.now_ms())
+        except (AuthenticationError, RemoteProtocolError, OSError) as error:
+            if isinstance(error, RemoteProtocolError):
+                channel.kind, channel.error = ChannelStateKind.PROTOCOL_ERROR, error
+            elif isinstance(error, AuthenticationError):
+                channel.kind, channel.error = ChannelStateKind.AUTHENTICATION_FAILED, error
+                channel.detail = error.message
+            return False
+        if receive is None:
+            # An answer that waits for memory may be an acknowledgement, too.
+            self._out_of_memory = self._out_of_memory or channel.starved
+            return channel.starved
+        self.completed_receives.append(receive)
+        self._news = True
+        return True
+
+    def _forget(self, channel: KafkaChannel) -> None:
+        """Out of every table and out of epoll; the socket stays open."""
+        node_id = channel.node_id
+        if self._channels.get(node_id) is channel:
+            del self._channels[node_id]
+            self._buffered_reads.pop(node_id, None)
+            self._delayed_closes.pop(channel, None)
+            if self._metrics is not None:
+                self._metrics.connection_closed(len(self._channels), self._clock.now_ms())
+        if channel.watched:
+            self._selector.unregister(channel.transport.socket)
+            channel.watched = 0
+
+    def _finish_close(self, channel: KafkaChannel) -> None:
+        self.disconnected[channel.node_id] = channel.state()
+        self._news = True
+        channel.close()
+
+    def _open_or_closing(self, node_id: int) -> KafkaChannel:
+        channel = self._channels.get(node_id) or self._closing.get(node_id)
+        if channel is None:
+            raise IllegalStateError(f"there is no connection to node {node_id}")
+        return channel

@@ -1,0 +1,320 @@
+"""Where the connection to each node stands (Java's ClusterConnectionStates).
+
+Owns: the state of every connection, reconnect backoff, connection setup time-out, throttling, and
+which of a host's addresses is tried next. Never: sockets or requests; ``now`` is always given.
+"""
+
+from __future__ import annotations
+
+import logging
+import random as _random
+from collections.abc import Callable
+from enum import Enum
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.errors import AuthenticationError, IllegalStateError
+from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.network.client.host_resolver import HostResolver
+
+_log = logging.getLogger(__name__)
+
+
+class ConnectionState(Enum):
+    """Java's ConnectionState."""
+
+    DISCONNECTED = "disconnected"
+    CONNECTING = "connecting"
+    CHECKING_API_VERSIONS = "checking api versions"
+    READY = "ready"
+    AUTHENTICATION_FAILED = "authentication failed"
+
+    @property
+    def is_disconnected(self) -> bool:
+        return self in _DISCONNECTED
+
+    @property
+    def is_connected(self) -> bool:
+        return self in _CONNECTED
+
+
+# Tuples: what is compared is who they are, and no hash is asked for.
+_DISCONNECTED = (ConnectionState.DISCONNECTED, ConnectionState.AUTHENTICATION_FAILED)
+_CONNECTED = (ConnectionState.CHECKING_API_VERSIONS, ConnectionState.READY)
+
+
+class _Addresses:
+    """A host's addresses, tried in turn."""
+
+    __slots__ = ("_addresses", "_index", "_last_attempted", "_resolve", "host")
+
+    def __init__(self, host: str, resolve: HostResolver) -> None:
+        self.host = host
+        self._resolve = resolve
+        self._addresses: list[str] = []
+        self._index = 0
+        self._last_attempted: str | None = None
+
+    def current(self) -> str:
+        """The address to try; looked up when there is none. OSError when there is no such host."""
+        if not self._addresses:
+            addresses = self._resolve(self.host)
+            _log.debug("%s resolves to %s", self.host, addresses)
+            # The look-up is done anew after a disconnection, and that address is not the one to
+            # begin with, if there is another: the trouble may be its (a load balancer's instance).
+            self._index = 1 if len(addresses) > 1 and addresses[0] == self._last_attempted else 0
+            self._addresses = addresses
+        self._last_attempted = self._addresses[self._index]
+        return self._last_attempted
+
+    def move_to_next(self) -> None:
+        """Step on; behind the last one, the host is looked up anew."""
+        self._index += 1
+        if self._index >= len(self._addresses):
+            self.clear()
+
+    def clear(self) -> None:
+        self._addresses = []
+        self._index = 0
+
+
+class _NodeConnectionState:
+    """What is known of one connection. Times are milliseconds of the client's clock."""
+
+    __slots__ = (
+        "addresses",
+        "authentication_error",
+        "connection_setup_timeout_ms",
+        "failed_attempts",
+        "failed_connect_attempts",
+        "last_connect_attempt_ms",
+        "reconnect_backoff_ms",
+        "state",
+        "throttled_until_ms",
+    )
+
+    def __init__(
+        self, now: int, addresses: _Addresses, reconnect_backoff_ms: int, setup_timeout_ms: int
+    ) -> None:
+        self.state = ConnectionState.CONNECTING
+        self.addresses = addresses
+        self.authentication_error: AuthenticationError | None = None
+        self.last_connect_attempt_ms = now
+        self.failed_attempts = 0
+        self.failed_connect_attempts = 0
+        self.reconnect_backoff_ms = reconnect_backoff_ms
+        self.connection_setup_timeout_ms = setup_timeout_ms
+        # May be anything on a clock that starts anywhere; None: not throttled.
+        self.throttled_until_ms: int | None = None
+
+
+class ClusterConnectionStates:
+    """The states by node id. A node that was never connected to has none."""
+
+    def __init__(
+        self,
+        *,
+        reconnect_backoff_ms: int,
+        reconnect_backoff_max_ms: int,
+        connection_setup_timeout_ms: int,
+        connection_setup_timeout_max_ms: int,
+        resolve: HostResolver,
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        self._states: dict[int, _NodeConnectionState] = {}
+        #: Nodes whose connection is being set up.
+        self.connecting_nodes: set[int] = set()
+        self._resolve = resolve
+        self._reconnect_backoff = ExponentialBackoff(
+            reconnect_backoff_ms, reconnect_backoff_max_ms, random=random
+        )
+        self._setup_timeout = ExponentialBackoff(
+            connection_setup_timeout_ms, connection_setup_timeout_max_ms, random=random
+        )
+
+    # ---- events ----
+
+    def connecting(self, node_id: int, now: int, host: str) -> None:
+        """A connection is begun: to the next address of ``host``, or to the first of a new host."""
+        state = self._states.get(node_id)
+        if state is not None and state.addresses.host == host:
+            state.last_connect_attempt_ms = now
+            state.state = ConnectionState.CONNECTING
+            state.addresses.move_to_next()
+        else:
+            if state is not None:
+                _log.info("node %d moved from host %s to %s", node_id, state.addresses.host, host)
+            self._states[node_id] = _NodeConnectionState(
+                now,
+                _Addresses(host, self._resolve),
+                self._reconnect_backoff.backoff(0),
+                self._setup_timeout.backoff(0),
+            )
+        self.connecting_nodes.add(node_id)
+
+    def checking_api_versions(self, node_id: int) -> None:
+        state = self._state(node_id)
+        state.state = ConnectionState.CHECKING_API_VERSIONS
+        self._reset_setup_timeout(state)
+        self.connecting_nodes.discard(node_id)
+
+    def ready(self, node_id: int) -> None:
+        state = self._state(node_id)
+        state.state = ConnectionState.READY
+        state.authentication_error = None
+        state.failed_attempts = 0
+        state.reconnect_backoff_ms = self._reconnect_backoff.backoff(0)
+        self._reset_setup_timeout(state)
+        self.connecting_nodes.discard(node_id)
+
+    def disconnected(self, node_id: int, now: int) -> None:
+        state = self._state(node_id)
+        state.last_connect_attempt_ms = now
+        self._count_failed_attempt(state)
+        if state.state is ConnectionState.CONNECTING:
+            state.failed_connect_attempts += 1
+            state.connection_setup_timeout_ms = self._setup_timeout.backoff(
+                state.failed_connect_attempts
+            )
+            self.connecting_nodes.discard(node_id)
+        else:
+            self._reset_setup_timeout(state)
+            if state.state.is_connected:
+                # It once stood, so its address was right; the host may have another by now.
+                state.addresses.clear()
+        state.state = ConnectionState.DISCONNECTED
+
+    def authentication_failed(self, node_id: int, now: int, error: AuthenticationError) -> None:
+        state = self._state(node_id)
+        state.state = ConnectionState.AUTHENTICATION_FAILED
+        state.authentication_error = error
+        state.last_connect_attempt_ms = now
+        self._count_failed_attempt(state)
+
+    def throttle(self, node_id: int, until_ms: int) -> None:
+        """Leave the node alone until then. The time never moves back."""
+        state = self._states.get(node_id)
+        if state is not None and (
+            state.throttled_until_ms is None or state.throttled_until_ms < until_ms
+        ):
+            state.throttled_until_ms = until_ms
+
+    def remove(self, node_id: int) -> None:
+        """Forget the node: unlike after ``disconnected``, it may be connected to at once."""
+        self._states.pop(node_id, None)
+        self.connecting_nodes.discard(node_id)
+
+    # ---- questions ----
+
+    def current_address(self, node_id: int) -> str:
+        """The address to connect to. OSError when the host can't be resolved."""
+        return self._state(node_id).addresses.current()
+
+    def can_connect(self, node_id: int, now: int) -> bool:
+        """True when a connection may be begun: there is none, and the backoff is over."""
+        state = self._states.get(node_id)
+        return state is None or (
+            state.state.is_disconnected
+            and now - state.last_connect_attempt_ms >= state.reconnect_backoff_ms
+        )
+
+    def connection_delay(self, node_id: int, now: int) -> int:
+        """Milliseconds before it is worth asking again.
+
+        Disconnected: what is left of the backoff. Connecting: the setup time-out. Connected:
+        NEVER, because an answer or a disconnection will tell.
+        """
+        state = self._states.get(node_id)
+        if state is None:
+            return 0
+        if state.state is ConnectionState.CONNECTING:
+            return state.connection_setup_timeout_ms
+        if state.state.is_disconnected:
+            waited = now - state.last_connect_attempt_ms
+            return max(0, state.reconnect_backoff_ms - waited)
+        return NEVER
+
+    def poll_delay_ms(self, node_id: int, now: int) -> int:
+        """As :meth:`connection_delay`; the rest of the throttling while connected."""
+        if not self.is_connected(node_id):
+            return self.connection_delay(node_id, now)
+        return self.throttle_delay_ms(node_id, now) or NEVER
+
+    def throttle_delay_ms(self, node_id: int, now: int) -> int:
+        state = self._states.get(node_id)
+        if state is None or state.throttled_until_ms is None:
+            return 0
+        return max(0, state.throttled_until_ms - now)
+
+    def is_ready(self, node_id: int, now: int) -> bool:
+        state = self._states.get(node_id)
+        return (
+            state is not None
+            and state.state is ConnectionState.READY
+            and (state.throttled_until_ms is None or state.throttled_until_ms <= now)
+        )
+
+    def has_ready_nodes(self, now: int) -> bool:
+        return any(self.is_ready(node_id, now) for node_id in self._states)
+
+    def is_connecting(self, node_id: int) -> bool:
+        return node_id in self.connecting_nodes
+
+    def is_preparing_connection(self, node_id: int) -> bool:
+        """Connecting, or connected and waiting for the ApiVersions answer."""
+        state = self._states.get(node_id)
+        return state is not None and (
+            state.state is ConnectionState.CONNECTING
+            or state.state is ConnectionState.CHECKING_API_VERSIONS
+        )
+
+    def is_connected(self, node_id: int) -> bool:
+        state = self._states.get(node_id)
+        return state is not None and state.state.is_connected
+
+    def is_disconnected(self, node_id: int) -> bool:
+        """True after a connection failed or ended; False for a node that was never tried."""
+        state = self._states.get(node_id)
+        return state is not None and state.state.is_disconnected
+
+    def connection_state(self, node_id: int) -> ConnectionState | None:
+        state = self._states.get(node_id)
+        return None if state is None else state.state
+
+    def authentication_error(self, node_id: int) -> AuthenticationError | None:
+        state = self._states.get(node_id)
+        return None if state is None else state.authentication_error
+
+    def last_connect_attempt_ms(self, node_id: int) -> int | None:
+        """None for a node that was never tried."""
+        state = self._states.get(node_id)
+        return None if state is None else state.last_connect_attempt_ms
+
+    def connection_setup_timeout_ms(self, node_id: int) -> int:
+        return self._state(node_id).connection_setup_timeout_ms
+
+    def nodes_with_connection_setup_timeout(self, now: int) -> list[int]:
+        return [n for n in self.connecting_nodes if now > self._setup_deadline_ms(n)]
+
+    def time_to_next_setup_timeout(self, now: int) -> int:
+        """Milliseconds until a connection that is being set up times out; NEVER without one."""
+        if not self.connecting_nodes:
+            return NEVER
+        return max(0, min(map(self._setup_deadline_ms, self.connecting_nodes)) + 1 - now)
+
+    def _setup_deadline_ms(self, node_id: int) -> int:
+        state = self._states[node_id]
+        return state.last_connect_attempt_ms + state.connection_setup_timeout_ms
+
+    def _state(self, node_id: int) -> _NodeConnectionState:
+        state = self._states.get(node_id)
+        if state is None:
+            raise IllegalStateError(f"no connection to node {node_id} was ever begun")
+        return state
+
+    def _count_failed_attempt(self, state: _NodeConnectionState) -> None:
+        state.reconnect_backoff_ms = self._reconnect_backoff.backoff(state.failed_attempts)
+        state.failed_attempts += 1
+
+    def _reset_setup_timeout(self, state: _NodeConnectionState) -> None:
+        state.failed_connect_attempts = 0
+        state.connection_setup_timeout_ms = self._setup_timeout.backoff(0)

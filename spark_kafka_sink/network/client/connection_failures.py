@@ -1,0 +1,117 @@
+"""Why we could not talk to which address: what a message needs when no broker answers.
+
+Owns: the address of each node's last attempt, the last reason of each address that did not answer
+since, and the words for it. Never: a decision.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import warn
+from spark_kafka_sink.network.channel.selectable import ChannelState, ChannelStateKind
+from spark_kafka_sink.network.client.cluster_connection_states import ConnectionState
+from spark_kafka_sink.protocol.cluster import Node
+from spark_kafka_sink.protocol.request import ApiKey
+
+_log = logging.getLogger(__name__)
+
+#: Addresses remembered of one node: a host name with more is one whose tail nobody reads.
+_ADDRESSES_OF_A_NODE = 16
+
+#: What is likely behind a listener that takes the connection and says nothing that we understand.
+SILENT_LISTENER = "is it a TLS or SASL listener, or not Kafka?"
+
+#: The same behind one that says what it speaks, and no more.
+WANTS_SASL = "does it want SASL? Then set security.protocol to SASL_PLAINTEXT or SASL_SSL"
+
+#: What a connection is asked first, behind ApiVersions.
+_FIRST_ASKED = frozenset({ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID, ApiKey.FIND_COORDINATOR})
+
+
+class ConnectionFailures:
+    """Written by the sender's thread, read by any: each change publishes a new mapping."""
+
+    __slots__ = ("_addresses", "_by_node", "_published")
+
+    def __init__(self) -> None:
+        self._addresses: dict[int, str] = {}
+        self._by_node: dict[int, dict[str, str]] = {}
+        self._published: Mapping[str, str] = {}
+
+    def connecting(self, node_id: int, host: str, port: int, ip: str | None = None) -> None:
+        """Note the address of the attempt that begins."""
+        address = f"{host}:{port}"
+        self._addresses[node_id] = address if ip in (None, host) else f"{address} ({ip})"
+
+    def address(self, node_id: int) -> str:
+        return self._addresses.get(node_id, "an unknown address")
+
+    def record(self, node_id: int, reason: str) -> None:
+        """The node's address failed. Logged as a warning once, until the reason is another."""
+        address = self.address(node_id)
+        reasons = self._by_node.setdefault(node_id, {})
+        news = reasons.pop(address, None) != reason
+        reasons[address] = reason
+        if len(reasons) > _ADDRESSES_OF_A_NODE:
+            del reasons[next(iter(reasons))]
+        if news:
+            self._publish()
+        level = logging.WARNING if news else logging.DEBUG
+        # A bootstrap server has no id yet; the negative one that stands for it is ours alone.
+        who = f"node {node_id} at" if node_id >= 0 else "bootstrap server"
+        warn(_log, Kind.NOT_CONNECTED, "%s %s: %s", who, address, reason, level=level)
+
+    def record_end(
+        self,
+        node_id: int,
+        before: ConnectionState | None,
+        state: ChannelState,
+        asked: ApiKey | None = None,
+    ) -> None:
+        """The connection ended; ``before`` is where it stood, ``asked`` the oldest request that has
+        no answer. Idleness is nobody's failure.
+        """
+        detail = state.detail
+        if state.kind is ChannelStateKind.EXPIRED or detail is None:
+            return
+        if state.error is not None:
+            hint = state.error.hint
+            self.record(node_id, detail if hint is None else f"{detail} ({hint})")
+        elif state.kind is ChannelStateKind.AUTHENTICATE and (":" in detail or "?" in detail):
+            # TLS and SASL tell what they know; the operating system's texts have no such marks.
+            self.record(node_id, detail)
+        elif state.kind is ChannelStateKind.AUTHENTICATE:
+            self.record(node_id, f"{detail} during the handshake ({SILENT_LISTENER})")
+        elif state.kind is ChannelStateKind.READY and before is not ConnectionState.READY:
+            self.record(node_id, f"{detail} before ApiVersions was answered ({SILENT_LISTENER})")
+        elif asked in _FIRST_ASKED and state.kind is ChannelStateKind.READY:
+            # A listener with SASL answers ApiVersions to anybody, and nothing else.
+            self.record(node_id, f"{detail} when it was asked for more ({WANTS_SASL})")
+        else:
+            self.record(node_id, detail)
+
+    def answered(self, node_id: int) -> None:
+        """The node speaks Kafka: what happened before is over."""
+        if self._by_node.pop(node_id, None) is not None:
+            self._publish()
+
+    def retain(self, nodes: Iterable[Node]) -> None:
+        """Only these nodes exist now."""
+        if self._by_node:
+            gone = set(self._by_node)
+            gone.difference_update(node.id for node in nodes)
+            for node_id in gone:
+                self.answered(node_id)
+
+    def by_address(self) -> dict[str, str]:
+        return dict(self._published)
+
+    def _publish(self) -> None:
+        self._published = {
+            address: reason
+            for reasons in self._by_node.values()
+            for address, reason in reasons.items()
+        }

@@ -1,0 +1,125 @@
+"""Host names to addresses (Java's ``HostResolver`` and ``ClientUtils.resolve``).
+
+Owns: the only name look-ups of the package. Never: which address is tried when
+(``cluster_connection_states.py``). A look-up blocks the sender's thread, as it does in Java.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, warn
+
+_log = logging.getLogger(__name__)
+
+#: The value of client.dns.lookup that asks for canonical names.
+CANONICAL: Final = "resolve_canonical_bootstrap_servers_only"
+
+#: A host name to its addresses, best first. Raises OSError when there are none.
+HostResolver = Callable[[str], list[str]]
+
+
+def resolve_host(host: str) -> list[str]:
+    """Every address of ``host``, without doubles, IPv4 first.
+
+    The order within a family is the resolver's. IPv4 goes first because the JVM's default does
+    so (``java.net.preferIPv6Addresses=false``), and "localhost" is often an IPv4 listener only;
+    unlike Java, the other family is tried after it. OSError when the name is none or is unknown.
+    """
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except UnicodeError:
+        raise OSError("not a host name") from None
+    addresses = [
+        str(info[4][0])
+        for family in (socket.AF_INET, socket.AF_INET6)
+        for info in found
+        if info[0] == family
+    ]
+    if not addresses:
+        raise OSError(f"{host} has no IP address")
+    return list(dict.fromkeys(addresses))
+
+
+def bootstrap_addresses(
+    servers: Iterable[tuple[str, int]],
+    lookup: str,
+    *,
+    resolve: HostResolver = resolve_host,
+    canonical_name: Callable[[str], str] = socket.getfqdn,
+) -> tuple[tuple[str, int], ...]:
+    """``servers`` as a client begins with them (Java's ``ClientUtils.parseAndValidateAddresses``).
+
+    ``lookup`` is client.dns.lookup. With ``resolve_canonical_bootstrap_servers_only`` each address
+    of a host becomes a server of its own, by its canonical name (what Kerberos tickets are for), or
+    by itself where it has none that leads back to it: the name is what TLS checks, and whoever owns
+    the reverse zone must not choose it (``InetAddress.getCanonicalHostName``). What can't be
+    resolved is left out with a warning. With ``use_all_dns_ips`` the servers stay as they are:
+    their addresses are looked up when they are connected to, so that one whose name is unknown now
+    may heal. Raises ConfigError when not one can be resolved, with each host's reason as its hint.
+    """
+    servers = tuple(servers)
+    failures: dict[str, str] = {}
+    if lookup == CANONICAL:
+        found = tuple(_canonical_servers(servers, resolve, canonical_name, failures))
+    else:
+        # One is enough: the others' look-ups would only make the constructor slower.
+        found = servers if any(_resolves(host, resolve, failures) for host, _ in servers) else ()
+    if not found:
+        raise ConfigError(
+            "No resolvable bootstrap urls given in bootstrap.servers",
+            hint="; ".join(f"{host}: {reason}" for host, reason in failures.items()),
+            kind=Kind.UNRESOLVED_ADDRESS,
+        )
+    for host, reason in failures.items():
+        warn(
+            _log,
+            Kind.UNRESOLVED_ADDRESS,
+            "bootstrap server %s can't be resolved now: %s",
+            host,
+            reason,
+        )
+    return found
+
+
+def _canonical_servers(
+    servers: tuple[tuple[str, int], ...],
+    resolve: HostResolver,
+    canonical_name: Callable[[str], str],
+    failures: dict[str, str],
+) -> dict[tuple[str, int], None]:
+    found: dict[tuple[str, int], None] = {}
+    for host, port in servers:
+        try:
+            addresses = resolve(host)
+        except OSError as error:
+            failures[host] = _reason(error)
+            continue
+        for address in addresses:
+            found[_confirmed(canonical_name(address), address, resolve), port] = None
+    return found
+
+
+def _confirmed(name: str, address: str, resolve: HostResolver) -> str:
+    """``name`` when it leads to ``address``, else ``address``."""
+    try:
+        return name if address in resolve(name) else address
+    except OSError:
+        return address
+
+
+def _resolves(host: str, resolve: HostResolver, failures: dict[str, str]) -> bool:
+    try:
+        resolve(host)
+    except OSError as error:
+        failures[host] = _reason(error)
+        return False
+    return True
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

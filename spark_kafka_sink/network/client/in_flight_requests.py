@@ -1,0 +1,167 @@
+"""Requests that were sent, or are being sent, and have no answer yet (Java's InFlightRequests).
+
+Owns: their order for each node, how many may be on the way, and when the first of them times out.
+Never: connections, or what an answer means.
+
+On a record's way: where a produce request waits between the socket and its acknowledgement.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.errors import ApiError, RemoteProtocolError
+from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
+from spark_kafka_sink.protocol.frames import parse_response_header
+
+
+@dataclass(slots=True)
+class InFlightRequest:
+    """One request on its way.
+
+    ``internal``: the network client's own (ApiVersions, Metadata). ``sent``: the last byte is with
+    the socket. ``throttle_ms``: for so long the broker asked us to wait meanwhile, which does not
+    count against its time-out.
+    """
+
+    request: ClientRequest
+    version: int
+    internal: bool
+    sent_ms: int
+    sent: bool = False
+    throttle_ms: int = 0
+
+    @property
+    def deadline_ms(self) -> int:
+        """The request has timed out when it is *later* than this."""
+        return self.sent_ms + self.throttle_ms + self.request.request_timeout_ms
+
+    def parse(self, payload: memoryview) -> object:
+        """What the answer ``payload`` says. RemoteProtocolError when it is no answer to this."""
+        asked = self.request
+        correlation_id, body = parse_response_header(asked.api_key, self.version, payload)
+        if correlation_id != asked.correlation_id:
+            raise RemoteProtocolError(
+                f"an answer to {asked.api_key.name} has correlation id {correlation_id} where "
+                f"{asked.correlation_id} was due"
+            )
+        return asked.request.decode(self.version, body)
+
+    def completed(self, body: object | None, now: int) -> ClientResponse:
+        return ClientResponse(self.request, self.version, self.sent_ms, now, body)
+
+    def failed(
+        self,
+        now: int,
+        *,
+        timed_out: bool = False,
+        error: ApiError | RemoteProtocolError | None = None,
+    ) -> ClientResponse:
+        return ClientResponse(
+            self.request,
+            self.version,
+            self.sent_ms,
+            now,
+            disconnected=error is None,
+            timed_out=timed_out,
+            error=error,
+        )
+
+
+class InFlightRequests:
+    """A queue of :class:`InFlightRequest` for each node, oldest first."""
+
+    def __init__(self, max_per_connection: int) -> None:
+        self._max = max_per_connection
+        self._requests: dict[int, deque[InFlightRequest]] = {}
+        self._count = 0
+        #: No deadline is earlier than this. It is lowered with every request, and made exact only
+        #: when it has passed: completing a request costs nothing, and the price is one early look
+        #: in request.timeout.ms.
+        self.earliest_deadline_ms = NEVER
+
+    def add(self, request: InFlightRequest) -> None:
+        queue = self._requests.get(request.request.destination)
+        if queue is None:
+            queue = self._requests[request.request.destination] = deque()
+        queue.append(request)
+        self._count += 1
+        deadline = request.deadline_ms
+        if deadline < self.earliest_deadline_ms:
+            self.earliest_deadline_ms = deadline
+
+    def can_send_more(self, node_id: int) -> bool:
+        """True when the last request has left and fewer than the limit wait for their answer.
+
+        The last one first: while its bytes queue up here, another one would only queue behind it.
+        """
+        queue = self._requests.get(node_id)
+        return not queue or (queue[-1].sent and len(queue) < self._max)
+
+    def oldest(self, node_id: int) -> InFlightRequest | None:
+        """The request that the next answer belongs to: brokers answer in order."""
+        queue = self._requests.get(node_id)
+        return queue[0] if queue else None
+
+    def answered(self, node_id: int) -> InFlightRequest:
+        """The oldest, which an answer that came must belong to. RemoteProtocolError if none can."""
+        request = self.oldest(node_id)
+        if request is None or not request.sent:
+            raise RemoteProtocolError("the broker answered without having been asked")
+        return request
+
+    def last_sent(self, node_id: int) -> InFlightRequest | None:
+        queue = self._requests.get(node_id)
+        return queue[-1] if queue else None
+
+    def complete_next(self, node_id: int) -> InFlightRequest:
+        """Take the oldest out."""
+        self._count -= 1
+        return self._requests[node_id].popleft()
+
+    def complete_last_sent(self, node_id: int) -> InFlightRequest:
+        """Take the newest out: no answer is expected."""
+        self._count -= 1
+        return self._requests[node_id].pop()
+
+    def clear_all(self, node_id: int) -> list[InFlightRequest]:
+        """Take all of a node's requests out, in the order in which they were sent."""
+        queue = self._requests.pop(node_id, None)
+        if not queue:
+            return []
+        self._count -= len(queue)
+        return list(queue)
+
+    def count(self, node_id: int | None = None) -> int:
+        if node_id is None:
+            return self._count
+        queue = self._requests.get(node_id)
+        return len(queue) if queue else 0
+
+    def add_throttle_time(self, node_id: int, throttle_ms: int) -> None:
+        """The node asked for silence: its waiting requests get so much more time."""
+        for request in self._requests.get(node_id, ()):
+            request.throttle_ms += throttle_ms
+
+    def time_to_next_timeout(self, now: int) -> int:
+        """Milliseconds until a request may have timed out; NEVER when none is in flight."""
+        if self._count == 0:
+            self.earliest_deadline_ms = NEVER
+            return NEVER
+        return max(0, self.earliest_deadline_ms + 1 - now)
+
+    def nodes_with_timed_out_requests(self, now: int) -> list[int]:
+        if now <= self.earliest_deadline_ms:
+            return []
+        timed_out = []
+        earliest = NEVER
+        for node_id, queue in self._requests.items():
+            first = min((request.deadline_ms for request in queue), default=NEVER)
+            if now > first:
+                timed_out.append(node_id)
+            else:
+                earliest = min(earliest, first)
+        self.earliest_deadline_ms = earliest
+        return timed_out

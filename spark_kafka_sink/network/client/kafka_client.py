@@ -1,0 +1,138 @@
+"""Kafka's first seam: what the sender needs of the network (Java's ``KafkaClient``).
+
+Owns: the :class:`KafkaClient` protocol and :class:`MetadataStore`, what the client in turn needs of
+whoever keeps metadata. ``NetworkClient`` implements the first, ``producer/metadata.py`` the second;
+in tests stand a mock client and a fixed store.
+
+All calls but :meth:`KafkaClient.wakeup` belong to the one thread that runs the sender.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from spark_kafka_sink.errors import AuthenticationError, KafkaError
+from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
+from spark_kafka_sink.protocol.api_versions import NodeApiVersions
+from spark_kafka_sink.protocol.cluster import Node
+from spark_kafka_sink.protocol.messages import MetadataRequest
+from spark_kafka_sink.protocol.metadata_response import MetadataResponse
+from spark_kafka_sink.protocol.request import Request
+
+
+class MetadataStore(Protocol):
+    """Cluster metadata as the network client uses it (Java's DefaultMetadataUpdater + Metadata)."""
+
+    def nodes(self) -> Sequence[Node]:
+        """Brokers known now; the bootstrap nodes (negative ids) before the first answer."""
+        ...
+
+    def time_to_next_update(self, now: int) -> int:
+        """Milliseconds until an update is due (0: now; NEVER: none wanted), backoff included."""
+        ...
+
+    def new_request(self, now: int) -> tuple[MetadataRequest, int]:
+        """The request to send, and a token (request version) to hand back with its answer."""
+        ...
+
+    def update(self, token: int, response: MetadataResponse, now: int) -> None: ...
+
+    def failed_update(self, now: int, error: KafkaError | None) -> None:
+        """The request of the last :meth:`new_request` brought no answer. A given error is fatal
+        to those who wait (authentication, no common version); None is a disconnect.
+        """
+        ...
+
+    def request_update(self) -> None:
+        """Ask for a full update as soon as backoff allows."""
+        ...
+
+    def rebootstrap(self, now: int) -> None:
+        """Forget the known brokers and start from the bootstrap addresses (KIP-899)."""
+        ...
+
+    @property
+    def rebootstrap_enabled(self) -> bool: ...
+
+
+class KafkaClient(Protocol):
+    """Requests to brokers, over connections that this object opens and keeps."""
+
+    def ready(self, node: Node, now: int) -> bool:
+        """True when a request can be sent to ``node`` now; else starts to connect if it may."""
+        ...
+
+    def is_ready(self, node: Node, now: int) -> bool:
+        """Like :meth:`ready`, without starting anything."""
+        ...
+
+    def connection_delay(self, node: Node, now: int) -> int:
+        """Milliseconds to wait before ``ready(node)`` may change (NEVER: an event will tell)."""
+        ...
+
+    def poll_delay_ms(self, node: Node, now: int) -> int:
+        """As :meth:`connection_delay`, with throttling counted in."""
+        ...
+
+    def connection_failed(self, node: Node) -> bool: ...
+
+    def connection_failures(self) -> Mapping[str, str]:
+        """Address to why it could not be reached or stopped answering. Any thread."""
+        ...
+
+    def authentication_error(self, node: Node) -> AuthenticationError | None: ...
+
+    def api_versions(self, node_id: int) -> NodeApiVersions | None:
+        """What the broker answered to ApiVersions; None while not connected."""
+        ...
+
+    def new_client_request(
+        self,
+        node_id: int,
+        request: Request[object],
+        now: int,
+        *,
+        expect_response: bool = True,
+        request_timeout_ms: int | None = None,
+        callback: Callable[[ClientResponse], None] | None = None,
+    ) -> ClientRequest: ...
+
+    def send(self, request: ClientRequest, now: int) -> None:
+        """Queue; bytes move in :meth:`poll`. IllegalStateError when the node is not ready."""
+        ...
+
+    def poll(self, timeout_ms: int, now: int) -> Sequence[ClientResponse]:
+        """Move bytes, at most ``timeout_ms`` long; callbacks have run when it returns."""
+        ...
+
+    def disconnect(self, node_id: int) -> None:
+        """Close the connection and fail its requests (they come from the next poll)."""
+        ...
+
+    def close_node(self, node_id: int) -> None:
+        """Close the connection and forget its requests; nothing is called."""
+        ...
+
+    def least_loaded_node(self, now: int) -> Node | None: ...
+
+    def in_flight_request_count(self, node_id: int | None = None) -> int: ...
+
+    def has_in_flight_requests(self, node_id: int | None = None) -> bool: ...
+
+    def has_ready_nodes(self, now: int) -> bool: ...
+
+    def throttle_ms(self, node_id: int) -> int:
+        """Total throttle time this node has asked for so far."""
+        ...
+
+    def wakeup(self) -> None:
+        """End a blocked :meth:`poll` at once. Any thread."""
+        ...
+
+    def initiate_close(self) -> None: ...
+
+    @property
+    def active(self) -> bool: ...
+
+    def close(self) -> None: ...

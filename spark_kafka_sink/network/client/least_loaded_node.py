@@ -1,0 +1,67 @@
+"""Which node takes a request that any node can answer (Java's ``KafkaClient.leastLoadedNode``).
+
+Owns: :class:`LeastLoadedNode` and the choice. Never: a connection, nor what is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spark_kafka_sink.network.channel.selectable import Selectable
+from spark_kafka_sink.network.client.cluster_connection_states import (
+    ClusterConnectionStates,
+    ConnectionState,
+)
+from spark_kafka_sink.network.client.in_flight_requests import InFlightRequests
+from spark_kafka_sink.protocol.cluster import Node
+
+
+@dataclass(frozen=True, slots=True)
+class LeastLoadedNode:
+    """``node`` None: none can be used or connected to now. ``any_connection_ready``: but at least
+    one connection stands (it has no room, or is throttled).
+    """
+
+    node: Node | None
+    any_connection_ready: bool
+
+
+def find_least_loaded_node(
+    nodes: Sequence[Node],
+    states: ClusterConnectionStates,
+    in_flight: InFlightRequests,
+    selector: Selectable,
+    offset: int,
+    now: int,
+) -> LeastLoadedNode:
+    """Idle and ready, else ready with fewest requests, else connecting, else the node whose last
+    attempt to connect is oldest and whose backoff is over. The search begins at ``offset``.
+    """
+    any_ready = False
+    ready: Node | None = None
+    connecting: Node | None = None
+    connectable: Node | None = None
+    fewest = oldest = 0
+    for index in range(len(nodes)):
+        node = nodes[(offset + index) % len(nodes)]
+        channel_ready = selector.is_channel_ready(node.id)
+        # A throttled connection counts: its broker lives.
+        any_ready = any_ready or (
+            channel_ready and states.connection_state(node.id) is ConnectionState.READY
+        )
+        if channel_ready and states.is_ready(node.id, now) and in_flight.can_send_more(node.id):
+            count = in_flight.count(node.id)
+            if count == 0:
+                return LeastLoadedNode(node, any_connection_ready=True)
+            if ready is None or count < fewest:
+                ready, fewest = node, count
+        elif states.is_preparing_connection(node.id):
+            connecting = node
+        elif states.can_connect(node.id, now):
+            attempt = states.last_connect_attempt_ms(node.id)
+            # Never tried beats everything.
+            age = -1 if attempt is None else attempt
+            if connectable is None or age < oldest:
+                connectable, oldest = node, age
+    return LeastLoadedNode(ready or connecting or connectable, any_ready)

@@ -1,0 +1,202 @@
+"""When metadata is asked for, and of whom (Java's NetworkClient.DefaultMetadataUpdater).
+
+Owns: the one metadata request in flight, the choice of the least loaded node, and the moment to
+start again from the bootstrap servers (KIP-899, KIP-1102). Never: what the answer says of topics
+(``producer/metadata.py`` behind ``MetadataStore``), nor sockets.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import AuthenticationError, ErrorCode, KafkaError, warn
+from spark_kafka_sink.network.client.kafka_client import MetadataStore
+from spark_kafka_sink.network.client.least_loaded_node import LeastLoadedNode
+from spark_kafka_sink.protocol.cluster import Node
+from spark_kafka_sink.protocol.messages import MetadataRequest
+from spark_kafka_sink.protocol.metadata_response import MetadataResponse
+
+_log = logging.getLogger(__name__)
+
+#: When to look again for a node, should reconnect.backoff.ms be shorter.
+_LOOK_AGAIN_MS = 50
+
+#: Partitions that one warning names.
+_SHOWN = 10
+
+
+class MetadataCarrier(Protocol):
+    """What the updater needs of the network client."""
+
+    def find_least_loaded_node(self, now: int) -> LeastLoadedNode: ...
+
+    def can_send_request(self, node_id: int, now: int) -> bool: ...
+
+    def can_connect(self, node: Node, now: int) -> bool: ...
+
+    def initiate_connect(self, node: Node, now: int) -> None: ...
+
+    def send_metadata_request(self, request: MetadataRequest, node_id: int, now: int) -> bool:
+        """False when it failed at once; ``handle_failed_request`` has been called then."""
+        ...
+
+
+class MetadataUpdater:
+    """At most one request at a time; every failure goes to the store, which backs off."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        carrier: MetadataCarrier,
+        *,
+        retry_ms: int,
+        rebootstrap_trigger_ms: int,
+    ) -> None:
+        """``retry_ms`` (reconnect.backoff.ms): when to look again while no node can be used."""
+        self._store = store
+        self._carrier = carrier
+        # Never 0: a node that is full, with reconnect.backoff.ms=0, would make the loop spin.
+        self._retry_ms = max(retry_ms, _LOOK_AGAIN_MS)
+        self._trigger_ms = rebootstrap_trigger_ms
+        # The token of the request in flight.
+        self._in_progress: int | None = None
+        # Since when metadata is wanted without an answer.
+        self._attempt_start_ms: int | None = None
+        self._rebootstrap_required = False
+        # How many missing listeners of a topic were told of.
+        self._warned: dict[str, int] = {}
+
+    def is_update_due(self, now: int) -> bool:
+        return self._in_progress is None and self._store.time_to_next_update(now) == 0
+
+    def maybe_update(self, now: int) -> int:
+        """Send a request, or connect to a node for it, when an update is due.
+
+        Returns how many milliseconds may pass before this must be called again; NEVER when an
+        event of the network, or a call of the store's owner followed by a wakeup, will tell.
+        """
+        if self._in_progress is not None:
+            return NEVER
+        wait = self._store.time_to_next_update(now)
+        if wait > 0:
+            if wait >= NEVER:
+                # Nobody wants metadata now; the time until somebody does is not a failure's.
+                self._attempt_start_ms = None
+            return wait
+        if self._attempt_start_ms is None:
+            self._attempt_start_ms = now
+        least_loaded = self._carrier.find_least_loaded_node(now)
+        if (
+            least_loaded.node is None
+            and not least_loaded.any_connection_ready
+            and self._store.rebootstrap_enabled
+            and self._knows_brokers()
+        ):
+            self.rebootstrap(now)
+            least_loaded = self._carrier.find_least_loaded_node(now)
+        if least_loaded.node is None:
+            _log.debug("metadata is due, but no node can be used now")
+            return self._retry_ms
+        return self._request_from(least_loaded.node, now)
+
+    def _request_from(self, node: Node, now: int) -> int:
+        if self._carrier.can_send_request(node.id, now):
+            request, token = self._store.new_request(now)
+            _log.debug("asking node %s for metadata", node)
+            self._in_progress = token
+            sent = self._carrier.send_metadata_request(request, node.id, now)
+            return NEVER if sent else self._retry_ms
+        if self._carrier.can_connect(node, now):
+            self._carrier.initiate_connect(node, now)
+            return self._retry_ms
+        # It is being connected to, or has no room for a request: an event or a time-out will tell.
+        # Meanwhile no other is tried, because a connecting node is less loaded than an unconnected.
+        return NEVER
+
+    # ---- what came of it ----
+
+    def handle_response(self, response: MetadataResponse, now: int) -> None:
+        token, self._in_progress = self._in_progress, None
+        assert token is not None
+        if response.error is ErrorCode.REBOOTSTRAP_REQUIRED and self._store.rebootstrap_enabled:
+            self._rebootstrap_required = True
+        elif response.error is not ErrorCode.NONE:
+            warn(
+                _log,
+                response.error.kp_code,
+                "a metadata request was answered with %s",
+                response.error.name,
+            )
+            self._store.failed_update(now, None)
+        elif not response.brokers:
+            # A broker that is starting knows no brokers yet.
+            _log.debug("a metadata answer without brokers is ignored")
+            self._store.failed_update(now, None)
+        else:
+            self._warn_of_missing_listeners(response)
+            self._attempt_start_ms = None
+            self._store.update(token, response, now)
+
+    def handle_failed_request(self, now: int, error: KafkaError | None) -> None:
+        """Disconnected or timed out (None), or refused for good."""
+        self._in_progress = None
+        self._store.failed_update(now, error)
+
+    def handle_server_disconnect(
+        self, node_id: int, now: int, error: AuthenticationError | None
+    ) -> None:
+        if node_id < 0:
+            _log.debug("bootstrap server %d disconnected", node_id)
+        if error is not None or self.is_update_due(now):
+            # While an update is due, this connection may have been the one for it: back off.
+            self._store.failed_update(now, error)
+        # Stale metadata may be the reason, so ask for new.
+        self._store.request_update()
+
+    # ---- starting again from the bootstrap servers ----
+
+    def time_to_rebootstrap(self, now: int) -> int:
+        """0: a broker said so, or metadata was wanted for the trigger's time without an answer."""
+        if self._rebootstrap_required:
+            return 0
+        start = self._attempt_start_ms
+        if start is None or not self._store.rebootstrap_enabled or not self._knows_brokers():
+            return NEVER
+        return max(0, start + self._trigger_ms + 1 - now)
+
+    def rebootstrap(self, now: int) -> None:
+        _log.info("no known broker answers: starting again from the bootstrap servers")
+        self._rebootstrap_required = False
+        self._attempt_start_ms = now
+        self._store.rebootstrap(now)
+
+    def _knows_brokers(self) -> bool:
+        """False while only bootstrap servers are known: starting there again changes nothing."""
+        return any(node.id >= 0 for node in self._store.nodes())
+
+    def _warn_of_missing_listeners(self, response: MetadataResponse) -> None:
+        """When a topic has more of them than ever: every answer says so again."""
+        shown: list[str] = []
+        total, news = 0, False
+        for topic in response.topics:
+            count = 0
+            for partition, code in topic.partitions.errors():
+                if code == ErrorCode.LISTENER_NOT_FOUND:
+                    count += 1
+                    if len(shown) < _SHOWN:
+                        shown.append(f"{topic.name}-{partition}")
+            total += count
+            if count > self._warned.get(topic.name, 0):
+                self._warned[topic.name] = count
+                news = True
+        if news:
+            warn(
+                _log,
+                Kind.NO_SUCH_LISTENER,
+                "the leaders of %d partitions have no listener of the bootstrap servers' name: %s",
+                total,
+                ", ".join(shown),
+            )

@@ -1,0 +1,575 @@
+"""Requests to brokers and their answers (Java's NetworkClient).
+
+Owns: which request goes to which connection in which version, correlation ids, time-outs, the
+ApiVersions exchange, throttling, and what happens to requests whose connection ends. Never: sockets
+(``Selectable``), what metadata means (``MetadataStore``), or retries of a request.
+
+On a record's way: the sender's produce requests come in at :meth:`NetworkClient.send`, and their
+acknowledgements go out through the callbacks that :meth:`NetworkClient.poll` runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import random as _random
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from spark_kafka_sink.clock import NEVER, Clock
+from spark_kafka_sink.errors import (
+    ApiError,
+    AuthenticationError,
+    DisconnectError,
+    IllegalStateError,
+    RemoteProtocolError,
+    UnsupportedVersionError,
+)
+from spark_kafka_sink.network.auth.sasl_authenticator import MIN_RESERVED_CORRELATION_ID
+from spark_kafka_sink.network.channel.selectable import (
+    ChannelState,
+    ChannelStateKind,
+    NetworkSend,
+    Selectable,
+)
+from spark_kafka_sink.network.client.api_versions import ApiVersions, Fetched
+from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
+from spark_kafka_sink.network.client.cluster_connection_states import ClusterConnectionStates
+from spark_kafka_sink.network.client.connection_failures import SILENT_LISTENER
+from spark_kafka_sink.network.client.host_resolver import HostResolver, resolve_host
+from spark_kafka_sink.network.client.in_flight_requests import InFlightRequest, InFlightRequests
+from spark_kafka_sink.network.client.kafka_client import MetadataStore
+from spark_kafka_sink.network.client.least_loaded_node import (
+    LeastLoadedNode,
+    find_least_loaded_node,
+)
+from spark_kafka_sink.network.client.metadata_updater import MetadataUpdater
+from spark_kafka_sink.network.client.node_connections import NodeConnections
+from spark_kafka_sink.protocol.api_versions import NodeApiVersions
+from spark_kafka_sink.protocol.cluster import Node
+from spark_kafka_sink.protocol.frames import frame
+from spark_kafka_sink.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from spark_kafka_sink.protocol.request import ApiKey, Request
+
+_log = logging.getLogger(__name__)
+
+#: A broker may ask for silence of at most so long. Real quotas ask for some seconds
+#: (quota.window.num x quota.window.size.seconds, 11 s by default).
+MAX_THROTTLE_MS: Final = 60_000
+
+
+class _State(Enum):
+    ACTIVE = "active"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkClientConfig:
+    """The options of a client, under their Java names. Times are milliseconds, sizes bytes."""
+
+    client_id: str
+    max_in_flight_requests_per_connection: int = 5
+    request_timeout_ms: int = 30_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    socket_connection_setup_timeout_ms: int = 10_000
+    socket_connection_setup_timeout_max_ms: int = 30_000
+    metadata_recovery_rebootstrap_trigger_ms: int = 300_000
+    send_buffer_bytes: int = 131_072
+    receive_buffer_bytes: int = 32_768
+    software_name: str = "spark-kafka-sink"
+    software_version: str = "0"
+
+
+class NetworkClient:
+    """Implements ``KafkaClient``. One thread owns it; any may call :meth:`wakeup`,
+    :meth:`initiate_close`, :attr:`active` and :meth:`connection_failures`.
+
+    ``_state_lock`` guards ``_state``.
+    """
+
+    def __init__(
+        self,
+        config: NetworkClientConfig,
+        *,
+        selector: Selectable,
+        metadata: MetadataStore,
+        clock: Clock,
+        resolve: HostResolver = resolve_host,
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        self._config = config
+        self._selector = selector
+        self._metadata = metadata
+        self._clock = clock
+        self._random = random
+        states = ClusterConnectionStates(
+            reconnect_backoff_ms=config.reconnect_backoff_ms,
+            reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+            connection_setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+            connection_setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
+            resolve=resolve,
+            random=random,
+        )
+        self._connections = NodeConnections(
+            selector,
+            states,
+            ApiVersions(ApiVersionsRequest(config.software_name, config.software_version)),
+            send_buffer_bytes=config.send_buffer_bytes,
+            receive_buffer_bytes=config.receive_buffer_bytes,
+        )
+        self._connection_states = states
+        self._api_versions = self._connections.api_versions
+        self._failures = self._connections.failures
+        self._in_flight = InFlightRequests(config.max_in_flight_requests_per_connection)
+        self._updater = MetadataUpdater(
+            metadata,
+            self,
+            retry_ms=config.reconnect_backoff_ms,
+            rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
+        )
+        self._aborted_sends: list[ClientResponse] = []
+        # An answer told where the nodes live, and the connections were not looked at since.
+        self._nodes_told = False
+        self._throttle_ms: dict[int, int] = {}
+        self._correlation_id = 0
+        self._state = _State.ACTIVE
+        self._state_lock = threading.Lock()
+
+    # ---- questions ----
+
+    def ready(self, node: Node, now: int) -> bool:
+        if self.is_ready(node, now):
+            return True
+        if self._connection_states.can_connect(node.id, now):
+            self.initiate_connect(node, now)
+        return False
+
+    def is_ready(self, node: Node, now: int) -> bool:
+        # While a metadata update is due no node is ready: it goes first.
+        return self.can_send_request(node.id, now) and not self._updater.is_update_due(now)
+
+    def can_send_request(self, node_id: int, now: int) -> bool:
+        return (
+            self._connection_states.is_ready(node_id, now)
+            and self._in_flight.can_send_more(node_id)
+            and self._selector.is_channel_ready(node_id)
+        )
+
+    def can_connect(self, node: Node, now: int) -> bool:
+        return self._connection_states.can_connect(node.id, now)
+
+    def connection_delay(self, node: Node, now: int) -> int:
+        return self._connection_states.connection_delay(node.id, now)
+
+    def poll_delay_ms(self, node: Node, now: int) -> int:
+        return self._connection_states.poll_delay_ms(node.id, now)
+
+    def connection_failed(self, node: Node) -> bool:
+        return self._connection_states.is_disconnected(node.id)
+
+    def authentication_error(self, node: Node) -> AuthenticationError | None:
+        return self._connection_states.authentication_error(node.id)
+
+    def api_versions(self, node_id: int) -> NodeApiVersions | None:
+        return self._api_versions.of(node_id)
+
+    def in_flight_request_count(self, node_id: int | None = None) -> int:
+        return self._in_flight.count(node_id)
+
+    def has_in_flight_requests(self, node_id: int | None = None) -> bool:
+        return self._in_flight.count(node_id) > 0
+
+    def has_ready_nodes(self, now: int) -> bool:
+        return self._connection_states.has_ready_nodes(now)
+
+    def throttle_ms(self, node_id: int) -> int:
+        return self._throttle_ms.get(node_id, 0)
+
+    def connection_failures(self) -> dict[str, str]:
+        """Address to the reason why it could not be reached, or stopped answering; newest reason.
+
+        Addresses that answered since are not in it. Any thread.
+        """
+        return self._failures.by_address()
+
+    def least_loaded_node(self, now: int) -> Node | None:
+        return self.find_least_loaded_node(now).node
+
+    def find_least_loaded_node(self, now: int) -> LeastLoadedNode:
+        """See ``least_loaded_node.py``. The search starts anywhere, so that 200 tasks don't all ask
+        the same broker.
+        """
+        nodes = self._metadata.nodes()
+        offset = int(self._random() * len(nodes))
+        return find_least_loaded_node(
+            nodes, self._connection_states, self._in_flight, self._selector, offset, now
+        )
+
+    # ---- sending ----
+
+    def new_client_request(
+        self,
+        node_id: int,
+        request: Request[object],
+        now: int,
+        *,
+        expect_response: bool = True,
+        request_timeout_ms: int | None = None,
+        callback: Callable[[ClientResponse], None] | None = None,
+    ) -> ClientRequest:
+        timeout = self._config.request_timeout_ms
+        return ClientRequest(
+            node_id,
+            request,
+            self._next_correlation_id(),
+            now,
+            timeout if request_timeout_ms is None else request_timeout_ms,
+            expect_response,
+            callback,
+        )
+
+    def _next_correlation_id(self) -> int:
+        correlation_id = self._correlation_id
+        following = correlation_id + 1
+        self._correlation_id = 0 if following >= MIN_RESERVED_CORRELATION_ID else following
+        return correlation_id
+
+    def send(self, request: ClientRequest, now: int) -> None:
+        self._ensure_active()
+        node_id = request.destination
+        if not self.can_send_request(node_id, now):
+            raise IllegalStateError(f"node {node_id} is not ready for a request")
+        try:
+            self._do_send(request, now)
+        except UnsupportedVersionError as error:
+            # Nothing goes out; the next poll hands the refusal back.
+            self._aborted_sends.append(
+                ClientResponse(request, request.request.versions.max, now, now, error=error)
+            )
+
+    def send_metadata_request(self, request: MetadataRequest, node_id: int, now: int) -> bool:
+        try:
+            self._do_send(self.new_client_request(node_id, request, now), now, internal=True)
+        except ApiError as error:
+            # No common version, or a topic's name that no version can carry.
+            self._updater.handle_failed_request(now, error)
+            return False
+        return True
+
+    def _do_send(
+        self,
+        client_request: ClientRequest,
+        now: int,
+        *,
+        internal: bool = False,
+        version: int | None = None,
+    ) -> None:
+        node_id, request = client_request.destination, client_request.request
+        if version is None:
+            version = self._api_versions.usable_version(node_id, request)
+        buffers, size = frame(
+            request, version, client_request.correlation_id, self._config.client_id
+        )
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug(
+                "sending %s v%d, correlation id %d, %d bytes, to node %d",
+                request.api_key.name,
+                version,
+                client_request.correlation_id,
+                size,
+                node_id,
+            )
+        self._in_flight.add(InFlightRequest(client_request, version, internal, now))
+        self._selector.send(NetworkSend(node_id, buffers, size))
+
+    def initiate_connect(self, node: Node, now: int) -> None:
+        """Begin to connect. A failure now is like one that a later poll reports."""
+        if not self._connections.begin(node, now):
+            self._updater.handle_server_disconnect(node.id, now, None)
+
+    # ---- one poll ----
+
+    def poll(self, timeout_ms: int, now: int) -> Sequence[ClientResponse]:
+        """Java's order: what was aborted; else I/O, then sends, receives, disconnections,
+        connections, ApiVersions, the time-outs, rebootstrap, and the callbacks last.
+
+        With NEVER and nothing in flight, nothing but the network or :meth:`wakeup` ends it.
+        """
+        self._ensure_active()
+        if self._aborted_sends:
+            responses, self._aborted_sends = self._aborted_sends, []
+            self._complete_responses(responses)
+            return responses
+        selector, states = self._selector, self._connection_states
+        metadata_timeout = self._updater.maybe_update(now)
+        rebootstrap_timeout = self._updater.time_to_rebootstrap(now)
+        selector.poll(
+            min(
+                timeout_ms,
+                metadata_timeout,
+                rebootstrap_timeout,
+                self._in_flight.time_to_next_timeout(now),
+                states.time_to_next_setup_timeout(now) if states.connecting_nodes else NEVER,
+            )
+        )
+        now = self._clock.now_ms()
+        responses = []
+        if selector.completed_sends:
+            self._handle_completed_sends(responses, now)
+        if selector.completed_receives:
+            self._handle_completed_receives(responses, now)
+        if selector.disconnected:
+            self._handle_disconnections(responses, now)
+        if selector.connected:
+            self._handle_connections()
+        if self._nodes_told:
+            self._handle_moved_nodes(responses, now)
+        if self._api_versions.needing_fetch:
+            self._handle_initiate_api_version_requests(now)
+        if states.connecting_nodes:
+            self._handle_timed_out_connections(responses, now)
+        if now > self._in_flight.earliest_deadline_ms:
+            self._handle_timed_out_requests(responses, now)
+        if rebootstrap_timeout < NEVER and self._updater.time_to_rebootstrap(now) == 0:
+            self._handle_rebootstrap(responses, now)
+        if responses:
+            self._complete_responses(responses)
+        return responses
+
+    @staticmethod
+    def _complete_responses(responses: Sequence[ClientResponse]) -> None:
+        """Run every callback, also behind one that raises; then raise the first such error."""
+        first: Exception | None = None
+        for response in responses:
+            try:
+                response.complete()
+            except Exception as error:  # noqa: BLE001 - raised below, when all had their turn
+                first = first or error
+        if first is not None:
+            raise first
+
+    def _handle_completed_sends(self, responses: list[ClientResponse], now: int) -> None:
+        for send in self._selector.completed_sends:
+            request = self._in_flight.last_sent(send.destination)
+            if request is None:
+                continue
+            request.sent = True
+            if not request.request.expect_response:
+                self._in_flight.complete_last_sent(send.destination)
+                responses.append(request.completed(None, now))
+
+    def _handle_completed_receives(self, responses: list[ClientResponse], now: int) -> None:
+        for receive in self._selector.completed_receives:
+            try:
+                request = self._in_flight.answered(receive.source)
+                body = request.parse(receive.payload)
+            except RemoteProtocolError as error:
+                # Where the stream stands is unknown now: the connection ends, and every request
+                # on it with the reason.
+                self._poison(responses, receive.source, now, error)
+                continue
+            finally:
+                # What an answer keeps of its bytes (fetched records) is its reader's from here on.
+                if receive.pool is not None:
+                    receive.close()
+            node_id = receive.source
+            self._in_flight.complete_next(node_id)
+            self._maybe_throttle(node_id, body, now)
+            if not request.internal:
+                responses.append(request.completed(body, now))
+            elif isinstance(body, ApiVersionsResponse):
+                self._handle_api_versions_response(responses, request, body, now)
+            else:
+                assert isinstance(body, MetadataResponse)
+                self._updater.handle_response(body, now)
+                self._nodes_told = True
+                self._failures.retain(self._metadata.nodes())
+
+    def _maybe_throttle(self, node_id: int, body: object, now: int) -> None:
+        throttle_ms: int = getattr(body, "throttle_ms", 0)
+        if throttle_ms > 0:
+            throttle_ms = min(throttle_ms, MAX_THROTTLE_MS)
+            self._throttle_ms[node_id] = self.throttle_ms(node_id) + throttle_ms
+            self._in_flight.add_throttle_time(node_id, throttle_ms)
+            self._connection_states.throttle(node_id, now + throttle_ms)
+
+    def _handle_api_versions_response(
+        self,
+        responses: list[ClientResponse],
+        request: InFlightRequest,
+        response: ApiVersionsResponse,
+        now: int,
+    ) -> None:
+        node_id = request.request.destination
+        fetched = self._api_versions.answered(node_id, request.version, response)
+        if fetched is Fetched.REFUSED:
+            reason = f"refused ApiVersions: {response.error.name}"
+            self._selector.close_channel(node_id)
+            self._process_disconnection(responses, node_id, now, _local_close(reason))
+        elif fetched is Fetched.KNOWN:
+            self._connections.stands(node_id)
+
+    def _handle_disconnections(self, responses: list[ClientResponse], now: int) -> None:
+        for node_id, state in self._selector.disconnected.items():
+            self._process_disconnection(responses, node_id, now, state)
+
+    def _handle_connections(self) -> None:
+        for node_id in self._selector.connected:
+            # The state stays CONNECTING until the ApiVersions request can be sent: the channel
+            # may have a handshake before it, which the setup time-out covers.
+            self._api_versions.connected(node_id)
+
+    def _handle_moved_nodes(self, responses: list[ClientResponse], now: int) -> None:
+        """Close what leads where a node lives no more, and may be another broker's by now."""
+        self._nodes_told = False
+        for node_id in self._connections.moved(self._metadata.nodes()):
+            _log.info("node %d has moved: its connection is closed", node_id)
+            self._selector.close_channel(node_id)
+            self._process_disconnection(responses, node_id, now, _local_close(None))
+
+    def _handle_initiate_api_version_requests(self, now: int) -> None:
+        for node_id, version in list(self._api_versions.needing_fetch.items()):
+            if self._selector.is_channel_ready(node_id) and self._in_flight.can_send_more(node_id):
+                self._api_versions.fetching(node_id)
+                self._connection_states.checking_api_versions(node_id)
+                request = self.new_client_request(node_id, self._api_versions.request, now)
+                self._do_send(request, now, internal=True, version=version)
+
+    def _handle_timed_out_connections(self, responses: list[ClientResponse], now: int) -> None:
+        for node_id in self._connection_states.nodes_with_connection_setup_timeout(now):
+            limit = self._connection_states.connection_setup_timeout_ms(node_id)
+            reason = f"no connection within {limit} ms (socket.connection.setup.timeout.ms)"
+            self._selector.close_channel(node_id)
+            self._process_disconnection(
+                responses, node_id, now, _local_close(reason), timed_out=True
+            )
+
+    def _handle_timed_out_requests(self, responses: list[ClientResponse], now: int) -> None:
+        for node_id in self._in_flight.nodes_with_timed_out_requests(now):
+            oldest = self._in_flight.oldest(node_id)
+            assert oldest is not None
+            reason = (
+                f"no answer to {oldest.request.api_key.name} within "
+                f"{oldest.request.request_timeout_ms} ms (request.timeout.ms)"
+            )
+            if oldest.request.api_key is ApiKey.API_VERSIONS:
+                reason += f"; {SILENT_LISTENER}"
+            self._selector.close_channel(node_id)
+            self._process_disconnection(
+                responses, node_id, now, _local_close(reason), timed_out=True
+            )
+
+    def _handle_rebootstrap(self, responses: list[ClientResponse], now: int) -> None:
+        for node in self._metadata.nodes():
+            if self._connection_states.is_connecting(
+                node.id
+            ) or self._connection_states.is_connected(node.id):
+                self._selector.close_channel(node.id)
+                self._process_disconnection(responses, node.id, now, _local_close(None))
+        self._updater.rebootstrap(now)
+
+    # ---- the end of a connection ----
+
+    def _poison(
+        self,
+        responses: list[ClientResponse],
+        node_id: int,
+        now: int,
+        error: RemoteProtocolError,
+    ) -> None:
+        self._selector.close_channel(node_id)
+        state = ChannelState(
+            ChannelStateKind.PROTOCOL_ERROR, self._failures.address(node_id), error.message, error
+        )
+        self._process_disconnection(responses, node_id, now, state)
+
+    def _process_disconnection(
+        self,
+        responses: list[ClientResponse],
+        node_id: int,
+        now: int,
+        state: ChannelState,
+        *,
+        timed_out: bool = False,
+    ) -> None:
+        """Everything that must happen when a connection has ended, whoever ended it."""
+        oldest = self._in_flight.oldest(node_id)
+        asked = None if oldest is None else oldest.request.api_key
+        error = self._connections.ended(node_id, now, state, asked)
+        self._cancel_in_flight(responses, node_id, now, timed_out=timed_out, error=error)
+        if state.kind is not ChannelStateKind.EXPIRED:
+            fatal = error if isinstance(error, AuthenticationError) else None
+            self._updater.handle_server_disconnect(node_id, now, fatal)
+
+    def _cancel_in_flight(
+        self,
+        responses: list[ClientResponse] | None,
+        node_id: int,
+        now: int,
+        *,
+        timed_out: bool = False,
+        error: ApiError | RemoteProtocolError | None = None,
+    ) -> None:
+        """Fail a node's requests in the order in which they were sent; None: just forget them."""
+        for request in self._in_flight.clear_all(node_id):
+            if not request.internal:
+                if responses is not None:
+                    responses.append(request.failed(now, timed_out=timed_out, error=error))
+            elif request.request.api_key is ApiKey.METADATA:
+                self._updater.handle_failed_request(now, None)
+
+    def disconnect(self, node_id: int) -> None:
+        state = self._connection_states.connection_state(node_id)
+        if state is None or state.is_disconnected:
+            return
+        now = self._clock.now_ms()
+        self._selector.close_channel(node_id)
+        self._cancel_in_flight(self._aborted_sends, node_id, now)
+        self._connections.close(node_id, now)
+
+    def close_node(self, node_id: int) -> None:
+        self._selector.close_channel(node_id)
+        self._cancel_in_flight(None, node_id, self._clock.now_ms())
+        self._connections.forget(node_id)
+
+    # ---- the end of the client ----
+
+    def wakeup(self) -> None:
+        self._selector.wakeup()
+
+    def initiate_close(self) -> None:
+        """No further poll or send; a blocked poll ends. Any thread."""
+        with self._state_lock:
+            if self._state is not _State.ACTIVE:
+                return
+            self._state = _State.CLOSING
+        self.wakeup()
+
+    @property
+    def active(self) -> bool:
+        return self._state is _State.ACTIVE
+
+    def close(self) -> None:
+        """Close every connection. Requests in flight are not called back."""
+        with self._state_lock:
+            if self._state is _State.CLOSED:
+                return
+            self._state = _State.CLOSED
+        self._selector.close()
+
+    def _ensure_active(self) -> None:
+        if self._state is not _State.ACTIVE:
+            raise DisconnectError(f"the network client is {self._state.value}")
+
+
+def _local_close(detail: str | None) -> ChannelState:
+    return ChannelState(ChannelStateKind.LOCAL_CLOSE, detail=detail)

@@ -1,0 +1,122 @@
+"""The connections by node, from the attempt to their end.
+
+Owns: what is known of each: its state and backoff (``states``), what its node speaks
+(``api_versions``), why addresses failed (``failures``); and that these change together when a
+connection begins or ends. Never: requests, or what their end means for metadata
+(``network_client.py``); sockets (``Selectable``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from spark_kafka_sink.errors import AuthenticationError, RemoteProtocolError, WrongListenerError
+from spark_kafka_sink.network.channel.selectable import ChannelState, Selectable
+from spark_kafka_sink.network.client.api_versions import ApiVersions
+from spark_kafka_sink.network.client.cluster_connection_states import ClusterConnectionStates
+from spark_kafka_sink.network.client.connection_failures import ConnectionFailures
+from spark_kafka_sink.protocol.cluster import Node
+from spark_kafka_sink.protocol.request import ApiKey
+
+_log = logging.getLogger(__name__)
+
+
+class NodeConnections:
+    """One thread's. Buffers are bytes of the sockets, -1: the operating system's."""
+
+    def __init__(
+        self,
+        selector: Selectable,
+        states: ClusterConnectionStates,
+        api_versions: ApiVersions,
+        *,
+        send_buffer_bytes: int,
+        receive_buffer_bytes: int,
+    ) -> None:
+        self._selector = selector
+        self._send_buffer_bytes = send_buffer_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self.states = states
+        self.api_versions = api_versions
+        self.failures = ConnectionFailures()
+        # Host and port of each node's last attempt.
+        self._begun: dict[int, tuple[str, int]] = {}
+
+    def begin(self, node: Node, now: int) -> bool:
+        """Begin to connect; False when that failed at once."""
+        failures = self.failures
+        self._begun[node.id] = (node.host, node.port)
+        failures.connecting(node.id, node.host, node.port)
+        try:
+            self.states.connecting(node.id, now, node.host)
+            ip = self.states.current_address(node.id)
+            failures.connecting(node.id, node.host, node.port, ip)
+            _log.debug("connecting to node %d at %s", node.id, failures.address(node.id))
+            self._selector.connect(
+                node.id,
+                node.host,
+                (ip, node.port),
+                self._send_buffer_bytes,
+                self._receive_buffer_bytes,
+            )
+        except (OSError, OverflowError) as error:
+            # OverflowError: a broker was advertised with a port that is none.
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            failures.record(node.id, reason)
+            self.states.disconnected(node.id, now)
+            return False
+        return True
+
+    def stands(self, node_id: int) -> None:
+        """The node answered what it speaks: requests may go."""
+        self.states.ready(node_id)
+        self.failures.answered(node_id)
+        _log.debug("node %d at %s is ready", node_id, self.failures.address(node_id))
+
+    def moved(self, nodes: Iterable[Node]) -> list[int]:
+        """Those of ``nodes`` that live elsewhere than the connection to them leads, or is to lead:
+        somebody else may answer there.
+        """
+        begun, states = self._begun, self.states
+        return [
+            node.id
+            for node in nodes
+            if begun.get(node.id, (node.host, node.port)) != (node.host, node.port)
+            and (states.is_connecting(node.id) or states.is_connected(node.id))
+        ]
+
+    def ended(
+        self, node_id: int, now: int, state: ChannelState, asked: ApiKey | None
+    ) -> AuthenticationError | RemoteProtocolError | None:
+        """The connection is gone; ``asked`` is the oldest question without an answer.
+
+        Returns what the requests on it fail of, when it is more than the disconnection.
+        """
+        before = self.states.connection_state(node_id)
+        self.close(node_id, now)
+        address = self.failures.address(node_id)
+        error: AuthenticationError | RemoteProtocolError | None = None
+        if isinstance(state.error, AuthenticationError):
+            error = state.error
+        elif isinstance(state.error, WrongListenerError):
+            # As hopeless as a wrong password: it ends with what fails at once for good.
+            error = AuthenticationError(f"{address}: {state.error.message}", hint=state.error.hint)
+        elif state.error is not None:
+            error = RemoteProtocolError(
+                f"node {node_id} at {address}: {state.error.message}", hint=state.error.hint
+            )
+        if isinstance(error, AuthenticationError):
+            self.states.authentication_failed(node_id, now, error)
+        self.failures.record_end(node_id, before, state, asked)
+        return error
+
+    def close(self, node_id: int, now: int) -> None:
+        """The connection is closed by us: to be begun again after a backoff."""
+        self.states.disconnected(node_id, now)
+        self.api_versions.disconnected(node_id)
+
+    def forget(self, node_id: int) -> None:
+        """The same without a backoff, as if there had been none."""
+        self.states.remove(node_id)
+        self.api_versions.disconnected(node_id)

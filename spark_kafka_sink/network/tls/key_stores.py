@@ -1,0 +1,263 @@
+"""Certificates and private keys as Kafka's options give them: PEM, inline or in a file; PKCS12.
+
+Owns: finding out what a store is and reading it to PEM text. Never: what is done with it
+(``ssl_context.py``). A JKS store is refused with the command that converts it: its format is
+Java's own, and its protection is not worth a parser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.security.allow_lists import check_file
+from spark_kafka_sink.security.local_files import MAX_STORE, UnusableFileError, read_file
+from spark_kafka_sink.security.password import Password, text_of
+
+_JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_BEGIN, _END, _DASHES = "-----BEGIN ", "-----END ", "-----"
+_CERTIFICATES = ("CERTIFICATE", "TRUSTED CERTIFICATE")
+#: No label of PEM is longer (RFC 7468).
+_LONGEST_LABEL = 64
+#: Labels that begin and never end, before the rest is taken for no PEM: each costs a search.
+_MOST_ENDLESS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TrustMaterial:
+    """Certificates to trust, as PEM; ``source`` is the option, and the file, they came from."""
+
+    source: str
+    pem: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KeyMaterial:
+    """Our certificate chain and private key, as PEM. Never shown: it has no repr of its own."""
+
+    source: str
+    certificates: str
+    private_key: str
+    password: Password | None
+
+
+def read_trust_store(options: Mapping[str, object]) -> TrustMaterial | None:
+    """What ``ssl.truststore.*`` names; None when nothing is: the system's own CAs are trusted."""
+    kind = _kind(options, "ssl.truststore.type")
+    inline = _secret(options, "ssl.truststore.certificates")
+    if inline is not None:
+        _only_pem(kind, "ssl.truststore")
+        return TrustMaterial("ssl.truststore.certificates", _with_newlines(inline.value))
+    location = options.get("ssl.truststore.location")
+    if location is None:
+        return None
+    source, content, kind = _read(location, "ssl.truststore", kind)
+    if kind == "PEM":
+        return TrustMaterial(source, _text(content))
+    password = _secret(options, "ssl.truststore.password")
+    _, certificates = _pkcs12(source, content, password, "ssl.truststore.password")
+    return TrustMaterial(source, certificates)
+
+
+def read_key_store(options: Mapping[str, object]) -> KeyMaterial | None:
+    """What ``ssl.keystore.*`` names; None when nothing is: we show no certificate."""
+    kind = _kind(options, "ssl.keystore.type")
+    key_password = _secret(options, "ssl.key.password")
+    key = _secret(options, "ssl.keystore.key")
+    chain = _secret(options, "ssl.keystore.certificate.chain")
+    if key is not None or chain is not None:
+        _only_pem(kind, "ssl.keystore")
+        if key is None or chain is None:
+            raise ConfigError(
+                "ssl.keystore.key and ssl.keystore.certificate.chain belong together, and one of"
+                " them is missing",
+                kind=Kind.KEY_STORE,
+            )
+        return _pem_key(
+            "ssl.keystore.key", _with_newlines(chain.value), _with_newlines(key.value), key_password
+        )
+    location = options.get("ssl.keystore.location")
+    if location is None:
+        return None
+    source, content, kind = _read(location, "ssl.keystore", kind)
+    if kind == "PEM":
+        text = _text(content)
+        return _pem_key(source, text, text, key_password)
+    password = _secret(options, "ssl.keystore.password")
+    private_key, certificates = _pkcs12(source, content, password, "ssl.keystore.password")
+    if not private_key:
+        raise ConfigError(
+            f"{source} holds no private key",
+            hint="is it the truststore instead of the keystore?",
+            kind=Kind.KEY_STORE,
+        )
+    return KeyMaterial(source, certificates, private_key, None)
+
+
+def _pem_key(source: str, chain: str, key: str, password: Password | None) -> KeyMaterial:
+    private_key = next((b.text for b in _blocks(key) if b.label.endswith("PRIVATE KEY")), None)
+    certificates = [b.text for b in _blocks(chain) if b.label in _CERTIFICATES]
+    if private_key is None:
+        raise ConfigError(f"{source} holds no private key in PEM", kind=Kind.KEY_STORE)
+    if not certificates:
+        raise ConfigError(
+            f"the certificate chain that belongs to {source} holds no certificate",
+            kind=Kind.KEY_STORE,
+        )
+    return KeyMaterial(source, "\n".join(certificates) + "\n", private_key + "\n", password)
+
+
+def _kind(options: Mapping[str, object], name: str) -> str | None:
+    """The type that the user gave, in capitals; None lets the content tell."""
+    value = options.get(name)
+    if value is None:
+        return None
+    kind = str(value).strip().upper()
+    if kind not in ("PEM", "PKCS12", "JKS"):
+        raise ConfigError(
+            f"{name}={safe_text(kind)} is not supported",
+            hint="PEM and PKCS12 are",
+            kind=Kind.KEY_STORE,
+        )
+    return kind
+
+
+def _only_pem(kind: str | None, store: str) -> None:
+    if kind not in (None, "PEM"):
+        raise ConfigError(
+            f"{store}.type={kind}, but its content is given inline, which is PEM",
+            hint=f"set {store}.type to PEM, or give {store}.location",
+            kind=Kind.KEY_STORE,
+        )
+
+
+def _secret(options: Mapping[str, object], name: str) -> Password | None:
+    value = options.get(name)
+    if value is None or isinstance(value, Password):
+        return value
+    return Password(str(value))
+
+
+def _read(location: object, store: str, kind: str | None) -> tuple[str, bytes, str]:
+    """Its source as messages name it, its bytes, and what it is: PEM or PKCS12."""
+    source = f"{store}.location={safe_text(f'{location}')}"
+    path = text_of(location)
+    check_file(path, source)
+    try:
+        content = read_file(path, source, MAX_STORE)
+    except UnusableFileError as error:
+        raise ConfigError(
+            f"{source} can't be read: {error}",
+            hint="the file must be on every executor (spark.files or a volume), and readable",
+            kind=Kind.KEY_STORE,
+        ) from None
+    found = "PKCS12"
+    if content.startswith(_JKS_MAGIC):
+        found = "JKS"
+    elif b"-----BEGIN " in content:
+        found = "PEM"
+    if found == "JKS":
+        raise ConfigError(
+            f"{source} is a JKS store, which only Java reads",
+            hint="convert it: keytool -importkeystore -srckeystore STORE.jks -destkeystore "
+            "STORE.p12 -deststoretype PKCS12; then set the location to STORE.p12 and "
+            f"{store}.type to PKCS12",
+            kind=Kind.KEY_STORE,
+        )
+    if kind not in (None, found) and "PEM" in (kind, found):
+        is_ = "is PEM" if found == "PEM" else "holds nothing in PEM"
+        raise ConfigError(f"{source} {is_}, but {store}.type says {kind}", kind=Kind.KEY_STORE)
+    return source, content, found
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode("ascii")
+    except UnicodeDecodeError:
+        # Comments between PEM blocks may be anything; the blocks are ASCII.
+        return content.decode("utf-8", "replace").encode("ascii", "replace").decode("ascii")
+
+
+def _with_newlines(pem: str) -> str:
+    """Inline PEM may come from a one-line setting: a space or a written-out newline for each."""
+    pem = pem.replace("\\n", "\n").strip()
+    if "\n" in pem:
+        return pem + "\n"
+
+    out, end = [], 0
+    for block in _blocks(pem):
+        body = block.text[len(_BEGIN + block.label + _DASHES) : -len(_END + block.label + _DASHES)]
+        lines = "\n".join(body.split())
+        out += [
+            pem[end : block.begin].strip(),
+            f"{_BEGIN}{block.label}{_DASHES}\n{lines}\n{_END}{block.label}{_DASHES}\n",
+        ]
+        end = block.begin + len(block.text)
+    return "".join([*out, pem[end:].strip()])
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Block:
+    """One block of PEM, and where in its text it begins."""
+
+    label: str
+    text: str
+    begin: int
+
+
+def _blocks(pem: str) -> Iterator[_Block]:
+    """Every block that has an end, in order; in time that grows with the text and no faster."""
+    endless: set[str] = set()
+    at = pem.find(_BEGIN)
+    while at >= 0:
+        after = at + len(_BEGIN)
+        dashes = pem.find(_DASHES, after, after + _LONGEST_LABEL + len(_DASHES))
+        label = pem[after:dashes] if dashes >= 0 else ""
+        if label and label not in endless:
+            end = pem.find(f"{_END}{label}{_DASHES}", dashes)
+            if end < 0 and len(endless) == _MOST_ENDLESS:
+                return
+            if end < 0:
+                endless.add(label)
+            else:
+                after = end + len(f"{_END}{label}{_DASHES}")
+                yield _Block(label, pem[at:after], at)
+        at = pem.find(_BEGIN, after)
+
+
+def _pkcs12(source: str, content: bytes, password: Password | None, option: str) -> tuple[str, str]:
+    """Private key (empty without) and certificates of a PKCS12 store, as PEM."""
+    try:
+        from cryptography.hazmat.primitives.serialization import (
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+            pkcs12,
+        )
+    except ImportError as error:
+        raise ConfigError(
+            f"{source} is a PKCS12 store, and the package cryptography is not installed",
+            hint="pip install 'spark_kafka_sink[tls]', or convert it to PEM: openssl pkcs12 -in "
+            "STORE.p12 -out STORE.pem",
+            kind=Kind.MISSING_PACKAGE,
+        ) from error
+    try:
+        store = pkcs12.load_pkcs12(content, None if password is None else password.value.encode())
+    except ValueError:
+        raise ConfigError(
+            f"{source} can't be opened as a PKCS12 store",
+            hint=f"is {option} right?",
+            kind=Kind.KEY_STORE,
+        ) from None
+    chain = [store.cert, *store.additional_certs]
+    certificates = "".join(
+        entry.certificate.public_bytes(Encoding.PEM).decode("ascii")
+        for entry in chain
+        if entry is not None
+    )
+    if store.key is None:
+        return "", certificates
+    key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return key.decode("ascii"), certificates

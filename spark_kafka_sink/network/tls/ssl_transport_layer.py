@@ -1,0 +1,291 @@
+"""TLS between a broker and us (Java's ``SslTransportLayer``).
+
+Owns: one connection's TLS session: handshake, records, close_notify, and what the failures mean.
+Never: certificates, keys and what is trusted (``ssl_context.py``), a wait, a frame.
+
+The session works on two memory buffers (``ssl.MemoryBIO``), not on the socket: a call never blocks,
+and what OpenSSL wants to send in the middle of a read (a key update, an alert) is sent by us.
+Renegotiation is refused by the context; TLS 1.3 has none.
+
+Messages of TLS's own (key updates, requests to renegotiate, tickets) can be sent without end, by
+whoever answers at the address, before any certificate. So one call takes a chunk of them at most,
+and a connection that brings nothing else, or has us answer and doesn't read, is ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import cast
+
+from spark_kafka_sink.errors import AuthenticationError
+from spark_kafka_sink.network.tls.ssl_failures import explain
+from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
+from spark_kafka_sink.protocol.request import Buffer
+
+#: The most that a TLS record carries.
+_RECORD = 16384
+#: Encrypted bytes made ahead of the socket, at most: enough for one system call to be worth it.
+_AHEAD = 16 * _RECORD
+#: Encrypted bytes read at once.
+_CHUNK = 4 * _RECORD
+#: The same where the last ones had nothing of the caller's in them: a chunk has room for 2 400 key
+#: updates, which are tens of milliseconds of work.
+_SMALL_CHUNK = 4096
+#: Bytes with nothing of the caller's in them, handshake included: the largest chain of
+#: certificates that OpenSSL takes has 100 KiB. A byte of the caller's accounts for a record of its
+#: own, and no more: else one of them now and then would make up for a flood.
+_MOST_IDLE = 1024 * 1024
+_WORTH = 64
+#: Encrypted bytes that wait for the socket: our own, of which the last record may begin below
+#: :data:`_AHEAD`, and 64 KiB of answers to the broker's TLS messages.
+_MOST_UNSENT = _AHEAD + 2 * _RECORD + 4 * _RECORD
+
+
+class SslTransportLayer:
+    """A TLS client over a plaintext transport layer; ``host`` is what the certificate must name.
+
+    Reads and writes carry the caller's bytes once :attr:`ready`. Failures of the handshake, and
+    alerts by which the broker refuses our certificate later (TLS 1.3 tells at the first read),
+    leave as AuthenticationError; a connection that just ends, or breaks once the broker has sent
+    bytes over it, leaves as ConnectionError.
+    """
+
+    __slots__ = (
+        "_accepted",
+        "_chunk",
+        "_encrypted",
+        "_handshaken",
+        "_idle",
+        "_incoming",
+        "_outgoing",
+        "_plain",
+        "_readable",
+        "_record",
+        "_remote",
+        "_session",
+        "_talked",
+    )
+
+    def __init__(
+        self, sock: socket.socket, context: ssl.SSLContext, host: str, remote: str
+    ) -> None:
+        self._plain = PlaintextTransportLayer(sock)
+        self._remote = remote
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._session = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        #: Taken out of ``_outgoing``, not yet taken by the socket.
+        self._encrypted = memoryview(b"")
+        self._chunk = memoryview(bytearray(_CHUNK))
+        self._record = memoryview(bytearray(_RECORD))
+        self._handshaken = False
+        #: The broker sent something: an end after that is no "wrong kind of port".
+        self._talked = False
+        #: The broker sent something over the session: it took us for who we are.
+        self._accepted = False
+        #: Encrypted bytes that came and that the caller's do not account for.
+        self._idle = 0
+        #: The last read found bytes, and there may be more above the socket.
+        self._readable = False
+
+    @property
+    def socket(self) -> socket.socket:
+        return self._plain.socket
+
+    def finish_connect(self) -> bool:
+        return self._plain.finish_connect()
+
+    # ---- handshake -----------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        return self._handshaken
+
+    def handshake(self) -> None:
+        """Go on as far as the socket allows, by a chunk at most; the socket's event tells of the
+        rest. Raises AuthenticationError, ConnectionError.
+        """
+        idle = self._idle
+        while not self._handshaken:
+            try:
+                self._session.do_handshake()
+            except ssl.SSLWantReadError:
+                self._send_handshake()
+                self._refuse_flood()
+                if not self._receive(idle):
+                    return
+            except ssl.SSLError as error:
+                self._send_alert()
+                raise self._failure(error) from error
+            else:
+                self._handshaken = True
+                # The server may send what we shall read together with its last handshake bytes.
+                self._readable = self._incoming.pending > 0
+        self._send_handshake()
+
+    def _send_handshake(self) -> None:
+        """The broker may be gone when we answer, too: a cut handshake like one found by reading."""
+        try:
+            self._flush()
+        except ConnectionError as error:
+            raise ConnectionError(self._handshake_cut()) from error
+
+    @property
+    def wants_write(self) -> bool:
+        return self.has_pending_writes
+
+    # ---- bytes ---------------------------------------------------------------------------------
+
+    def read_into(self, target: memoryview) -> int:
+        began = self._idle
+        while True:
+            try:
+                # With a buffer it tells how many bytes it put there, whatever its stub says.
+                count = cast("int", self._session.read(len(target), target))
+            except ssl.SSLWantReadError:
+                # Comes before each chunk, so that no more than one has its answers unsent.
+                self._flush()  # a key update asks for an answer
+                self._refuse_flood()
+                if self._receive(began):
+                    continue
+                # Everything that was received is behind us, so the socket's event tells of more.
+                self._readable = False
+                return 0
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError) as error:
+                raise ConnectionError("the broker closed the connection") from error
+            except ssl.SSLError as error:
+                raise self._failure(error) from error
+            if count == 0:
+                raise ConnectionError("the broker closed the connection")
+            self._accepted = True
+            if self._idle:
+                self._idle = max(0, self._idle - _WORTH * count)
+            self._readable = self._session.pending() > 0 or self._incoming.pending > 0
+            return count
+
+    def write(self, buffers: Sequence[Buffer]) -> int:
+        """Encrypt as much as is worth sending now.
+
+        Small buffers share a record: a produce request is hundreds of them, and each record costs
+        29 bytes and a round of the cipher.
+        """
+        taken = filled = 0
+        if not self._flush():
+            return 0
+        for buffer in buffers:
+            view = memoryview(buffer)
+            while view:
+                piece = view[: _RECORD - filled]
+                self._record[filled : filled + len(piece)] = piece
+                filled += len(piece)
+                view = view[len(piece) :]
+                if filled < _RECORD:
+                    continue
+                taken += self._encrypt(filled)
+                filled = 0
+                if self._outgoing.pending >= _AHEAD and not self._flush():
+                    return taken
+        if filled:
+            taken += self._encrypt(filled)
+        self._flush()
+        return taken
+
+    def _encrypt(self, size: int) -> int:
+        """One record into the outgoing buffer, which always takes it whole."""
+        try:
+            written = self._session.write(self._record[:size])
+        except ssl.SSLError as error:
+            raise self._failure(error) from error
+        assert written == size, "a memory buffer takes a whole record"
+        return written
+
+    @property
+    def has_bytes_buffered(self) -> bool:
+        return self._readable
+
+    @property
+    def has_pending_writes(self) -> bool:
+        return len(self._encrypted) > 0 or self._outgoing.pending > 0
+
+    # ---- the socket ----------------------------------------------------------------------------
+
+    def _flush(self) -> bool:
+        """Send what is encrypted; True when all of it is with the socket."""
+        while True:
+            if not self._encrypted:
+                if not self._outgoing.pending:
+                    return True
+                self._encrypted = memoryview(self._outgoing.read())
+            sent = self._plain.write((self._encrypted,))
+            if sent == 0:
+                return False
+            self._encrypted = self._encrypted[sent:]
+
+    def _receive(self, idle: int) -> bool:
+        """Encrypted bytes from the socket to the session; False when there are none now, and when
+        this call, which began with ``idle``, has had its chunk.
+        """
+        left = idle + (_CHUNK if idle <= _CHUNK else _SMALL_CHUNK) - self._idle
+        if left <= 0:
+            return False
+        chunk = self._chunk[:left]
+        try:
+            count = self._plain.read_into(chunk)
+        except ConnectionError as error:
+            if self._handshaken:
+                # Not an error of TLS: frames have lengths, a cut one is noticed above.
+                self._incoming.write_eof()
+                return True
+            raise ConnectionError(self._handshake_cut()) from error
+        if count == 0:
+            return False
+        self._talked = True
+        self._idle += count
+        self._incoming.write(chunk[:count])
+        return True
+
+    def _refuse_flood(self) -> None:
+        if self._idle > _MOST_IDLE:
+            what = f"{self._idle} bytes of TLS messages came with nothing in them"
+        elif self._outgoing.pending + len(self._encrypted) > _MOST_UNSENT:
+            what = "it asks for answers to TLS messages and does not read them"
+        else:
+            return
+        raise ConnectionError(f"TLS to {self._remote} broke: {what}")
+
+    def _handshake_cut(self) -> str:
+        if self._talked:
+            return (
+                "the broker closed the connection during the TLS handshake (does it want a client "
+                "certificate, or another TLS version?)"
+            )
+        return (
+            "the broker closed the connection at the first byte of TLS: is it a PLAINTEXT or "
+            "SASL_PLAINTEXT port?"
+        )
+
+    def _failure(self, error: ssl.SSLError) -> AuthenticationError | ConnectionError:
+        what, hint = explain(error)
+        if self._accepted:
+            return ConnectionError(f"TLS to {self._remote} broke: {what}")
+        return AuthenticationError(f"TLS to {self._remote} failed: {what}", hint=hint)
+
+    def _send_alert(self) -> None:
+        """Tell the broker why, if the socket takes it: its log then says what ours says."""
+        with contextlib.suppress(OSError):
+            self._flush()
+
+    def close(self) -> None:
+        """close_notify, if the socket takes it at once, and the end of the socket."""
+        try:
+            if self._handshaken:
+                # unwrap() waits for the broker's close_notify; ours is out before it says so.
+                with contextlib.suppress(ssl.SSLError, OSError, ValueError):
+                    self._session.unwrap()
+                with contextlib.suppress(OSError):
+                    self._flush()
+        finally:
+            self._plain.close()

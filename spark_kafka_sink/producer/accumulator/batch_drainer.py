@@ -1,0 +1,332 @@
+"""Which batches leave now: ready nodes, and what is drained for them.
+
+Owns: why an open batch must go unfilled (linger, age, flush, waiters, close), which nodes have data
+ready and when to look again, the drain with its fairness, backoff, the latency of nodes (KIP-794).
+The way out of the accumulator, on the sender's thread. Never: how batches are filled
+(``record_accumulator.py``), sequences (asked of a :class:`DrainControl`), a clock, a socket.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.producer.accumulator.batch_closer import BatchCloser
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.producer.accumulator.drain_control import DrainControl
+from spark_kafka_sink.producer.accumulator.incomplete_batches import IncompleteBatches
+from spark_kafka_sink.producer.accumulator.partition_queues import PartitionQueue, PartitionQueues
+from spark_kafka_sink.producer.accumulator.producer_batch import BatchState, ProducerBatch
+from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+
+#: An open batch older than this (or than linger.ms, if that is longer) goes out although the
+#: writer never waited linger.ms: rows that trickle in a little faster than linger.ms would else
+#: keep it open until delivery.timeout.ms, which counts from its creation, is over.
+MAX_OPEN_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyCheckResult:
+    """Java's ReadyCheckResult: ``next_ready_check_delay_ms`` is NEVER when nothing waits."""
+
+    ready_nodes: frozenset[int]
+    next_ready_check_delay_ms: int
+    unknown_leader_topics: frozenset[str]
+
+
+class _NodeLatency:
+    """When a node had data ready, and when it could last be sent to (KIP-794)."""
+
+    __slots__ = ("drain_ms", "ready_ms")
+
+    def __init__(self, now: int) -> None:
+        self.drain_ms = now
+        self.ready_ms = now
+
+
+class BatchDrainer:
+    """Takes batches out of the accumulator's queues, under its lock (``_lock``).
+
+    The lock also guards ``writer_encodes``. ``writer_waiting_since`` (monotonic ms, or None) and
+    ``closed`` are plain flags, set by the writer's side and read here in every pass. ``mixed`` says
+    that both ``send`` and columns fill batches: their limits of age differ.
+    """
+
+    __slots__ = (
+        "_closer",
+        "_drain_index",
+        "_incomplete",
+        "_linger_ms",
+        "_lock",
+        "_max_open_ms",
+        "_node_latency",
+        "_pool",
+        "_queues",
+        "_transaction_manager",
+        "closed",
+        "mixed",
+        "writer_encodes",
+        "writer_waiting_since",
+    )
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        lock: threading.Lock,
+        queues: PartitionQueues,
+        incomplete: IncompleteBatches,
+        pool: BufferPool,
+        closer: BatchCloser,
+        transaction_manager: DrainControl | None,
+    ) -> None:
+        self._lock = lock
+        self._queues = queues
+        self._incomplete = incomplete
+        self._pool = pool
+        self._closer = closer
+        self._transaction_manager = transaction_manager
+        self._linger_ms = config.linger_ms
+        # Well before it would expire, should delivery.timeout.ms be that short.
+        self._max_open_ms = max(config.linger_ms, min(MAX_OPEN_MS, config.delivery_timeout_ms // 4))
+        self._drain_index: dict[int, int] = {}
+        self._node_latency: dict[int, _NodeLatency] = {}
+        self.closed = False
+        self.mixed = False
+        self.writer_encodes = False
+        self.writer_waiting_since: int | None = None
+
+    # ---- what must go ------------------------------------------------------------------------
+    def _everything_must_go(self, now: int) -> bool:
+        """Why open batches are sent unfilled, all of them."""
+        return (
+            self._incomplete.flushing
+            or self.closed
+            # The pool's waiter may be waiting for memory that sits in open batches alone: only
+            # sending these can end its wait.
+            or self._pool.waiters > 0
+            or self._linger_left(now) <= 0
+            or (self._transaction_manager is not None and self._transaction_manager.is_completing)
+        )
+
+    def _linger_left(self, now: int) -> int:
+        """Milliseconds until the writer has waited linger.ms for its input (see DESIGN.md)."""
+        since = self.writer_waiting_since
+        return NEVER if since is None else self._linger_ms - (now - since)
+
+    def _open_left(self, batch: ProducerBatch, now: int) -> int:
+        """Milliseconds until ``batch`` has been open for too long.
+
+        With a record of ``send`` that is Java's linger.ms, from the batch's creation. Else, while
+        the writer encodes for its position it may stay open as long again: age is no hurry, and
+        slices that are refused are encoded twice. (Not for ever: the writer may have failed.)
+        """
+        if batch.futures is not None:
+            return self._linger_ms - (now - batch.created_ms)
+        limit = self._max_open_ms * 2 if self.writer_encodes else self._max_open_ms
+        return limit - (now - batch.created_ms)
+
+    def oldest_open_left(self, now: int) -> int:
+        for queue in self._queues.open.values():
+            return self._open_left(queue.batches[-1], now)
+        return NEVER
+
+    def _backoff_left(self, queue: PartitionQueue, batch: ProducerBatch, now: int) -> int:
+        """Milliseconds of backoff left of a batch that goes again; none when the leader changed
+        since the last attempt.
+        """
+        batch.maybe_update_leader_epoch(queue.leader_epoch)
+        if batch.has_leader_changed_for_the_ongoing_retry:
+            return 0
+        return max(0, batch.retry_at_ms - now)
+
+    def _stopped_by_sequences(self, batch: ProducerBatch) -> bool:
+        """Java's shouldStopDrainBatchesForPartition: sequences must reach the broker in order."""
+        manager = self._transaction_manager
+        if manager is None:
+            return False
+        if batch.base_sequence == NO_SEQUENCE:
+            return not manager.can_drain(batch.tp)
+        # A batch that has its sequence is a retry. Retries go one by one: the next goes when the
+        # one before it is settled, so that they can't overtake each other.
+        first = manager.first_in_flight_sequence(batch.tp)
+        return first not in (NO_SEQUENCE, batch.base_sequence)
+
+    # ---- the sender: ready, drain ------------------------------------------------------------
+
+    def ready(self, cluster: Cluster, now: int) -> ReadyCheckResult:
+        """Nodes that lead a partition with a batch that must go now; and when to look again.
+
+        Unlike Java's, a node is not ready for a partition whose sequences hold it back (the first
+        batch of a producer on it is in flight): the answer wakes the sender anyway, and a ready
+        node that nothing can be drained for would make it spin until then.
+        """
+        nodes: set[int] = set()
+        delay = NEVER
+        with self._lock:
+            if cluster is not self._queues.cluster:
+                self._queues.lay_out(cluster)
+            unknown: frozenset[str] = frozenset()
+            if self._queues.leaderless:
+                unknown = frozenset(q.tp.topic for q in self._queues.leaderless if q.batches)
+            for queue in self._queues.closed_heads:
+                if queue.leader < 0 or queue.muted or queue.leader in nodes:
+                    continue
+                head = queue.batches[0]
+                if head.state is BatchState.CLOSING or self._stopped_by_sequences(head):
+                    continue  # the closer, or the answer, wakes the sender
+                left = self._backoff_left(queue, head, now) if head.attempts else 0
+                if left > 0:
+                    delay = min(delay, left)
+                    continue
+                nodes.add(queue.leader)
+                if len(nodes) == len(self._queues.by_node):
+                    # All are: nothing can be added, and the delay does not matter any more.
+                    return ReadyCheckResult(frozenset(nodes), delay, unknown)
+            if self._queues.open:
+                delay = min(delay, self._open_ready(nodes, now))
+        return ReadyCheckResult(frozenset(nodes), delay, unknown)
+
+    def _open_ready(self, nodes: set[int], now: int) -> int:
+        """Add the leaders of open batches that must go; the delay until the next may have to."""
+        everything = self._everything_must_go(now)
+        delay = max(self._linger_left(now), 0) if not everything else NEVER
+        one_kind = not self.mixed
+        for queue in self._queues.open.values():
+            batch = queue.batches[-1]
+            left = 0 if everything else self._open_left(batch, now)
+            if left > 0:
+                delay = min(delay, left)
+                if one_kind:
+                    return delay  # in the order of their opening: all that follow are younger
+                continue
+            if queue.batches[0] is not batch or queue.muted or queue.leader < 0:
+                continue  # it is not its turn
+            if queue.leader not in nodes and not self._stopped_by_sequences(batch):
+                nodes.add(queue.leader)
+                if len(nodes) == len(self._queues.by_node):
+                    return delay
+        return delay
+
+    def drain(
+        self, cluster: Cluster, nodes: Collection[int], max_size: int, now: int
+    ) -> dict[int, list[ProducerBatch]]:
+        """Batches by node id, IN_FLIGHT, headers written; nodes with nothing are left out.
+
+        At most one batch of a partition, at most ``max_size`` bytes for a node unless one batch
+        alone is larger. Each call starts at the partition after the one that was drained last, so
+        that a node with many partitions starves none.
+        """
+        if cluster is not self._queues.cluster:
+            with self._lock:
+                self._queues.lay_out(cluster)
+        drained: dict[int, list[ProducerBatch]] = {}
+        for node in nodes:
+            batches = self._drain_node(node, max_size, now)
+            if batches:
+                drained[node] = batches
+        return drained
+
+    def _drain_node(self, node: int, max_size: int, now: int) -> list[ProducerBatch]:
+        queues = self._queues.by_node.get(node)
+        if not queues:
+            return []
+        count = len(queues)
+        start = self._drain_index.get(node, 0) % count
+        must_go = self._everything_must_go(now)
+        manager = self._transaction_manager
+        taken: list[ProducerBatch] = []
+        room = NEVER  # one batch alone may be larger than max_size
+        for index in range(start, start + count):
+            queue = queues[index % count]
+            # Read without the lock; what the writer changes meanwhile wakes us, for another pass.
+            if not queue.batches or not (must_go or self._may_go(queue, now)):
+                continue
+            batch = self._take_head(queue, room, now)
+            if batch is None:
+                continue
+            if batch.state is BatchState.READY:
+                self._drain_index[node] = index % count
+                break
+            # Not in a queue any more: only this thread knows it, so header and checksum need no
+            # lock.
+            if manager is not None:
+                manager.batch_sent(batch)
+            elif not batch.has_header:
+                batch.set_producer_state(
+                    NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, transactional=False
+                )
+            self._drain_index[node] = (index + 1) % count
+            room = (room if taken else max_size) - batch.size_in_bytes
+            taken.append(batch)
+        return taken
+
+    def _may_go(self, queue: PartitionQueue, now: int) -> bool:
+        """False for a queue that holds nothing but an open batch that is to be filled."""
+        batch = queue.open
+        return batch is None or len(queue.batches) > 1 or self._goes_along(batch, now)
+
+    def _goes_along(self, batch: ProducerBatch, now: int) -> bool:
+        """An open batch leaves with a request to its broker when it is old; one that holds records
+        of ``send`` whether it lingered or not, as in Java (drainBatchesForOneNode). Columns fill
+        theirs: the writer is at work on it.
+        """
+        return batch.futures is not None or self._open_left(batch, now) <= 0
+
+    def _take_head(self, queue: PartitionQueue, room: int, now: int) -> ProducerBatch | None:
+        """The head of ``queue``, off the queue and IN_FLIGHT; READY and where it was when it has
+        more than ``room`` bytes; None when it may not be sent now. An open one is closed for that.
+        """
+        claimed: list[ProducerBatch] = []
+        with self._lock:
+            if queue.muted or not queue.batches:
+                return None
+            batch = queue.batches[0]
+            if batch.state is BatchState.CLOSING or self._stopped_by_sequences(batch):
+                return None
+            if batch.state is BatchState.READY:
+                if batch.attempts and self._backoff_left(queue, batch, now) > 0:
+                    return None
+                return self._take(queue, batch, room, now)
+            if batch is queue.open:
+                if not self._everything_must_go(now) and not self._goes_along(batch, now):
+                    return None
+                self._closer.claim(queue, claimed)
+            else:
+                batch.claim()  # its closer was interrupted and gave it back
+                claimed.append(batch)
+        for batch_to_close in claimed:
+            self._closer.finish_closing(batch_to_close)
+        with self._lock:
+            # Only this thread takes heads away; an abort by another one leaves it DONE.
+            if not queue.batches or queue.batches[0] is not batch:
+                return None
+            return self._take(queue, batch, room, now)
+
+    def _take(
+        self, queue: PartitionQueue, batch: ProducerBatch, room: int, now: int
+    ) -> ProducerBatch:
+        """READY -> IN_FLIGHT, under the lock, if there is room."""
+        if batch.size_in_bytes <= room:
+            self._queues.pop_head(queue)
+            # Without the epoch of its first attempt its first retry would take any epoch for a new
+            # leader's.
+            batch.drained(now, queue.leader_epoch)
+        return batch
+
+    def update_node_latency_stats(self, node_id: int, now: int, *, can_drain: bool) -> None:
+        """A node has data ready, and (``can_drain``) its connection took some (KIP-794)."""
+        stats = self._node_latency.get(node_id)
+        if stats is None:
+            stats = self._node_latency[node_id] = _NodeLatency(now)
+        if can_drain:
+            stats.drain_ms = now
+        stats.ready_ms = now
+
+    def node_delay_ms(self, node_id: int) -> int:
+        """How long a node with ready data could not be sent to (partitioner.availability)."""
+        stats = self._node_latency.get(node_id)
+        return 0 if stats is None else stats.ready_ms - stats.drain_ms

@@ -1,0 +1,161 @@
+"""Batches that come back into their queue, and those that were in it for too long.
+
+Owns: where a retry and the pieces of a split go in a queue, when they may leave again, and
+delivery.timeout.ms of what is queued. The way back into the accumulator, on the sender's thread.
+Never: why a batch comes back (``sender.py``), its end, a clock.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.producer.accumulator.batch_limits import BatchLimits
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.producer.accumulator.drain_control import DrainControl
+from spark_kafka_sink.producer.accumulator.incomplete_batches import IncompleteBatches
+from spark_kafka_sink.producer.accumulator.partition_queues import PartitionQueues
+from spark_kafka_sink.producer.accumulator.producer_batch import (
+    BatchState,
+    ProducerBatch,
+)
+from spark_kafka_sink.records.record_batch import NO_SEQUENCE, sequence_before
+
+
+class BatchReturns:
+    """Works for the accumulator, on its lock (``_lock``) and its queues.
+
+    The lock also guards ``next_expiry_ms``: nothing queued expires before that time (monotonic
+    ms); NEVER when nothing is queued. It may be read without.
+    """
+
+    __slots__ = (
+        "_backoff",
+        "_delivery_timeout_ms",
+        "_incomplete",
+        "_limits",
+        "_lock",
+        "_pool",
+        "_queues",
+        "_transaction_manager",
+        "next_expiry_ms",
+    )
+
+    def __init__(
+        self,
+        delivery_timeout_ms: int,
+        backoff: ExponentialBackoff,
+        lock: threading.Lock,
+        queues: PartitionQueues,
+        incomplete: IncompleteBatches,
+        pool: BufferPool,
+        limits: BatchLimits,
+        transaction_manager: DrainControl | None,
+    ) -> None:
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._backoff = backoff
+        self._lock = lock
+        self._queues = queues
+        self._incomplete = incomplete
+        self._pool = pool
+        self._limits = limits
+        self._transaction_manager = transaction_manager
+        self.next_expiry_ms = NEVER
+
+    def queued(self, created_ms: int) -> None:
+        """Under the lock: a batch of that age is in a queue now."""
+        self.next_expiry_ms = min(self.next_expiry_ms, created_ms + self._delivery_timeout_ms)
+
+    def reenqueue(self, batch: ProducerBatch, now: int) -> None:
+        """Back to the head of its queue; with sequences, behind earlier retries.
+
+        Raises IllegalStateError under idempotence for a batch that has no sequence, or that the
+        transaction manager does not track as in flight.
+        """
+        with self._lock:
+            self._check_tracked(batch)
+            batch.reenqueued(now + self._backoff.backoff(batch.attempts))
+            self._insert(batch)
+
+    def split_and_reenqueue(self, batch: ProducerBatch) -> int:
+        """Split a batch that a broker refused as too large; returns how many pieces.
+
+        The pieces go to the head, in order, without backoff; with sequences they are tracked in
+        flight in the place of ``batch``, whose memory is theirs now. Batches of this topic are
+        limited to half of the refused size from here on (design.md rule 5.7).
+        """
+        with self._lock:
+            self._check_tracked(batch)
+            first = self._incomplete.new_generations(2)
+        pieces = batch.split(first)
+        self._limits.refused(batch)
+        with self._lock:
+            for piece in pieces:
+                piece.pool_size = piece.size_in_bytes
+            before, batch.pool_size = batch.pool_size, 0
+            after = sum(piece.pool_size for piece in pieces)
+            self._incomplete.replace(batch, pieces)
+            manager = self._transaction_manager
+            if manager is not None:
+                manager.remove_in_flight_batch(batch)
+                for piece in pieces:
+                    manager.add_in_flight_batch(piece)
+            for piece in reversed(pieces):
+                self._insert(piece)
+        self._pool.adjust(before, after)
+        return len(pieces)
+
+    def _check_tracked(self, batch: ProducerBatch) -> None:
+        manager = self._transaction_manager
+        if manager is None:
+            return
+        if not batch.has_sequence:
+            raise IllegalStateError(
+                f"{batch.tp}: a batch without sequence was put back although the producer is "
+                "idempotent"
+            )
+        if manager.first_in_flight_sequence(batch.tp) == NO_SEQUENCE:
+            raise IllegalStateError(
+                f"{batch.tp}: the batch with sequence {batch.base_sequence} was put back, but it "
+                "is not tracked as in flight"
+            )
+
+    def _insert(self, batch: ProducerBatch) -> None:
+        queue = self._queues.by_partition[batch.tp]
+        behind = 0
+        if batch.has_sequence:
+            # Two batches in flight on one connection may come back in any order: the earlier
+            # sequence must leave first again.
+            for other in queue.batches:
+                if not other.has_sequence or not sequence_before(
+                    other.base_sequence, batch.base_sequence
+                ):
+                    break
+                behind += 1
+        self._queues.insert(queue, behind, batch)
+        self.queued(batch.created_ms)
+
+    def expired(self, now: int) -> list[ProducerBatch]:
+        """Take queued batches past delivery.timeout.ms out of their queues, oldest first."""
+        if now < self.next_expiry_ms:
+            return []  # nothing queued is older than what the last look found
+        expired: list[ProducerBatch] = []
+        with self._lock:
+            self.next_expiry_ms = NEVER
+            for queue in self._queues.by_partition.values():
+                while queue.batches:
+                    batch = queue.batches[0]
+                    if (
+                        not batch.has_reached_delivery_timeout(self._delivery_timeout_ms, now)
+                        # Its closer is at work on it; it expires when it is READY, a moment later.
+                        or batch.state is BatchState.CLOSING
+                    ):
+                        expiry = max(batch.created_ms + self._delivery_timeout_ms, now + 1)
+                        self.next_expiry_ms = min(self.next_expiry_ms, expiry)
+                        break
+                    self._queues.remove(queue, batch)
+                    expired.append(batch)
+        expired.sort(key=lambda batch: (batch.created_ms, batch.generation))
+        return expired

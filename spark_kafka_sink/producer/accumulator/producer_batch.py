@@ -1,0 +1,504 @@
+"""One record batch on its way: opened, filled, closed, sent, answered.
+
+Owns: a batch's record bytes (finished by the records room), its header (written at drain) and its
+states. Stands between the accumulator, which queues it, and the sender, which carries it. Never: a
+lock (the accumulator's covers every change of state up to DONE), a queue, a clock, a decision to
+retry.
+
+Bytes are frozen when a batch is closed (design.md rule 5.1): chunks are immutable ``bytes``, the
+header is written once, with producer id, epoch and sequence, and a retry hands out the very same
+objects.
+
+Records that came by ``send`` have futures (Java's thunks), which end with the batch; rows that came
+as columns have none. A batch may hold both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Protocol
+
+from spark_kafka_sink.errors import (
+    ApiError,
+    ErrorCode,
+    IllegalStateError,
+    InvalidRecordError,
+    KafkaError,
+    safe_text,
+)
+from spark_kafka_sink.producer.record_future import ProduceRequestResult, RecordFuture
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.produce import RecordError
+from spark_kafka_sink.records.compression import Codec
+from spark_kafka_sink.records.record_batch import (
+    HEADER_SIZE,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    increment_sequence,
+    split_records,
+    write_header,
+)
+
+
+class BatchState(Enum):
+    """Where a batch stands. The table of moves is :data:`TRANSITIONS`."""
+
+    OPEN = "open"
+    CLOSING = "closing"
+    READY = "ready"
+    IN_FLIGHT = "in flight"
+    DONE = "done"
+
+    # Enum's own is a function of Python's, and these are looked up for each batch.
+    __hash__ = object.__hash__
+
+
+_S = BatchState
+
+#: Every move that is allowed. OPEN -> CLOSING is a claim: exactly one thread compresses.
+#: CLOSING -> OPEN is a claim given back by a thread that was interrupted. Any batch may fail.
+TRANSITIONS: dict[BatchState, frozenset[BatchState]] = {
+    _S.OPEN: frozenset({_S.CLOSING, _S.DONE}),
+    _S.CLOSING: frozenset({_S.READY, _S.OPEN, _S.DONE}),
+    _S.READY: frozenset({_S.IN_FLIGHT, _S.DONE}),
+    _S.IN_FLIGHT: frozenset({_S.READY, _S.DONE}),
+    _S.DONE: frozenset(),
+}
+
+
+#: More pieces than this are joined when a batch is closed: each costs its place in a checksum and
+#: in the socket's call, and many are small.
+_MOST_CHUNKS = 4
+
+
+class BatchListener(Protocol):
+    """Who wants to know how batches end (the attempt's ledger, later futures and interceptors)."""
+
+    def batch_done(self, batch: ProducerBatch) -> None:
+        """``batch`` was acknowledged (``error`` is None) or failed. Once for each; no lock held.
+
+        A batch that was split is not reported; its pieces are.
+        """
+        ...
+
+
+class ProducerBatch:
+    """Records of one topic partition that travel together (Java's ProducerBatch).
+
+    Counts are records, sizes bytes, times monotonic milliseconds, timestamps milliseconds since the
+    epoch. ``generation`` is unique for every batch that was ever opened; ``lineage`` is the
+    generation of the batch that this one was split from, else its own. ``pool_size`` is what the
+    BufferPool counts for it. ``attempts`` is how often it was put back after a failed send.
+    ``raw_limit`` is how large ``send`` lets it grow, in raw record bytes; 0 before it asked.
+    ``futures`` are those of its records that came by ``send``, in order; None: there are none.
+    ``size_in_bytes`` is what goes over the wire; before it is closed, the same uncompressed.
+    ``state`` is the batch's own to change.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_codec",
+        "_header",
+        "_leader_epoch",
+        "_leader_epoch_attempts",
+        "_listener",
+        "attempts",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "created_ms",
+        "drained_ms",
+        "error",
+        "futures",
+        "generation",
+        "largest_record",
+        "lineage",
+        "log_append_time_ms",
+        "max_timestamp",
+        "pool_size",
+        "producer_epoch",
+        "producer_id",
+        "raw_limit",
+        "raw_size",
+        "record_count",
+        "record_errors",
+        "result",
+        "retry_at_ms",
+        "size_in_bytes",
+        "state",
+        "tp",
+        "transactional",
+    )
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        created_ms: int,
+        generation: int,
+        base_timestamp: int,
+        listener: BatchListener,
+        lineage: int | None = None,
+    ) -> None:
+        self.tp = tp
+        self.created_ms = created_ms
+        self.generation = generation
+        self.lineage = generation if lineage is None else lineage
+        self.base_timestamp = base_timestamp
+        self.max_timestamp = base_timestamp
+        self.record_count = 0
+        self.raw_size = 0
+        self.pool_size = 0
+        self.attempts = 0
+        self.retry_at_ms = created_ms
+        self.drained_ms = 0
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.base_sequence = NO_SEQUENCE
+        self.transactional = False
+        self.base_offset = -1
+        self.log_append_time_ms = -1
+        self.error: KafkaError | None = None
+        self.record_errors: Sequence[RecordError] = ()
+        self.raw_limit = 0
+        #: Bytes of the largest record as a batch of its own, estimated (Java's maxRecordSize); of
+        #: columns, the largest of the chunk that it was in.
+        self.largest_record = 0
+        self.futures: list[RecordFuture] | None = None
+        self.result: ProduceRequestResult | None = None
+        self.size_in_bytes = HEADER_SIZE
+        self.state = BatchState.OPEN
+        self._listener = listener
+        self._chunks: list[bytes] = []
+        self._codec: Codec | None = None
+        self._header: bytes | None = None
+        self._leader_epoch = -1
+        self._leader_epoch_attempts = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"ProducerBatch({self.tp}, generation {self.generation}, {self.state.value}, "
+            f"{self.record_count} records, sequence {self.base_sequence})"
+        )
+
+    def _move(self, to: BatchState) -> None:
+        if to not in TRANSITIONS[self.state]:
+            raise IllegalStateError(
+                f"{self.tp}: a batch can't go from '{self.state.value}' to '{to.value}'"
+            )
+        self.state = to
+
+    def _refuse(self) -> IllegalStateError:
+        return IllegalStateError(f"{self.tp}: not possible for a batch '{self.state.value}'")
+
+    # ---- filling and closing -----------------------------------------------------------------
+
+    def append(self, chunk: bytes, record_count: int, max_timestamp: int) -> None:
+        """Add finished records; IllegalStateError unless OPEN."""
+        if self.state is not BatchState.OPEN:
+            raise self._refuse()
+        size = len(chunk)
+        self._chunks.append(chunk)
+        self.raw_size += size
+        self.size_in_bytes += size
+        self.record_count += record_count
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+
+    def append_record(self, record: bytes, timestamp: int, future: RecordFuture) -> None:
+        """As :meth:`append`, for one record of ``send``; :attr:`futures` are there."""
+        futures, result = self.futures, self.result
+        assert futures is not None
+        assert result is not None
+        future.appended(result, self.record_count)
+        if future.wants_to_be_told:
+            result.want()
+        futures.append(future)
+        self.append(record, 1, timestamp)
+
+    def claim(self) -> None:
+        """OPEN -> CLOSING: nothing is appended any more; the caller compresses."""
+        if self.state is not BatchState.OPEN:
+            raise self._refuse()
+        self.state = BatchState.CLOSING
+
+    def give_up_claim(self) -> None:
+        """CLOSING -> OPEN, unless it has ended meanwhile: the closer was interrupted."""
+        if self.state is BatchState.CLOSING:
+            self._move(BatchState.OPEN)
+
+    def compress(self, codec: Codec) -> bytes | None:
+        """The record section as it is sent, or None when the chunks are that. Changes nothing.
+
+        Runs without a lock: from the claim on, nobody else touches the chunks (an abort drops
+        them, so they are taken at once).
+        """
+        chunks = self._chunks
+        if codec.is_none:
+            return None
+        return codec.compress(chunks if self.futures is None else [b"".join(chunks)])
+
+    def finish_close(self, compressed: bytes | None, codec: Codec) -> None:
+        """CLOSING -> READY: the bytes are frozen."""
+        if self.state is not BatchState.CLOSING:
+            raise self._refuse()
+        self.state = BatchState.READY
+        self._codec = codec
+        if compressed is not None:
+            self._chunks = [compressed]
+            self.size_in_bytes = HEADER_SIZE + len(compressed)
+        elif len(self._chunks) > _MOST_CHUNKS:
+            self._chunks = [b"".join(self._chunks)]
+
+    def close(self, codec: Codec) -> None:
+        """OPEN -> READY in one go, for one thread (the accumulator takes the steps apart)."""
+        self.claim()
+        self.finish_close(self.compress(codec), codec)
+
+    # ---- sending -----------------------------------------------------------------------------
+
+    @property
+    def has_sequence(self) -> bool:
+        return self.base_sequence != NO_SEQUENCE
+
+    @property
+    def has_header(self) -> bool:
+        return self._header is not None
+
+    @property
+    def in_retry(self) -> bool:
+        return self.attempts > 0
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, wrapped at 2^31; NO_SEQUENCE when there is none."""
+        if not self.has_sequence:
+            return NO_SEQUENCE
+        return increment_sequence(self.base_sequence, self.record_count - 1)
+
+    def set_producer_state(
+        self, producer_id: int, epoch: int, base_sequence: int, *, transactional: bool
+    ) -> None:
+        """Write the header (with its checksum) for this producer and sequence; only once."""
+        if self.state is not BatchState.READY and self.state is not BatchState.IN_FLIGHT:
+            raise self._refuse()
+        if self._header is not None:
+            raise IllegalStateError(f"{self.tp}: the header of a batch is written only once")
+        self.producer_id = producer_id
+        self.producer_epoch = epoch
+        self.base_sequence = base_sequence
+        self.transactional = transactional
+        codec = self._codec
+        assert codec is not None
+        self._header = write_header(
+            self._chunks,
+            size=self.size_in_bytes,
+            codec=codec,
+            record_count=self.record_count,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=base_sequence,
+            transactional=transactional,
+        )
+
+    def drained(self, now: int, leader_epoch: int = -1) -> None:
+        """READY -> IN_FLIGHT, to the leader of that epoch (-1: unknown)."""
+        if self.state is not BatchState.READY:
+            raise self._refuse()
+        self.state = BatchState.IN_FLIGHT
+        self.drained_ms = now
+        if leader_epoch > self._leader_epoch:
+            self._leader_epoch, self._leader_epoch_attempts = leader_epoch, self.attempts
+
+    def buffers(self) -> Sequence[bytes]:
+        """``[header, *chunks]`` exactly as sent; the same objects for every retry."""
+        if self._header is None:
+            raise IllegalStateError(f"{self.tp}: a batch has no header before it is drained")
+        return [self._header, *self._chunks]
+
+    def reenqueued(self, retry_at_ms: int) -> None:
+        """IN_FLIGHT -> READY: one attempt more; not to be drained before ``retry_at_ms``."""
+        self._move(BatchState.READY)
+        self.attempts += 1
+        self.retry_at_ms = retry_at_ms
+
+    def has_reached_delivery_timeout(self, delivery_timeout_ms: int, now: int) -> bool:
+        return delivery_timeout_ms <= now - self.created_ms
+
+    def maybe_update_leader_epoch(self, epoch: int) -> None:
+        """Remember the partition's leader epoch (-1: unknown), and the attempt that saw it rise."""
+        if epoch > self._leader_epoch:
+            self._leader_epoch = epoch
+            self._leader_epoch_attempts = self.attempts
+
+    @property
+    def has_leader_changed_for_the_ongoing_retry(self) -> bool:
+        """The leader epoch rose since the attempt before: no reason to wait for the backoff."""
+        return self.attempts >= 1 and self.attempts == self._leader_epoch_attempts
+
+    # ---- the end -----------------------------------------------------------------------------
+
+    @property
+    def is_done(self) -> bool:
+        return self.state is BatchState.DONE
+
+    def complete(self, base_offset: int, log_append_time_ms: int) -> bool:
+        """Acknowledged. False when it had failed before (aborted, expired): the answer is late.
+
+        ``base_offset`` is -1 when it is not known (acks=0, a duplicate). Raises IllegalStateError
+        when it was acknowledged already.
+        """
+        if self.state is BatchState.DONE:
+            return self._ended_before()
+        self.base_offset = base_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.state, self._chunks = BatchState.DONE, []
+        if self.result is not None:
+            self._tell_futures(self.result)
+        self._listener.batch_done(self)
+        return True
+
+    def complete_exceptionally(
+        self, error: KafkaError, record_errors: Sequence[RecordError] = ()
+    ) -> bool:
+        """Failed for good. False when it had failed before.
+
+        Raises IllegalStateError when it was acknowledged already.
+        """
+        if not self.abort(error, record_errors):
+            return False
+        self.report_done()
+        return True
+
+    def abort(self, error: KafkaError, record_errors: Sequence[RecordError] = ()) -> bool:
+        """As :meth:`complete_exceptionally`, but the caller calls :meth:`report_done`, later."""
+        if self.state is BatchState.DONE:
+            return self._ended_before()
+        self.error = error
+        self.record_errors = record_errors
+        self._end()
+        return True
+
+    def report_done(self) -> None:
+        """Tell the futures, then the listener; no lock may be held.
+
+        In this order, because the listener may fail every batch that follows, and the callbacks of
+        a partition run in the order of its records.
+        """
+        if self.result is not None:
+            self._tell_futures(self.result)
+        self._listener.batch_done(self)
+
+    def _tell_futures(self, result: ProduceRequestResult) -> None:
+        errors = None if self.error is None else self.error_of_record
+        if result.set(self.base_offset, self.log_append_time_ms, errors):
+            for future in self.futures or ():
+                future.tell()
+        result.open()
+
+    def error_of_record(self, index: int) -> KafkaError:
+        """What the record number ``index`` of this failed batch failed of (Sender.failBatch).
+
+        A broker that names records gives one code for all: only when it names a single record is
+        that record's error of that class. The others were not at fault.
+        """
+        error = self.error
+        assert error is not None
+        if not self.record_errors:
+            return error
+        for named in self.record_errors:
+            if named.batch_index == index:
+                return self._named_error(error, named)
+        return KafkaError(
+            f"{self.tp}: Failed to append record because it was part of a batch which had one more "
+            "more invalid records",
+            hint=error.hint,
+            kind=error.kind,
+        )
+
+    def _named_error(self, error: KafkaError, named: RecordError) -> KafkaError:
+        message = error.message
+        if named.message is not None:
+            message = f"{self.tp}: {safe_text(named.message)}"
+        if len(self.record_errors) > 1 or not isinstance(error, ApiError):
+            return InvalidRecordError(message, hint=error.hint, code=ErrorCode.INVALID_RECORD)
+        return type(error)(message, hint=error.hint, code=error.code, kind=error.kind)
+
+    def _ended_before(self) -> bool:
+        """False; IllegalStateError when it was acknowledged."""
+        if self.error is None:
+            raise IllegalStateError(f"{self.tp}: a batch that was acknowledged can't end again")
+        return False
+
+    def _end(self) -> None:
+        self._move(BatchState.DONE)
+        # A send in progress holds the buffers that it needs; nobody asks us for them again.
+        self._chunks = []
+
+    def split(self, first_generation: int) -> list[ProducerBatch]:
+        """Two READY batches with this one's records in order; this one is DONE, unreported.
+
+        Cut as near to half of the raw bytes as records allow; the generations are
+        ``first_generation`` and the next. They keep creation time, attempts, and the sequence
+        ranges [s, s+k) and [s+k, s+n) (design.md rule 5.7); a large batch that is refused again
+        and again ends in batches of a single record, which can't be split (IllegalStateError).
+        """
+        if self.state is not BatchState.IN_FLIGHT and self.state is not BatchState.READY:
+            raise self._refuse()
+        if self.record_count < 2:
+            raise IllegalStateError(f"{self.tp}: a batch of a single record can't be split")
+        codec = self._codec
+        assert codec is not None
+        section = b"".join(self._chunks)
+        raw = section
+        if not codec.is_none:
+            raw = codec.decompress(section, self.raw_size)
+        pieces: list[ProducerBatch] = []
+        sequence = self.base_sequence
+        for half in split_records(raw, self.record_count, self.base_timestamp):
+            generation = first_generation + len(pieces)
+            piece = ProducerBatch(
+                self.tp,
+                self.created_ms,
+                generation,
+                half.base_timestamp,
+                self._listener,
+                self.lineage,
+            )
+            piece.append(half.data, half.record_count, half.max_timestamp)
+            piece.largest_record = self.largest_record
+            piece.close(codec)
+            piece.attempts = self.attempts
+            piece.retry_at_ms = self.created_ms  # the broker is not at fault: no backoff
+            piece._leader_epoch = self._leader_epoch
+            piece._leader_epoch_attempts = self._leader_epoch_attempts
+            if self.has_sequence:
+                piece.set_producer_state(
+                    self.producer_id,
+                    self.producer_epoch,
+                    sequence,
+                    transactional=self.transactional,
+                )
+                sequence = increment_sequence(sequence, half.record_count)
+            pieces.append(piece)
+        self._hand_futures_to(pieces)
+        self.error = None
+        self._end()
+        return pieces
+
+    def _hand_futures_to(self, pieces: Sequence[ProducerBatch]) -> None:
+        """Whoever waits for a record of this batch waits for the piece that has it now."""
+        result = self.result
+        if result is None:
+            return
+        first = 0
+        for piece in pieces:
+            piece.result = result.another()
+            end = first + piece.record_count
+            piece.futures = [f for f in self.futures or () if first <= f.index < end]
+            result.hand_on(piece.futures, piece.result, first)
+            first = end
+        result.open()

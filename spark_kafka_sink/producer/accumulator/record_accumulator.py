@@ -1,0 +1,554 @@
+"""Where encoded slices wait until they are sent: a queue of batches for every topic partition.
+
+Owns: the queues, filling (columns by :meth:`~RecordAccumulator.append`, single records by
+:meth:`~RecordAccumulator.append_record`), the end of batches, flush. Stands between the writer's
+encoder and the sender (step 3 of a record's way). Never: which batches leave
+(``batch_drainer.py``), come back or expire (``batch_requeuer.py``), sockets; no clock is read here,
+only the wait for a flush goes through one.
+
+**Who closes an open batch.** Encoding needs the open batch's record count and base timestamp, and
+compressing takes long, so neither happens under the lock:
+
+1. The writer asks :meth:`RecordAccumulator.positions` and encodes for generation g, count n.
+2. Meanwhile the sender finds that g must go (linger, flush, waiters in the pool, age, close): it
+   *claims* g under the lock (OPEN -> CLOSING; from here nothing is appended to g), compresses it
+   without the lock and marks it READY.
+3. The writer's :meth:`~RecordAccumulator.append` finds no open batch g any more: it refuses the
+   slice, and every later slice of that partition with it, so that order is kept. The writer asks
+   for positions again and encodes those rows anew.
+
+The writer claims in the same way when a batch is full. Whoever claims, closes: the other thread
+leaves a CLOSING batch alone, and a CLOSING head of a queue is skipped by :meth:`drain` until its
+closer marks it READY and wakes the sender. A closer that is interrupted (KeyboardInterrupt) gives
+its claim back; such a batch is not open to appends again, it only waits for the sender to close it.
+
+A single record is encoded under the lock (its place is a few bytes before a tail that is finished),
+so any number of threads may call :meth:`~RecordAccumulator.append_record`, beside one that writes
+columns: a slice of columns whose batch got a single record meanwhile is refused as above.
+"""
+
+from __future__ import annotations
+
+import random as _random
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from spark_kafka_sink.clock import NEVER, Clock, Waiters
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.errors import IllegalStateError, KafkaError
+from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.producer.accumulator.batch_closer import BatchCloser
+from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer
+from spark_kafka_sink.producer.accumulator.batch_limits import BatchLimits
+from spark_kafka_sink.producer.accumulator.batch_requeuer import BatchReturns
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.producer.accumulator.drain_control import DrainControl
+from spark_kafka_sink.producer.accumulator.incomplete_batches import Flush, IncompleteBatches
+from spark_kafka_sink.producer.accumulator.partition_queues import PartitionQueue, PartitionQueues
+from spark_kafka_sink.producer.accumulator.producer_batch import BatchListener, ProducerBatch
+from spark_kafka_sink.producer.record_future import ProduceRequestResult, RecordFuture
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.records.compression import Codec
+from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition, new_position
+from spark_kafka_sink.records.record_batch import HEADER_SIZE
+from spark_kafka_sink.records.single_record import record_bytes, size_upper_bound
+
+#: What :meth:`RecordAccumulator.append_record` answers besides bytes that are wanted.
+APPENDED = 0
+PARTITION_CHANGED = -1
+
+#: A batch of single records takes memory in steps of this (Kafka 4.4's incremental strategy): a
+#: whole batch.size for each open batch would be 256 MiB for 1000 partitions, and a trip to the pool
+#: for each record costs as much as encoding it.
+MEMORY_STEP = 16_384
+
+#: Length, attributes and the two deltas of a record, as the sticky partitioner counts them.
+_RECORD_OVERHEAD = 8
+
+
+class StickyChoice(Protocol):
+    """The partition that the built-in partitioner chose for one record (Java's
+    StickyPartitionInfo, with the questions that RecordAccumulator asks about it).
+
+    Both are called under the accumulator's lock and must not block.
+    """
+
+    def changed(self, *, all_full: bool) -> bool:
+        """Another record moved the topic on to another partition, or must do so now that
+        ``all_full`` says that the queue has no batch that takes more.
+        """
+        ...
+
+    def appended(self, size: int, *, all_full: bool) -> None:
+        """The record added ``size`` bytes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """``refused`` slices must be encoded again; ``taken`` bytes of the pool are batches' now."""
+
+    refused: tuple[EncodedSlice, ...]
+    taken: int
+
+
+class RecordAccumulator:
+    """Queues of ProducerBatch by topic partition (Java's RecordAccumulator).
+
+    One lock (``_lock``) guards every queue and all the fields below it, the flushes, and all
+    moves of a batch between OPEN, CLOSING, READY and IN_FLIGHT. The pool has its own lock; neither
+    is taken under the other. The listener is called without locks, and so is ``wakeup`` (the
+    sender's), whenever a batch became ready or the only open batch was opened.
+
+    Called by the writer: :meth:`positions`, :meth:`append`, :meth:`set_writer_waiting_since`,
+    flush. Called by the sender: everything else.
+
+    ``pool`` memory is allocated by the writer before :meth:`append` and handed over there.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        transaction_manager: DrainControl | None,
+        listener: BatchListener,
+        wakeup: Callable[[], None],
+        *,
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        self.pool = BufferPool(config.buffer_memory, clock)
+        self._clock = clock
+        self._listener = listener
+        self._wakeup = wakeup
+        self._codec = Codec.of(config)
+        self._limits = BatchLimits(config, self._codec)
+        self._memory_step = max(1, min(MEMORY_STEP, config.buffer_memory // 8))
+
+        #: Slices that :meth:`append` refused so far: each was encoded twice.
+        self.refused_slices = 0
+
+        self._lock = threading.Lock()
+        self._flushed = Waiters()
+        self._queues = PartitionQueues()
+        self._incomplete = IncompleteBatches(self._flushed)
+        self._closer = BatchCloser(
+            self._lock, self._queues, self.pool, self._codec, self._limits, wakeup
+        )
+        self._drainer = BatchDrainer(
+            config,
+            self._lock,
+            self._queues,
+            self._incomplete,
+            self.pool,
+            self._closer,
+            transaction_manager,
+        )
+        # What the sender asks in every round, without a step between.
+        self.ready = self._drainer.ready
+        self.drain = self._drainer.drain
+        self.update_node_latency_stats = self._drainer.update_node_latency_stats
+        self.node_delay_ms = self._drainer.node_delay_ms
+        self._returns = BatchReturns(
+            config.delivery_timeout_ms,
+            ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random=random),
+            self._lock,
+            self._queues,
+            self._incomplete,
+            self.pool,
+            self._limits,
+            transaction_manager,
+        )
+        self._closed = False
+        self._has_columns = self._has_records = False
+        #: Records taken so far, by columns and one by one.
+        self.appended_records = 0
+        self._failure: KafkaError | None = None
+
+    # ---- the writer ------------------------------------------------------------------------
+
+    def positions(self, tps: Sequence[TopicPartition]) -> list[OpenPosition]:
+        """Where the open batch of each of ``tps`` stands now; :meth:`append` must follow soon."""
+        limits = {topic: self.raw_limit(topic) for topic in {tp.topic for tp in tps}}
+        closed = {topic: OpenPosition(0, 0, 0, limit) for topic, limit in limits.items()}
+        with self._lock:
+            self._drainer.writer_encodes = self._has_columns = True
+            self._drainer.mixed = self._has_records
+            queues = self._queues.by_partition
+            return [
+                closed[tp.topic]
+                if tp not in queues or (batch := queues[tp].open) is None
+                else new_position(
+                    (
+                        batch.generation,
+                        batch.record_count,
+                        batch.base_timestamp,
+                        limits[tp.topic] - batch.raw_size,
+                    )
+                )
+                for tp in tps
+            ]
+
+    def open_room(self, tp: TopicPartition) -> int | None:
+        """Raw bytes that the open batch of ``tp`` still takes; None when none is open."""
+        with self._lock:
+            queue = self._queues.by_partition.get(tp)
+            if queue is None or queue.open is None:
+                return None
+            return self.raw_limit(tp.topic) - queue.open.raw_size
+
+    def raw_limit(self, topic: str) -> int:
+        """Raw record bytes after which a batch of ``topic`` counts as full."""
+        return self._limits.raw_limit(topic)
+
+    def append(self, slices: Sequence[EncodedSlice], now: int) -> AppendResult:
+        """Copy ``slices`` into their batches; see the module docstring for why some are refused.
+
+        The memory of their bytes, and of a header for each slice that opens a batch, has been
+        allocated in the pool by the caller; ``taken`` tells how much of it is in batches now.
+        Batches that are full are closed (compressed) here, on the caller's thread.
+
+        Raises IllegalStateError when the accumulator is closed, or the error that failed it.
+        """
+        # A slice is a view of a whole chunk's buffer: the copy lets the chunk go (rule 5.5).
+        chunks = [bytes(piece.data) for piece in slices]
+        refused: list[EncodedSlice] = []
+        refused_tps: set[TopicPartition] = set()
+        claimed: list[ProducerBatch] = []
+        taken = 0
+        with self._lock:
+            self._check_open()
+            was_idle = not self._queues.open
+            ready = False
+            queues = self._queues.by_partition
+            for piece, chunk in zip(slices, chunks, strict=True):
+                tp, data, count, generation, first_offset, base, latest, last, _, largest = piece
+                queue = queues[tp]
+                batch = queue.open
+                if refused and tp in refused_tps:
+                    refused.append(piece)
+                    continue
+                size = data.nbytes
+                if generation == 0:
+                    if batch is not None:
+                        # The planner saw it and found no room for the next record.
+                        ready |= self._closer.claim(queue, claimed)
+                    batch = self._open_batch(queue, base, now)
+                    size += HEADER_SIZE
+                elif (
+                    batch is None
+                    or batch.generation != generation
+                    or batch.record_count != first_offset
+                ):
+                    refused.append(piece)
+                    refused_tps.add(tp)
+                    continue
+                batch.append(chunk, count, latest)
+                if largest > batch.largest_record:
+                    batch.largest_record = largest
+                batch.pool_size += size
+                taken += size
+                self.appended_records += count
+                if last:
+                    ready |= self._closer.claim(queue, claimed)
+            self.refused_slices += len(refused)
+            self._drainer.writer_encodes = False
+            # The sender does not know of a first open batch, nor that one is old by now.
+            wake = ready or was_idle or self._drainer.oldest_open_left(now) <= 0
+        if wake:
+            self._wakeup()
+        self._closer.close_claimed(claimed)
+        return AppendResult(tuple(refused), taken)
+
+    def append_record(
+        self,
+        tp: TopicPartition,
+        timestamp: int,
+        tail: bytes,
+        future: RecordFuture,
+        memory: int,
+        now: int,
+        sticky: StickyChoice | None = None,
+    ) -> int:
+        """One record into the open batch of ``tp``, or into a new one (Java's append).
+
+        ``tail`` is all of it but its place (``single_record.record_tail``). ``memory`` bytes were
+        allocated in the pool for it; they are the batch's once this returns APPENDED.
+
+        Returns APPENDED; PARTITION_CHANGED: nothing was done, ask the partitioner again; else how
+        many bytes are to be allocated before this is called again. Raises as :meth:`append` does.
+        """
+        claimed: list[ProducerBatch] = []
+        with self._lock:
+            self._check_open()
+            try:
+                queue = self._queues.by_partition[tp]
+                if sticky is not None and sticky.changed(all_full=queue.open is None):
+                    return PARTITION_CHANGED
+                wanted, wake = self._place(queue, timestamp, tail, future, memory, now, claimed)
+                if sticky is not None and wanted == APPENDED:
+                    sticky.appended(_RECORD_OVERHEAD + len(tail), all_full=queue.open is None)
+            except BaseException as error:
+                # A KeyboardInterrupt between two of these lines: what they leave is not known.
+                self._fail(IllegalStateError(f"sending was interrupted by {type(error).__name__}"))
+                raise
+        if wake:
+            self._wakeup()
+        if claimed:
+            self._closer.close_claimed(claimed)
+        return wanted
+
+    def _place(
+        self,
+        queue: PartitionQueue,
+        timestamp: int,
+        tail: bytes,
+        future: RecordFuture,
+        memory: int,
+        now: int,
+        claimed: list[ProducerBatch],
+    ) -> tuple[int, bool]:
+        """Under the lock: what is wanted, and whether the sender must be woken."""
+        batch = queue.open
+        wake = False
+        if batch is not None:
+            delta = timestamp - batch.base_timestamp
+            record = record_bytes(batch.record_count, delta, tail)
+            room = self._limit_of(batch) - batch.raw_size
+            if len(record) > room:
+                wake = self._closer.claim(queue, claimed)
+                batch = None
+            elif batch.pool_size + memory < HEADER_SIZE + batch.raw_size + len(record):
+                return max(len(record), min(room, self._memory_step)), wake
+        if batch is None:
+            record = record_bytes(0, 0, tail)
+            if memory < HEADER_SIZE + len(record):
+                limit = self.raw_limit(queue.tp.topic)
+                return HEADER_SIZE + max(len(record), min(limit, self._memory_step)), wake
+            batch = self._open_batch(queue, timestamp, now)
+            wake = True
+        self._add_record(batch, record, timestamp, future, memory)
+        largest = size_upper_bound(tail)
+        if largest > batch.largest_record:
+            batch.largest_record = largest
+        if batch.raw_size >= self._limit_of(batch):
+            wake |= self._closer.claim(queue, claimed)
+        return APPENDED, wake
+
+    def _add_record(
+        self,
+        batch: ProducerBatch,
+        record: bytes,
+        timestamp: int,
+        future: RecordFuture,
+        memory: int,
+    ) -> None:
+        if batch.futures is None:
+            batch.futures = []
+            batch.result = ProduceRequestResult(batch.tp, self._clock)
+            self._has_records = True
+            self._drainer.mixed = self._has_columns
+        batch.pool_size += memory
+        batch.append_record(record, timestamp, future)
+        self.appended_records += 1
+
+    def _limit_of(self, batch: ProducerBatch) -> int:
+        """How large ``batch`` may grow. As it was when it got its first single record: Java takes
+        the estimated compression ratio once for each batch, too.
+        """
+        if batch.raw_limit == 0:
+            batch.raw_limit = self.raw_limit(batch.tp.topic)
+        return batch.raw_limit
+
+    @property
+    def failure(self) -> KafkaError | None:
+        """Why nothing is taken any more."""
+        return self._failure
+
+    def set_writer_waiting_since(self, since_ms: int | None) -> bool:
+        """The writer waits for its input since then, or (None) works. True: a batch is open."""
+        self._drainer.writer_waiting_since = since_ms
+        return self.has_open
+
+    def begin_flush(self) -> Flush:
+        """From now on everything queued must go, until :meth:`end_flush`. Wake the sender after."""
+        with self._lock:
+            return self._incomplete.begin_flush()
+
+    def await_flush_completion(self, flush: Flush, deadline_ms: int) -> bool:
+        """Wait until the batches of ``flush`` and all pieces split from them are done with.
+
+        Returns False at the deadline. Returns True at once when the accumulator has failed.
+        """
+        in_time = True
+        while True:
+            with self._lock:
+                if flush.remaining == 0 or self._failure is not None:
+                    return True
+                if not in_time:
+                    return False
+                latch = self._flushed.enlist()
+            in_time = self._clock.wait(latch, deadline_ms)
+
+    def end_flush(self, flush: Flush) -> None:
+        with self._lock:
+            self._incomplete.end_flush(flush)
+
+    # ---- opening and closing batches ---------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closed:
+            raise IllegalStateError("the producer is closed; nothing can be sent with it")
+
+    def _open_batch(self, queue: PartitionQueue, base_timestamp: int, now: int) -> ProducerBatch:
+        generation = self._incomplete.new_generations(1)
+        batch = ProducerBatch(queue.tp, now, generation, base_timestamp, self._listener)
+        self._queues.open_batch(queue, batch)
+        self._incomplete.add(batch)
+        self._returns.queued(now)
+        return batch
+
+    # ---- the sender: ready, drain ------------------------------------------------------------
+
+    def queue_sizes(self, topic: str) -> dict[int, int]:
+        """Batches queued for each partition of ``topic`` that has any: the adaptive partitioner's
+        weights (KIP-794). Takes no lock: it may be asked for under it.
+        """
+        queues = self._queues
+        # Each is copied in one step of the interpreter.
+        filled = [*list(queues.closed_heads), *list(queues.open.values())]
+        return {q.tp.partition: len(q.batches) for q in filled if q.tp.topic == topic}
+
+    def mute_partition(self, tp: TopicPartition) -> None:
+        """Hold ``tp`` back (max.in.flight.requests.per.connection is 1 and one is in flight)."""
+        with self._lock:
+            self._queues.by_partition[tp].muted = True
+
+    def unmute_partition(self, tp: TopicPartition) -> None:
+        with self._lock:
+            self._queues.by_partition[tp].muted = False
+
+    # ---- the sender: back into the queue -------------------------------------------------------
+
+    def reenqueue(self, batch: ProducerBatch, now: int) -> None:
+        """See :meth:`BatchReturns.reenqueue`."""
+        self._returns.reenqueue(batch, now)
+
+    def split_and_reenqueue(self, batch: ProducerBatch, now: int) -> int:  # noqa: ARG002 - as Java
+        """See :meth:`BatchReturns.split_and_reenqueue`."""
+        return self._returns.split_and_reenqueue(batch)
+
+    def expired_batches(self, now: int) -> list[ProducerBatch]:
+        """Take queued batches past delivery.timeout.ms out of their queues, oldest first.
+
+        The caller fails them (``complete_exceptionally``) and calls :meth:`deallocate`.
+        """
+        return self._returns.expired(now)
+
+    def next_expiry_time_ms(self) -> int:
+        """Nothing queued expires before this time (monotonic ms); NEVER when nothing is queued."""
+        queues = self._queues
+        return self._returns.next_expiry_ms if queues.closed_heads or queues.open else NEVER
+
+    # ---- the sender: the end of batches --------------------------------------------------------
+
+    def discard(self, batch: ProducerBatch) -> None:
+        """Take ``batch`` out of its queue, if it is there: a later answer proved that a resend of
+        it is not needed.
+        """
+        with self._lock:
+            queue = self._queues.by_partition[batch.tp]
+            if batch in queue.batches:
+                self._queues.remove(queue, batch)
+
+    def deallocate(self, *batches: ProducerBatch) -> None:
+        """They are done with: no longer incomplete, their memory back. Harmless when repeated.
+
+        For a batch that expired in flight this is called when its answer came: until then its
+        bytes may still be in the socket's hands.
+        """
+        size = 0
+        with self._lock:
+            for batch in batches:
+                size += batch.pool_size
+                batch.pool_size = 0
+            self._incomplete.remove(batches)
+        if size:
+            self.pool.deallocate(size)
+
+    def abort_incomplete_batches(self, error: KafkaError) -> None:
+        """Fail every batch, in flight or not, and refuse all further ones with ``error``.
+
+        Whoever waits (for memory, for a flush) is woken.
+        """
+        with self._lock:
+            self._fail(error)
+            batches = self._incomplete.all()
+            self._queues.clear()
+        self._abort(batches, error)
+
+    def abort_undrained_batches(self, error: KafkaError) -> None:
+        """Fail batches that have no sequence yet and are not in flight.
+
+        A batch that was sent once has its sequence (or, without idempotence, its answer to come):
+        it is spared, because only its answer tells whether its records are in the log.
+        """
+        with self._lock:
+            batches = []
+            for queue in self._queues.by_partition.values():
+                for batch in [b for b in queue.batches if not b.has_sequence and not b.attempts]:
+                    self._queues.remove(queue, batch)
+                    batches.append(batch)
+        self._abort(batches, error)
+
+    def fail(self, error: KafkaError) -> None:
+        """The attempt is lost: take nothing more, drop what was never sent, wake who waits.
+
+        Batches in flight stay until their answers come or the sender is closed.
+        """
+        with self._lock:
+            self._fail(error)
+        self.abort_undrained_batches(error)
+
+    def _fail(self, error: KafkaError) -> None:
+        if self._failure is None:
+            self._failure = error
+        self._closed = self._drainer.closed = True
+        self._flushed.wake_all()
+
+    def _abort(self, batches: Sequence[ProducerBatch], error: KafkaError) -> None:
+        with self._lock:
+            # DONE is set under the lock: a closer that still compresses one of these finds that
+            # its CLOSING batch is gone (``BatchCloser``). One that a later answer proved while it
+            # was on the wire again is acknowledged, and here for its memory only.
+            aborted = [batch for batch in batches if not batch.is_done and batch.abort(error)]
+        self.deallocate(*batches)
+        # After the memory is back, and before the listener, which may take long.
+        if self._failure is not None:
+            self.pool.close()
+        for batch in aborted:
+            batch.report_done()
+
+    def close(self) -> None:
+        """No more appends; everything that is queued must go."""
+        with self._lock:
+            self._closed = self._drainer.closed = True
+        self.pool.close()
+
+    @property
+    def has_undrained(self) -> bool:
+        """Some batch waits in a queue."""
+        return bool(self._queues.closed_heads) or bool(self._queues.open)
+
+    @property
+    def has_incomplete(self) -> bool:
+        """Some batch is not done with: queued or in flight."""
+        return bool(self._incomplete)
+
+    @property
+    def has_open(self) -> bool:
+        """Some batch takes appends."""
+        return bool(self._queues.open)

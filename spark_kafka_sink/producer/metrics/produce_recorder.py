@@ -1,0 +1,240 @@
+"""What a producer did: counted while it happens, reported when an attempt ends.
+
+Owns: :class:`ProduceRecorder`, which the sender fills and which hears how every batch ended; its
+result is a ``produce_report.ProduceReport``. Never: any cost per row, any decision (the first
+failure is kept here; what follows from it is the facade's).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.metrics.produce_report import (
+    LARGEST,
+    SUMMED,
+    NodeReport,
+    ProduceReport,
+)
+from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics, Stream
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.records.record_batch import HEADER_SIZE
+
+__all__ = ["NodeReport", "ProduceRecorder", "ProduceReport"]
+
+
+class ProduceRecorder:
+    """Counts for the current attempt; a few calls for each request.
+
+    One lock (``_lock``) guards all fields. It is the accumulator's BatchListener: acknowledged and
+    failed batches arrive by :meth:`batch_done`; the sender calls the others. ``on_failure`` is
+    called once in an attempt, for the first batch that failed for good, on the thread that failed
+    it and without a lock.
+    """
+
+    def __init__(
+        self,
+        on_failure: Callable[[ProducerBatch], None] = lambda _: None,
+        metrics: ProducerMetrics | None = None,
+    ) -> None:
+        self._on_failure = on_failure
+        self._metrics = metrics
+        self._lock = threading.Lock()
+        self._failure: ProducerBatch | None = None
+        self._report = _Counts()
+        self._before = self._waits()
+        #: What a broker said last that made a batch go again: for messages about waits.
+        self.last_answer: str | None = None
+        self._failed_alone = 0
+        self._failed_alone_of: KafkaError | None = None
+
+    def start_attempt(self) -> None:
+        """Count from zero."""
+        before = self._waits()
+        with self._lock:
+            self._failure = None
+            self._report = _Counts()
+            self._before = before
+            self.last_answer = None
+            self._failed_alone = 0
+            self._failed_alone_of = None
+
+    def batch_done(self, batch: ProducerBatch) -> None:
+        error = batch.error
+        with self._lock:
+            if error is None:
+                self._report.acknowledged(batch)
+                return
+            if self._failure is not None:
+                return
+            self._failure = batch
+        self._on_failure(batch)
+
+    def batch_failed_alone(self, batch: ProducerBatch) -> None:
+        """A failed batch that loses no attempt: the futures of its records tell of it."""
+        with self._lock:
+            self._failed_alone += batch.record_count
+            if self._failed_alone_of is None:
+                self._failed_alone_of = batch.error
+
+    def request_sent(self, batches: Sequence[ProducerBatch], now: int) -> None:
+        """A Produce request with ``batches`` leaves."""
+        with self._lock:
+            self._report.requests += 1
+        if self._metrics is not None:
+            self._metrics.request_sent(batches, now)
+
+    def request_answered(self, node_id: int, latency_ms: int, throttle_ms: int, now: int) -> None:
+        """An answer to a Produce request came from ``node_id``."""
+        if self._metrics is not None:
+            self._metrics.request_answered(node_id, latency_ms, throttle_ms, now)
+        with self._lock:
+            counts = self._report
+            counts.throttle_ms += throttle_ms
+            node = counts.nodes.get(node_id)
+            if node is None:
+                node = counts.nodes[node_id] = [0, 0, 0]
+            node[0] += 1
+            node[1] += latency_ms
+            node[2] = max(node[2], latency_ms)
+
+    def batch_retried(self, batch: ProducerBatch, error: KafkaError | None = None) -> None:
+        """``batch`` goes back to its queue because of ``error``."""
+        with self._lock:
+            self._report.retries += 1
+            self._report.retried_rows += batch.record_count
+            if error is not None:
+                self.last_answer = f"{batch.tp}: {error.message}"
+        if self._metrics is not None:
+            self._metrics.records_retried(batch.tp.topic, batch.record_count)
+
+    def batch_split(self, batch: ProducerBatch) -> None:  # noqa: ARG002 - counted, not by topic
+        with self._lock:
+            self._report.splits += 1
+        if self._metrics is not None:
+            self._metrics.batch_split()
+
+    def batch_duplicate(self, batch: ProducerBatch) -> None:  # noqa: ARG002 - counted, not by topic
+        with self._lock:
+            self._report.duplicates += 1
+
+    @property
+    def failed_batch(self) -> ProducerBatch | None:
+        """The first batch of this attempt that failed for good."""
+        return self._failure
+
+    @property
+    def failure(self) -> KafkaError | None:
+        """Its error."""
+        batch = self._failure
+        return None if batch is None else batch.error
+
+    @property
+    def failed_alone(self) -> tuple[int, KafkaError | None]:
+        """How many records failed without losing the attempt, and the first one's error."""
+        with self._lock:
+            return self._failed_alone, self._failed_alone_of
+
+    @property
+    def rows(self) -> int:
+        """Rows acknowledged so far."""
+        return self._report.rows
+
+    def report(self, cluster_id: str | None = None) -> ProduceReport:
+        """What this attempt did so far, on the cluster of that id."""
+        buffer, metadata, connections = (
+            now - before for now, before in zip(self._waits(), self._before, strict=True)
+        )
+        with self._lock:
+            return self._report.freeze(
+                buffer_wait_ms=buffer,
+                metadata_wait_ms=metadata,
+                connections=connections,
+                cluster_id=cluster_id,
+            )
+
+    def _waits(self) -> tuple[int, int, int]:
+        """Of the producer's whole life: waits for memory and topics (ms), connections made."""
+        metrics = self._metrics
+        if metrics is None:
+            return 0, 0, 0
+        return (
+            int(metrics.total(Stream.POOL_WAIT)),
+            int(metrics.total(Stream.METADATA_WAIT)),
+            metrics.count(Stream.CONNECTED),
+        )
+
+
+class _Counts:
+    """The mutable twin of ProduceReport."""
+
+    __slots__ = (
+        "batch_bytes",
+        "batches",
+        "bytes",
+        "duplicates",
+        "max_queue_ms",
+        "nodes",
+        "offsets",
+        "queue_ms",
+        "requests",
+        "retried_rows",
+        "retries",
+        "rows",
+        "splits",
+        "throttle_ms",
+    )
+
+    def __init__(self) -> None:
+        self.rows = self.bytes = self.batches = self.batch_bytes = 0
+        self.requests = self.retries = self.splits = self.duplicates = self.throttle_ms = 0
+        self.retried_rows = self.queue_ms = self.max_queue_ms = 0
+        self.nodes: dict[int, list[int]] = {}
+        self.offsets: dict[TopicPartition, tuple[int, int]] = {}
+
+    def acknowledged(self, batch: ProducerBatch) -> None:
+        size = batch.size_in_bytes
+        self.rows += batch.record_count
+        self.batches += 1
+        self.bytes += size
+        self.batch_bytes += batch.raw_size + HEADER_SIZE
+        queued = batch.drained_ms - batch.created_ms
+        self.queue_ms += queued
+        if queued > self.max_queue_ms:
+            self.max_queue_ms = queued
+        if batch.base_offset < 0:
+            return  # acks=0, a duplicate, or proven by a later answer: the offset is not told
+        first = batch.base_offset
+        last = first + batch.record_count - 1
+        tp, offsets = batch.tp, self.offsets
+        if tp in offsets:
+            seen_first, seen_last = offsets[tp]
+            if seen_first < first:
+                first = seen_first
+            if seen_last > last:
+                last = seen_last
+        offsets[tp] = (first, last)
+
+    def freeze(
+        self,
+        *,
+        buffer_wait_ms: int,
+        metadata_wait_ms: int,
+        connections: int,
+        cluster_id: str | None,
+    ) -> ProduceReport:
+        counted: dict[str, Any] = {
+            name: getattr(self, name) for name in (*SUMMED, *LARGEST) if name in self.__slots__
+        }
+        return ProduceReport(
+            **counted,
+            nodes={node: NodeReport(*counts) for node, counts in self.nodes.items()},
+            offsets=dict(self.offsets),
+            buffer_wait_ms=buffer_wait_ms,
+            metadata_wait_ms=metadata_wait_ms,
+            connections=connections,
+            cluster_id=cluster_id,
+        )

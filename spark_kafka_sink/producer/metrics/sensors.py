@@ -1,0 +1,128 @@
+"""Numbers over time: what was recorded since ever, and over the last windows.
+
+Owns: :class:`Sensor`, one stream of measurements, and what can be asked of it (Java's ``Sensor``
+with its ``Rate``, ``Avg``, ``Max``, ``CumulativeSum`` over one ``SampledStat``). Never: a clock, a
+lock, a name (``producer_metrics.py``). It stands beside a record's way, at most once for each
+request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """metrics.sample.window.ms and metrics.num.samples: how far back rates and averages look."""
+
+    window_ms: int = 30_000
+    samples: int = 2
+
+    def __post_init__(self) -> None:
+        # Java takes a window of 0, and then divides by it.
+        object.__setattr__(self, "window_ms", max(1, self.window_ms))
+
+    @property
+    def span_ms(self) -> int:
+        return self.window_ms * self.samples
+
+
+class _Sample:
+    """What one window saw."""
+
+    __slots__ = ("count", "last_ms", "maximum", "start_ms", "total")
+
+    def __init__(self, now: int) -> None:
+        self.reset(now)
+
+    def reset(self, now: int) -> None:
+        self.start_ms = self.last_ms = now
+        self.count = 0
+        self.total = 0.0
+        self.maximum = _NAN
+
+
+class Sensor:
+    """One stream of measurements. Times are monotonic milliseconds; the owner holds the lock.
+
+    As Java's SampledStat keeps it: a new sample begins with the first measurement after the window
+    of the one before is over; one sample more than ``samples`` is kept, because the oldest still
+    overlaps the span that is looked at; a sample without a measurement in that span counts as if it
+    began now. Java keeps samples for each statistic; here all statistics of a stream share them, so
+    that a measurement is one call.
+    """
+
+    __slots__ = ("_current", "_samples", "_windows", "count", "total")
+
+    def __init__(self, windows: Windows) -> None:
+        self._windows = windows
+        self._samples: list[_Sample] = []
+        self._current: _Sample | None = None
+        #: How many measurements there were, and their sum, since ever.
+        self.count = 0
+        self.total = 0.0
+
+    def record(self, value: float, now: int, count: int = 1, maximum: float | None = None) -> None:
+        """``count`` measurements with the sum ``value``, of which ``maximum`` was the largest."""
+        sample = self._current
+        if sample is None or now - sample.start_ms >= self._windows.window_ms:
+            sample = self._current = self._next_sample(now)
+        if maximum is None:
+            maximum = value
+        if not sample.maximum >= maximum:  # also when it is NaN
+            sample.maximum = maximum
+        sample.count += count
+        sample.total += value
+        sample.last_ms = now
+        self.count += count
+        self.total += value
+
+    def _next_sample(self, now: int) -> _Sample:
+        if len(self._samples) <= self._windows.samples:
+            sample = _Sample(now)
+        else:
+            sample = self._samples.pop(0)
+            sample.reset(now)
+        self._samples.append(sample)
+        return sample
+
+    def _purge(self, now: int) -> list[_Sample]:
+        """The samples, those forgotten that saw nothing in the span."""
+        for sample in self._samples:
+            if now - sample.last_ms >= self._windows.span_ms:
+                sample.reset(now)
+        return self._samples
+
+    # ---- what is asked -----------------------------------------------------------------------
+
+    def average(self, now: int) -> float:
+        """NaN without a measurement in the span, as in Java."""
+        samples = self._purge(now)
+        count = sum(sample.count for sample in samples)
+        return sum(sample.total for sample in samples) / count if count else _NAN
+
+    def maximum(self, now: int) -> float:
+        """NaN without a measurement in the span, as in Java."""
+        return max((s.maximum for s in self._purge(now) if s.count), default=_NAN)
+
+    def rate(self, now: int) -> float:
+        """Sum of the measurements for each second of the span."""
+        return sum(sample.total for sample in self._purge(now)) / self._seconds(now)
+
+    def event_rate(self, now: int) -> float:
+        """Measurements in each second of the span."""
+        return sum(sample.count for sample in self._purge(now)) / self._seconds(now)
+
+    def _seconds(self, now: int) -> float:
+        """How long the samples look back, after :meth:`_purge`.
+
+        While fewer windows are over than are kept, those that never were count as passed with
+        nothing in them (Java's Rate.windowSize): else the first second's rate would be that of a
+        burst.
+        """
+        window = self._windows.window_ms
+        elapsed = now - min((sample.start_ms for sample in self._samples), default=now)
+        missing = self._windows.samples - 1 - elapsed // window
+        return max(elapsed + max(0, missing) * window, 1) / 1000

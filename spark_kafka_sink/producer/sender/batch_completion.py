@@ -1,0 +1,66 @@
+"""Who hears that a batch has ended: the attempt's counts, and interceptors for columns.
+
+Owns: which failed batch loses an attempt. On the way back it follows the futures of the batch's
+records (``producer_batch.py``). Never: the outcome itself, any cost per row.
+"""
+
+from __future__ import annotations
+
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.interceptors import Interceptors
+from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
+from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics
+from spark_kafka_sink.producer.producer_record import RecordMetadata
+from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
+
+
+class BatchEnds:
+    """The accumulator's BatchListener."""
+
+    __slots__ = ("_interceptors", "_manager", "_metrics", "_recorder")
+
+    def __init__(
+        self,
+        recorder: ProduceRecorder,
+        transaction_manager: TransactionManager | None,
+        interceptors: Interceptors | None,
+        metrics: ProducerMetrics | None = None,
+    ) -> None:
+        self._recorder = recorder
+        self._manager = transaction_manager
+        self._interceptors = interceptors
+        self._metrics = metrics
+
+    def batch_done(self, batch: ProducerBatch) -> None:
+        """Once for each batch, on the thread that ended it; no lock held."""
+        told = 0 if batch.futures is None else len(batch.futures)
+        if batch.error is None:
+            self._recorder.batch_done(batch)
+        else:
+            if self._spared(batch, told):
+                self._recorder.batch_failed_alone(batch)
+            else:
+                self._recorder.batch_done(batch)
+            if self._metrics is not None:
+                self._metrics.records_failed(batch.tp.topic, batch.record_count)
+        if self._interceptors is not None and told < batch.record_count:
+            self._interceptors.on_acknowledgement(
+                RecordMetadata(
+                    batch.tp.topic,
+                    batch.tp.partition,
+                    batch.base_offset,
+                    batch.base_timestamp
+                    if batch.log_append_time_ms < 0
+                    else batch.log_append_time_ms,
+                    record_count=batch.record_count - told,
+                ),
+                batch.error,
+            )
+
+    def _spared(self, batch: ProducerBatch, told: int) -> bool:
+        """This failed batch ends nothing but itself, or its transaction: that is the transaction
+        manager's. Its records have futures, or their writer learns of it at the commit.
+        """
+        if self._manager is None:
+            return told == batch.record_count
+        return self._manager.is_transactional

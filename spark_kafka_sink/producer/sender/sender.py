@@ -1,0 +1,553 @@
+"""The loop that carries batches to brokers and judges their answers (Java's ``Sender``).
+
+Owns: the daemon thread's phases (:meth:`Sender.run`), what one round does (:meth:`run_once`), the
+fate of every batch that left: completed, split, sent again, or failed. On a record's way it stands
+between the accumulator and the network, there and back. Never: a socket, an encoder, the meaning of
+sequences (``partition_sequences.py``).
+
+All of it runs on one thread, the network thread, except :meth:`wakeup`, :meth:`initiate_close`,
+:meth:`force_close` and :attr:`fatal_error`. Answers arrive as callbacks inside ``client.poll``.
+
+Unlike Java's (design.md section 5): bytes are never changed, so a retry is the same objects; once
+an idempotent producer's batch fails for good, the producer fails with it: nothing more is sent,
+the loop ends, connections are closed (no Produce stays unanswered behind a failed attempt), and
+every batch and waiter gets the error. An unexpected exception ends it the same way. And a round
+that drained nothing does not spin: what holds a batch back ends with an answer, which wakes it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from spark_kafka_sink.clock import NEVER, Clock
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.errors import (
+    ApiError,
+    ErrorCode,
+    KafkaError,
+    KafkaTimeoutError,
+    TransactionAbortedError,
+)
+from spark_kafka_sink.network.client.client_request import ClientResponse
+from spark_kafka_sink.network.client.kafka_client import KafkaClient
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.producer.sender.in_flight_batches import InFlightBatches
+from spark_kafka_sink.producer.sender.produce_errors import (
+    code_of_lost_request,
+    delivery_timeout_error,
+    refusal_error,
+    unexpected_error,
+)
+from spark_kafka_sink.producer.transaction.partition_sequences import Action, Answer, Verdict
+from spark_kafka_sink.producer.transaction.producer_id_requester import ProducerIdRequester
+from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
+from spark_kafka_sink.producer.transaction.txn_request_sender import TransactionalRequester
+from spark_kafka_sink.protocol.cluster import Cluster, Node, TopicPartition
+from spark_kafka_sink.protocol.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    new_produce_data,
+)
+
+_log = logging.getLogger(__name__)
+
+_ZSTD_MIN_VERSION = 7
+_MIN_VERSION = 3
+_MAX_VERSION = 12
+_LOOK_AGAIN_MS = 1
+
+
+class SenderRecorder(Protocol):
+    """What the sender tells of its work (``produce_recorder.py``'s ProduceRecorder)."""
+
+    def request_sent(self, batches: Sequence[ProducerBatch], now: int) -> None: ...
+    def request_answered(
+        self, node_id: int, latency_ms: int, throttle_ms: int, now: int
+    ) -> None: ...
+    def batch_retried(self, batch: ProducerBatch, error: KafkaError | None = None) -> None: ...
+    def batch_split(self, batch: ProducerBatch) -> None: ...
+    def batch_duplicate(self, batch: ProducerBatch) -> None: ...
+
+
+def answer_of(code: ErrorCode) -> Answer:
+    """A produce error code as far as sequences care."""
+    if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+        return Answer.ACKNOWLEDGED
+    if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        return Answer.OUT_OF_ORDER
+    if code is ErrorCode.UNKNOWN_PRODUCER_ID:
+        return Answer.UNKNOWN_PRODUCER
+    return Answer.UNCLEAR if code.retriable else Answer.REFUSED
+
+
+#: What an answer means when batches have no sequence.
+_WITHOUT_SEQUENCE = {
+    Answer.ACKNOWLEDGED: Action.COMPLETE,
+    Answer.UNCLEAR: Action.RESEND,
+    Answer.OUT_OF_ORDER: Action.FAIL,
+    Answer.UNKNOWN_PRODUCER: Action.FAIL,
+    Answer.REFUSED: Action.FAIL,
+}
+
+
+class Sender:
+    """Sends what the accumulator holds, until closed.
+
+    ``transaction_manager`` is None for a producer without idempotence: its batches then fail one
+    by one, and their order holds only with max.in.flight.requests.per.connection=1.
+    """
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        metadata: Metadata,
+        accumulator: RecordAccumulator,
+        transaction_manager: TransactionManager | None,
+        config: ProducerConfig,
+        clock: Clock,
+        report: SenderRecorder,
+    ) -> None:
+        self._client = client
+        self._metadata = metadata
+        self._accumulator = accumulator
+        self._transaction_manager = transaction_manager
+        self._config = config
+        self._clock = clock
+        self._report = report
+        self._guarantee_message_order = config.max_in_flight_requests_per_connection == 1
+        self._requester: ProducerIdRequester | TransactionalRequester | None = None
+        if transaction_manager is not None:
+            transaction_manager.attach(self.wakeup, lambda: accumulator.has_incomplete)
+            self._requester = self._new_requester(transaction_manager)
+        self._running = True
+        self._forced = False
+        self._closed = False
+        self._fatal_error: KafkaError | None = None
+        self._in_flight = InFlightBatches(config.delivery_timeout_ms)
+        metadata.attach(self.wakeup, client.connection_failures)
+
+    def _new_requester(
+        self, manager: TransactionManager
+    ) -> ProducerIdRequester | TransactionalRequester:
+        given = (self._client, self._metadata, manager, self._config, self._fail_producer)
+        if manager.is_transactional:
+            return TransactionalRequester(*given, lambda: self._accumulator.has_incomplete)
+        return ProducerIdRequester(*given)
+
+    # -- phases -----------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """The thread's whole life: work; drain after initiate_close; abort what is still open; end,
+        and close the client.
+        """
+        try:
+            while self._running and self._fatal_error is None:
+                self.run_once()
+            while not self._forced and self._fatal_error is None and self._has_pending():
+                self.run_once()
+            while not self._forced and self._fatal_error is None and self._must_still_abort():
+                self.run_once()
+        except BaseException as exception:  # noqa: BLE001 - whoever waits must learn of anything
+            self._fail_producer(unexpected_error(exception))
+        finally:
+            self._end()
+
+    def _has_pending(self) -> bool:
+        return self._accumulator.has_undrained or self._client.in_flight_request_count() > 0
+
+    def _must_still_abort(self) -> bool:
+        """Closing, with everything answered: an end that has begun goes on, a transaction that
+        nobody ended is aborted.
+
+        One that is prepared is not ours any more. An abort that must wait for the coordinator for
+        too long is ended by :meth:`force_close`; the broker's time-out then aborts it.
+        """
+        manager = self._transaction_manager
+        if manager is None:
+            return False
+        if not manager.has_ongoing_transaction:
+            return manager.is_transactional and manager.requests.fencing
+        if not manager.is_completing:
+            _log.info("aborting the open transaction of %s", manager.transactional_id)
+            manager.abort_on_close()
+        return True
+
+    def _end(self) -> None:
+        """Nothing is sent any more: everyone who still waits gets to know, sockets are closed."""
+        error = self._fatal_error
+        closed = KafkaError("the producer was closed")
+        try:
+            if error is not None:
+                self._accumulator.abort_incomplete_batches(error)
+            elif self._forced:
+                closed = KafkaError(
+                    "the producer was closed before all its records were acknowledged",
+                    hint="close() waits for them, for as long as its time-out says",
+                )
+                self._accumulator.abort_incomplete_batches(closed)
+            if self._transaction_manager is not None:
+                self._transaction_manager.close(error or closed)
+            self._metadata.close(error or closed)
+        finally:
+            self._closed = True
+            self._client.close()
+
+    def run_once(self) -> None:
+        """One round: identity and transaction first, then data, then the network."""
+        now = self._clock.now_ms()
+        timeout = NEVER
+        manager = self._transaction_manager
+        if manager is not None and manager.must_abort:
+            timeout = self._abort_undrained_batches(manager)
+        if self._requester is not None:
+            # The accumulator drains nothing without an id, but connections open meanwhile.
+            timeout = min(timeout, self._requester.maybe_request(now))
+        timeout = min(timeout, self._send_producer_data(now))
+        self._metadata.set_parked(parked=timeout >= NEVER and self._is_idle())
+        if self._fatal_error is None:
+            self._client.poll(timeout, now)
+
+    def _is_idle(self) -> bool:
+        """Nothing undrained, in flight or waited for: the loop sleeps until it is woken."""
+        manager = self._transaction_manager
+        return not (
+            self._accumulator.has_undrained
+            or self._client.has_in_flight_requests()
+            or self._in_flight.has_doubted
+            or self._metadata.has_waiters
+            or (manager is not None and manager.wants_requests)
+        )
+
+    def _abort_undrained_batches(self, manager: TransactionManager) -> int:
+        """Drop what was never sent of a transaction that can only be aborted. What was sent goes
+        on to its answer: EndTxn waits for that.
+
+        Returns how long the network may be polled: a close may wait for just this.
+        """
+        if self._accumulator.has_undrained:
+            error = manager.last_error or TransactionAbortedError(
+                "Failing batch since transaction was aborted",
+                code=ErrorCode.TRANSACTION_ABORTABLE,
+            )
+            self._accumulator.abort_undrained_batches(error)
+            return NEVER if self._has_pending() else 0
+        return NEVER
+
+    def wakeup(self) -> None:
+        """End a blocked poll: there is something to send, or to ask. Any thread."""
+        if not self._closed:
+            self._client.wakeup()
+
+    def initiate_close(self) -> None:
+        """Take nothing more, send what is there, end. Any thread."""
+        # First the accumulator: else a batch may come in after the loop saw it empty.
+        self._accumulator.close()
+        self._running = False
+        self.wakeup()
+
+    def force_close(self) -> None:
+        """End now: what is not acknowledged fails. Any thread."""
+        self._forced = True
+        self.initiate_close()
+
+    @property
+    def running(self) -> bool:
+        return self._running
+
+    @property
+    def fatal_error(self) -> KafkaError | None:
+        """What ended this producer for good."""
+        return self._fatal_error
+
+    def _fail_producer(self, error: KafkaError) -> None:
+        if self._fatal_error is None:
+            self._fatal_error = error
+            if self._transaction_manager is not None:
+                self._transaction_manager.transition_to_fatal_error(error)
+
+    # -- there ------------------------------------------------------------------------------------
+
+    def _send_producer_data(self, now: int) -> int:
+        """Expire, find ready nodes, drain, send; how long the network may be polled."""
+        time_to_next_expiry = self._expire_batches(now)
+        if self._fatal_error is not None:
+            return 0
+        cluster = self._metadata.fetch()
+        result = self._accumulator.ready(cluster, now)
+        if result.unknown_leader_topics:
+            self._metadata.add_topics(result.unknown_leader_topics, now)
+            self._metadata.request_update()
+        timeout = min(result.next_ready_check_delay_ms, time_to_next_expiry)
+        if not result.ready_nodes:
+            return timeout
+        sendable, not_ready_timeout = self._sendable(cluster, result.ready_nodes, now)
+        if sendable and self._send_to(cluster, sendable, now) < len(sendable):
+            # Ready, yet nothing came: what made it so (a waiter for memory) has just gone.
+            timeout = min(timeout, _LOOK_AGAIN_MS)
+        # A node that got a request may take another one when that has left, which ends the poll.
+        return min(timeout, not_ready_timeout)
+
+    def _send_to(self, cluster: Cluster, nodes: Sequence[int], now: int) -> int:
+        """A request to each of ``nodes`` that there is something for; how many."""
+        if self._transaction_manager is not None:
+            self._transaction_manager.lapse(now)
+        drained = self._accumulator.drain(cluster, nodes, self._config.max_request_size, now)
+        for node_id, batches in drained.items():
+            self._take_off(batches, node_id)
+            self._send_produce_request(node_id, batches, now)
+        return len(drained)
+
+    def _sendable(self, cluster: Cluster, ready: Iterable[int], now: int) -> tuple[list[int], int]:
+        """Which of the ready nodes can take a request now, and when to look at the others."""
+        sendable = []
+        timeout = NEVER
+        for node_id in ready:
+            node = cluster.nodes[node_id]
+            can_drain = self._client.ready(node, now)
+            if self._config.partitioner_availability_timeout_ms > 0:
+                self._accumulator.update_node_latency_stats(node_id, now, can_drain=can_drain)
+            if can_drain:
+                sendable.append(node_id)
+            else:
+                self._check_authentication(node)
+                timeout = min(timeout, self._client.poll_delay_ms(node, now))
+        return sendable, timeout
+
+    def _check_authentication(self, node: Node) -> None:
+        error = self._client.authentication_error(node)
+        if error is not None:
+            self._fail_producer(error)
+
+    def _take_off(self, batches: Sequence[ProducerBatch], node_id: int) -> None:
+        self._in_flight.take_off(batches, node_id)
+        if self._guarantee_message_order:
+            for batch in batches:
+                self._accumulator.mute_partition(batch.tp)
+
+    def _send_produce_request(
+        self, node_id: int, batches: Sequence[ProducerBatch], now: int
+    ) -> None:
+        """One request for all batches of one node; at most one batch for each partition."""
+        config, manager = self._config, self._transaction_manager
+        by_partition = {batch.tp: batch for batch in batches}
+        data = [new_produce_data((b.tp, b.buffers(), b.size_in_bytes)) for b in batches]
+        lowest, highest = (0, _MAX_VERSION) if manager is None else manager.produce_versions
+        request = ProduceRequest(
+            config.acks,
+            config.request_timeout_ms,
+            tuple(data),
+            None if manager is None else manager.transactional_id,
+            max_version=highest,
+            min_version=max(
+                _ZSTD_MIN_VERSION if config.compression_type == "zstd" else _MIN_VERSION, lowest
+            ),
+        )
+        client_request = self._client.new_client_request(
+            node_id,
+            request,
+            now,
+            expect_response=config.acks != 0,
+            request_timeout_ms=config.request_timeout_ms,
+            callback=lambda response: self._handle_produce_response(response, by_partition),
+        )
+        self._report.request_sent(batches, now)
+        self._client.send(client_request, now)
+
+    # -- delivery.timeout.ms ----------------------------------------------------------------------
+
+    def _expire_batches(self, now: int) -> int:
+        """Fail what is older than delivery.timeout.ms: queued, on the wire, or in doubt. How long
+        nothing else will be: NEVER when nothing is queued or unanswered.
+        """
+        accumulator, in_flight = self._accumulator, self._in_flight
+        expiry = min(in_flight.next_expiry_ms, accumulator.next_expiry_time_ms())
+        if now >= expiry:
+            for batch in (*accumulator.expired_batches(now), *in_flight.expired(now)):
+                self._fail_batch(batch, self._timeout_error(batch, now), unclear=batch.has_sequence)
+            expiry = min(in_flight.next_expiry_ms, accumulator.next_expiry_time_ms())
+        return NEVER if expiry >= NEVER else max(0, expiry - now)
+
+    def _timeout_error(self, batch: ProducerBatch, now: int) -> KafkaTimeoutError:
+        last, node = self._in_flight.last_answer(batch), self._in_flight.node_of(batch)
+        hint = None
+        if last is not None:
+            broker, code = last
+            story = f"the last answer, of broker {broker}, was {code.name}"
+            hint = code.info.hint
+        elif node is not None:
+            story = f"broker {self._name(node)} has not answered"
+        else:
+            known = self._metadata.leader_known(batch.tp)
+            story = f"it was never sent: {known}; {self._metadata.addresses_tried()}"
+        return delivery_timeout_error(batch, now, story, hint)
+
+    # -- and back ---------------------------------------------------------------------------------
+
+    def _handle_produce_response(
+        self, response: ClientResponse, batches: Mapping[TopicPartition, ProducerBatch]
+    ) -> None:
+        """Every batch of the request gets its answer, whatever came of the request."""
+        node_id = response.request.destination
+        self._in_flight.landed(batches.values())
+        left = dict(batches)
+        done: list[ProducerBatch] = []
+        body = response.body
+        if isinstance(body, ProduceResponse):
+            latency, now = response.latency_ms, response.received_ms
+            self._report.request_answered(node_id, latency, body.throttle_ms, now)
+            self._take_leader_hints(body)
+            for answer in body.partitions:
+                answered = left.pop(answer.tp, None)
+                if answered is not None:
+                    self._complete_batch(answered, answer, response, done)
+            code, message = ErrorCode.NETWORK_EXCEPTION, "the answer leaves out this partition"
+        elif response.error is None and not response.disconnected:
+            code, message = ErrorCode.NONE, ""  # acks=0: sent is all that is known
+        else:
+            code, message = code_of_lost_request(response)
+        for tp, batch in left.items():
+            answer = PartitionProduceResponse(tp, code, -1, error_message=message or None)
+            self._complete_batch(batch, answer, response, done)
+        self._release(*done)
+
+    def _take_leader_hints(self, body: ProduceResponse) -> None:
+        """KIP-951: the next send goes to the new leader at once, with no metadata answer."""
+        for answer in body.partitions:
+            if answer.leader is not None and answer.error.refreshes_metadata:
+                leader, epoch = answer.leader
+                self._metadata.update_leader(answer.tp, leader, epoch, body.node_endpoints)
+
+    def _complete_batch(
+        self,
+        batch: ProducerBatch,
+        answer: PartitionProduceResponse,
+        response: ClientResponse,
+        done: list[ProducerBatch],
+    ) -> None:
+        """Split, complete, send again or fail, in that order of asking (Sender.completeBatch).
+
+        What is acknowledged goes into ``done``, to be released with the others of its request.
+        """
+        now, code, manager = response.received_ms, answer.error, self._transaction_manager
+        if self._guarantee_message_order:
+            self._accumulator.unmute_partition(batch.tp)
+        if batch.is_done:
+            # Proven by a later acknowledgement, or expired, while this copy was on the wire: only
+            # its memory was held back for the socket's sake. An abort may be waiting for the word.
+            if manager is not None:
+                manager.late_answer(batch, answer_of(code))
+            self._release(batch)
+            return
+        if code is not ErrorCode.NONE:
+            self._in_flight.answered(batch, self._name(response.request.destination), code)
+            if code.refreshes_metadata:
+                self._metadata.request_update()
+            if self._split(batch, code, now):
+                return
+        kind = Answer.ACKNOWLEDGED if code is ErrorCode.NONE else answer_of(code)
+        verdict: Verdict[ProducerBatch] = (
+            Verdict(_WITHOUT_SEQUENCE[kind])
+            if manager is None
+            else manager.handle_answer(batch, kind, answer.base_offset, now)
+        )
+        if verdict.action is Action.COMPLETE:
+            self._succeed(batch, answer, verdict, done)
+        elif verdict.action is Action.FAIL:
+            # An attempt before this one may still reach a broker, unless this was the first.
+            unclear = kind is Answer.UNCLEAR or batch.in_retry
+            error = self._error(batch, answer, response, verdict.reason)
+            self._fail_batch(batch, error, answer, unclear=unclear)
+        elif batch.has_reached_delivery_timeout(self._config.delivery_timeout_ms, now):
+            self._fail_batch(batch, self._timeout_error(batch, now), unclear=True)
+        elif verdict.action is Action.AWAIT_PROOF:
+            self._in_flight.doubt(batch)
+        elif kind is Answer.UNCLEAR and batch.attempts >= self._config.retries:
+            error = self._error(batch, answer, response, "no retries are left")
+            self._fail_batch(batch, error, unclear=True)
+        else:
+            _log.debug("%s is sent again after %s", batch.tp, code.name)
+            self._report.batch_retried(batch, self._error(batch, answer, response, None))
+            self._accumulator.reenqueue(batch, now)
+
+    def _split(self, batch: ProducerBatch, code: ErrorCode, now: int) -> bool:
+        """Whether ``batch`` was too large for its broker, and goes on in two."""
+        if (
+            code is not ErrorCode.MESSAGE_TOO_LARGE
+            or batch.record_count < 2
+            or batch.has_reached_delivery_timeout(self._config.delivery_timeout_ms, now)
+        ):
+            return False
+        self._report.batch_split(batch)
+        self._accumulator.split_and_reenqueue(batch, now)
+        self._in_flight.forget((batch,))
+        return True
+
+    def _succeed(
+        self,
+        batch: ProducerBatch,
+        answer: PartitionProduceResponse,
+        verdict: Verdict[ProducerBatch],
+        done: list[ProducerBatch],
+    ) -> None:
+        for earlier in verdict.proven:
+            self._report.batch_duplicate(earlier)
+            self._accumulator.discard(earlier)
+            earlier.complete(-1, -1)
+            if earlier not in self._in_flight:
+                done.append(earlier)
+        if answer.error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            self._report.batch_duplicate(batch)
+        batch.complete(answer.base_offset, answer.log_append_time_ms)
+        done.append(batch)
+
+    def _fail_batch(
+        self,
+        batch: ProducerBatch,
+        error: ApiError,
+        answer: PartitionProduceResponse | None = None,
+        *,
+        unclear: bool,
+    ) -> None:
+        """Fail ``batch`` for good; with sequences that is the end of the producer (rule 5.2), or,
+        in a transaction, of that. ``unclear``: its records may be in the log.
+
+        The transaction fails before anybody hears of the batch: a writer whose flush returns must
+        not find a transaction that still looks whole, and prepare it.
+        """
+        manager = self._transaction_manager
+        failed = [batch]
+        if manager is not None and manager.is_transactional:
+            failed += manager.handle_failed_batch(batch, error, unclear=unclear)
+        record_errors = () if answer is None else answer.record_errors
+        for one in failed:
+            one.complete_exceptionally(error, record_errors if one is batch else ())
+            if one not in self._in_flight:
+                self._release(one)
+        if manager is not None:
+            fatal = manager.fatal_error if manager.is_transactional else error
+            if fatal is not None:
+                self._fail_producer(fatal)
+
+    def _release(self, *batches: ProducerBatch) -> None:
+        """They are done and off the wire."""
+        self._in_flight.forget(batches)
+        self._accumulator.deallocate(*batches)
+
+    def _error(
+        self,
+        batch: ProducerBatch,
+        answer: PartitionProduceResponse,
+        response: ClientResponse,
+        reason: str | None,
+    ) -> ApiError:
+        broker = self._name(response.request.destination)
+        return refusal_error(batch, answer, response, broker, reason)
+
+    def _name(self, node_id: int) -> str:
+        node = self._metadata.fetch().nodes.get(node_id)
+        return f"(id {node_id})" if node is None else str(node)

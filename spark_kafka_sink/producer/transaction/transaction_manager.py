@@ -1,0 +1,553 @@
+"""Producer id, epoch and sequences: who we are to the brokers (Java's ``TransactionManager``).
+
+Owns: the application's calls (begin, commit, abort, prepare), the answer to "may this batch leave
+now?", and what the end of a batch means for the transaction. On a record's way it stands beside the
+accumulator (which asks at drain) and the sender (which reports every answer). It is put together of
+the identity and its states (``producer_identity.py``), the sequences (``txn_partition_map.py``) and
+the conversation with the coordinator (``txn_request_queue.py``). Never: a node, a connection,
+backoff times, bytes.
+
+What Java's class does and this one leaves out (design.md rule 5.2): no epoch is raised here, and no
+sequence is rewritten. A batch that failed for good leaves a hole: an idempotent producer fails with
+it, a transactional one can only abort, and goes on under the identity that the coordinator gives it
+then.
+
+The transaction's version (1, or 2 as of KIP-890) is the cluster's to say (feature
+``transaction.version``); it is frozen for a transaction when that begins.
+
+Threads: an application thread calls what is named after ``KafkaProducer``'s methods; the rest is
+the sender's. Changes are made under the identity's lock. Single fields are read without it
+(``can_drain`` runs for each batch): each is set or replaced whole, and a wakeup follows each
+change, so that the sender looks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from spark_kafka_sink.errors import (
+    ErrorCode,
+    IllegalStateError,
+    InvalidTxnStateError,
+    KafkaError,
+    RetriableError,
+    TransactionAbortableError,
+)
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.transaction.partition_sequences import (
+    MAX_IN_FLIGHT,
+    Action,
+    Answer,
+    Verdict,
+)
+from spark_kafka_sink.producer.transaction.producer_identity import ProducerIdentity
+from spark_kafka_sink.producer.transaction.transaction_states import (
+    NO_PRODUCER_ID,
+    ONGOING,
+    TRANSITIONS,
+    PreparedTransaction,
+    ProducerIdAndEpoch,
+    State,
+)
+from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
+from spark_kafka_sink.producer.transaction.txn_partition_map import LAPSE_MS, TxnPartitionMap
+from spark_kafka_sink.producer.transaction.txn_request_queue import CoordinatorRequests
+from spark_kafka_sink.producer.transaction.txn_requests import Kind, TxnRequest
+from spark_kafka_sink.protocol.api_versions import NodeApiVersions
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.messages import InitProducerIdRequest
+from spark_kafka_sink.protocol.responses import InitProducerIdResponse
+from spark_kafka_sink.records.record_batch import NO_SEQUENCE
+
+__all__ = [
+    "LAPSE_MS",
+    "NO_PRODUCER_ID",
+    "TRANSITIONS",
+    "PreparedTransaction",
+    "ProducerIdAndEpoch",
+    "State",
+    "TransactionManager",
+]
+
+#: Produce 12 adds the partition to the transaction by itself; version 1 must stay below it.
+_PRODUCE_VERSION_OF_V2 = 12
+
+#: A failed batch with one of these ends the producer; with any other its transaction.
+_FATAL_OF_A_BATCH = frozenset(
+    {
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+#: New batches may leave in these states of a transactional producer.
+_SENDING = frozenset({State.IN_TRANSACTION, State.COMMITTING_TRANSACTION})
+_ENDING = frozenset({State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTION})
+
+
+class TransactionManager:
+    """Identity, sequences and transaction of one producer."""
+
+    def __init__(
+        self,
+        *,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
+        two_phase_commit: bool = False,
+        max_in_flight: int = MAX_IN_FLIGHT,
+    ) -> None:
+        self._transactional_id = transactional_id
+        self._transaction_timeout_ms = transaction_timeout_ms
+        self._identity = ProducerIdentity(transactional_id)
+        self._sequences = TxnPartitionMap(max_in_flight)
+        #: For ``txn_request_sender.py``.
+        self.requests = CoordinatorRequests(
+            self._identity,
+            self._sequences,
+            transaction_timeout_ms,
+            two_phase_commit=two_phase_commit,
+        )
+        self._wakeup: Callable[[], None] = lambda: None
+        self._has_incomplete: Callable[[], bool] = lambda: False
+        self._pending_call: TransactionalResult | None = None
+
+    def attach(self, wakeup: Callable[[], None], has_incomplete: Callable[[], bool]) -> None:
+        """Who sends our requests, and whether any batch is without its end (the sender's)."""
+        self._wakeup = wakeup
+        self._has_incomplete = has_incomplete
+
+    # -- identity ---------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        return self._identity.state
+
+    @property
+    def transactional_id(self) -> str | None:
+        return self._transactional_id
+
+    @property
+    def is_transactional(self) -> bool:
+        return self._transactional_id is not None
+
+    @property
+    def is_completing(self) -> bool:
+        """A transaction is being ended, so every batch must go, or be dropped."""
+        return self._identity.state in _ENDING
+
+    @property
+    def must_abort(self) -> bool:
+        """Batches that were never sent must not be sent any more (see :attr:`last_error`)."""
+        return self._identity.state in (State.ABORTING_TRANSACTION, State.ABORTABLE_ERROR)
+
+    @property
+    def has_ongoing_transaction(self) -> bool:
+        """A transaction that we must end is open, or may be; not one that is prepared."""
+        return self._identity.state in ONGOING
+
+    @property
+    def producer_id_and_epoch(self) -> ProducerIdAndEpoch:
+        return self._identity.producer
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self._identity.producer.producer_id >= 0
+
+    @property
+    def transaction_version(self) -> int:
+        """1 or 2: of the transaction that is open, or was last."""
+        return self._identity.transaction.version
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Those that are in the transaction."""
+        return frozenset(self._identity.transaction.partitions)
+
+    @property
+    def produce_versions(self) -> tuple[int, int]:
+        """The lowest (0: no bound) and highest version of Produce. With version 2 of transactions
+        the leader must add the partition to the transaction, with version 1 it must not.
+        """
+        if self._transactional_id is None:
+            return 0, _PRODUCE_VERSION_OF_V2
+        if self._identity.transaction.version == 1:
+            return 0, _PRODUCE_VERSION_OF_V2 - 1
+        return _PRODUCE_VERSION_OF_V2, _PRODUCE_VERSION_OF_V2
+
+    @property
+    def last_error(self) -> KafkaError | None:
+        """Why the state is one of error."""
+        return self._identity.last_error
+
+    @property
+    def fatal_error(self) -> KafkaError | None:
+        identity = self._identity
+        return identity.last_error if identity.state is State.FATAL_ERROR else None
+
+    @property
+    def reusable(self) -> bool:
+        """True when a next task may go on with this id: no error, nothing without an answer."""
+        return self._identity.state is State.READY and self._sequences.in_flight == 0
+
+    @property
+    def wants_requests(self) -> bool:
+        """False while the network may sleep as far as we are concerned."""
+        return self.requests.waiting if self.is_transactional else not self.has_producer_id
+
+    # -- the idempotent producer's identity (producer_id_requester.py) ----------------------------
+
+    def begin_initialize(self) -> InitProducerIdRequest:
+        """The request that asks for an identity; also for a retry of it."""
+        with self._identity.lock:
+            if self._identity.state is not State.INITIALIZING:
+                self._identity.transition(State.INITIALIZING)
+        return InitProducerIdRequest(None, self._transaction_timeout_ms)
+
+    def handle_init_producer_id(self, response: InitProducerIdResponse, where: str) -> bool:
+        """Take the broker's answer. True: there is an id now. False: ask again after backoff.
+
+        An error that no retry mends is fatal (:attr:`fatal_error`).
+        """
+        if response.error is ErrorCode.NONE:
+            with self._identity.lock:
+                self._identity.take(
+                    ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+                )
+            return True
+        if not response.error.retriable:
+            self.transition_to_fatal_error(response.error.error(where))
+        return False
+
+    # -- the application's calls ------------------------------------------------------------------
+
+    def initialize_transactions(self) -> TransactionalResult:
+        """Ask for an identity; whatever an earlier producer of this id left open is aborted."""
+
+        def begin(result: TransactionalResult) -> None:
+            self._identity.raise_error()
+            self._identity.transition(State.INITIALIZING)
+            self.requests.enqueue(TxnRequest(Kind.INIT_PRODUCER_ID, result))
+
+        return self._call("init_transactions", begin)
+
+    def begin_transaction(self) -> None:
+        """Any number of partitions may join now. Waits for no broker."""
+        with self._identity.lock:
+            self._check_call("begin_transaction")
+            self._identity.raise_error()
+            self._identity.begin_transaction()
+            if not self.has_producer_id:
+                result = TransactionalResult("begin_transaction")
+                self.requests.enqueue(TxnRequest(Kind.INIT_PRODUCER_ID, result))
+        self._wakeup()
+
+    def begin_commit(self) -> TransactionalResult:
+        """Every batch is sent and acknowledged, then the transaction is committed."""
+
+        def begin(result: TransactionalResult) -> None:
+            self._identity.raise_error()
+            self._identity.transition(State.COMMITTING_TRANSACTION)
+            self.requests.enqueue(TxnRequest(Kind.END_TXN, result, committed=True))
+
+        return self._call("commit_transaction", begin)
+
+    def begin_abort(self) -> TransactionalResult:
+        """What was never sent is dropped, what was is waited for, then all of it is aborted."""
+
+        def begin(result: TransactionalResult) -> None:
+            if self._identity.state is not State.ABORTABLE_ERROR:
+                self._identity.raise_error()
+            self._begin_abort(result)
+
+        return self._call("abort_transaction", begin)
+
+    def abort_on_close(self) -> None:
+        """As :meth:`begin_abort`, whoever still waits for another call (the sender's)."""
+        with self._identity.lock:
+            self._begin_abort(TransactionalResult("close"))
+
+    def _begin_abort(self, result: TransactionalResult) -> None:
+        self._identity.transition(State.ABORTING_TRANSACTION)
+        self._identity.transaction.new_partitions.clear()
+        self.requests.enqueue(TxnRequest(Kind.END_TXN, result, committed=False))
+
+    def prepare(self) -> PreparedTransaction:
+        """Detach: everything is acknowledged, and from now on nothing here ends the transaction.
+
+        Whoever has the value that is returned can (``EndTxnRequest``); closing the producer does
+        not, nor does anything else but the broker's time-out. Raises IllegalStateError when there
+        is no transaction, when nothing was written in it, or when anything is without its answer
+        (flush first), and the error of a transaction that failed.
+        """
+        identity = self._identity
+        with identity.lock:
+            self._check_call("prepare")
+            identity.raise_error()
+            identity.require(State.IN_TRANSACTION, "prepare a transaction")
+            transaction = identity.transaction
+            if (
+                self._has_incomplete()
+                or self._sequences.in_flight
+                or transaction.new_partitions
+                or transaction.pending_partitions
+            ):
+                raise IllegalStateError(
+                    f"{identity.name}: a transaction can't be prepared while records of it are not "
+                    "acknowledged; flush() first"
+                )
+            if not transaction.started:
+                raise IllegalStateError(
+                    f"{identity.name}: nothing was written, so there is no transaction to prepare"
+                )
+            identity.transition(State.PREPARED)
+            assert self._transactional_id is not None
+            return PreparedTransaction(
+                self._transactional_id, *identity.producer, transaction.version
+            )
+
+    def forget_prepared(self) -> None:
+        """The driver is known to have ended the prepared transaction: this id may be used anew.
+
+        To be called for that reason only: ``initialize_transactions`` comes next, and would abort
+        a transaction that is still open.
+        """
+        with self._identity.lock:
+            self._identity.require(State.PREPARED, "forget a prepared transaction")
+            self._identity.forget_prepared()
+
+    def ensure_in_transaction(self) -> None:
+        """Before anything is appended: raises unless records may be sent now.
+
+        An idempotent producer without an error always may.
+        """
+        self.maybe_fail_with_error()
+        if self.is_transactional:
+            self._identity.require(State.IN_TRANSACTION, "send")
+
+    def maybe_add_partition(self, tp: TopicPartition) -> None:
+        """A record for ``tp`` was appended: the partition belongs to the transaction.
+
+        Until it does, no batch of it leaves. Costs nothing for one that is in already; raises
+        IllegalStateError outside of a transaction, and the error of one that failed.
+        """
+        self.maybe_add_partitions((tp,))
+
+    def maybe_add_partitions(self, tps: Iterable[TopicPartition]) -> None:
+        """:meth:`maybe_add_partition` for the partitions of a whole chunk."""
+        identity = self._identity
+        if not self.is_transactional:
+            self.maybe_fail_with_error()
+            return
+        if identity.state is State.IN_TRANSACTION:
+            known = identity.transaction.partitions
+            tps = [tp for tp in tps if tp not in known]
+            if not tps:
+                return
+        with identity.lock:
+            self._check_call("send")
+            identity.raise_error()
+            identity.require(State.IN_TRANSACTION, "add a partition to a transaction")
+            identity.transaction.add(tps)
+        # The sender may have looked at these batches already, and must look again.
+        self._wakeup()
+
+    def maybe_fail_with_error(self) -> None:
+        """Raise what the transaction, or the producer, failed with."""
+        if self._identity.in_error:
+            with self._identity.lock:
+                self._identity.raise_error()
+
+    def transition_to_abortable_error(self, error: KafkaError) -> None:
+        """A record of the transaction could not be sent: it can only be aborted now.
+
+        While it is being aborted anyway this changes nothing. The first error is kept.
+        """
+        with self._identity.lock:
+            self._identity.fail_transaction(error)
+        self._wakeup()
+
+    def _call(
+        self, operation: str, begin: Callable[[TransactionalResult], None]
+    ) -> TransactionalResult:
+        """Begin ``operation``, or join the same one that somebody gave up waiting for."""
+        with self._identity.lock:
+            pending = self._check_call(operation)
+            if pending is not None:
+                return pending
+            result = TransactionalResult(operation)
+            begin(result)
+            self._pending_call = result
+        self._wakeup()
+        return result
+
+    def _check_call(self, operation: str) -> TransactionalResult | None:
+        """None when ``operation`` may begin; a call of the same name that is not over yet."""
+        if not self.is_transactional:
+            raise IllegalStateError(
+                f"{operation} needs a transactional producer",
+                hint="give the option transactional.id",
+            )
+        pending = self._pending_call
+        if pending is None or pending.is_acked:
+            self._pending_call = None
+            return None
+        if pending.operation == operation:
+            return pending
+        raise IllegalStateError(
+            f"{self._identity.name}: {operation} can't begin, because the call of "
+            f"{pending.operation} before it timed out",
+            hint=f"call {pending.operation} again, until it returns or raises another error",
+        )
+
+    def note_api_versions(
+        self, brokers: Iterable[NodeApiVersions], coordinator: NodeApiVersions | None
+    ) -> None:
+        """What connected brokers say that the cluster does: which version, which requests."""
+        self._identity.note_api_versions(brokers, coordinator)
+
+    # -- the end (the sender's) -------------------------------------------------------------------
+
+    def transition_to_fatal_error(self, error: KafkaError) -> None:
+        """This producer sends nothing any more; the first error is the one that is kept."""
+        with self._identity.lock:
+            self._identity.fail_for_good(error)
+            self._fail_calls(error)
+
+    def close(self, error: KafkaError) -> None:
+        """Nothing is sent any more: whoever waits for a transactional request gets ``error``."""
+        with self._identity.lock:
+            self._fail_calls(error)
+
+    def _fail_calls(self, error: KafkaError) -> None:
+        self.requests.fail_all(error)
+        if self._pending_call is not None:
+            self._pending_call.fail(error)
+
+    # -- drain: asked by the accumulator ----------------------------------------------------------
+
+    def can_drain(self, tp: TopicPartition) -> bool:
+        """May a batch of ``tp`` that never left, and so has no sequence, leave now?
+
+        With :meth:`first_in_flight_sequence` for batches that go again, this is Java's
+        shouldStopDrainBatchesForPartition. False is lifted by an answer or by a call, never by time
+        alone, so nobody has to poll for it.
+        """
+        identity = self._identity
+        if self._transactional_id is None:
+            if identity.state is not State.READY:
+                return False
+        else:
+            transaction = identity.transaction
+            if (
+                identity.state not in _SENDING
+                or transaction.end_sent
+                or tp not in transaction.partitions
+                or not identity.producer.is_valid
+            ):
+                return False
+        return self._sequences.of[tp].can_send_new()
+
+    def first_in_flight_sequence(self, tp: TopicPartition) -> int:
+        """The sequence of the one batch of ``tp`` that may be sent again, or NO_SEQUENCE."""
+        return self._sequences.of[tp].first_sequence
+
+    def batch_sent(self, batch: ProducerBatch) -> None:
+        """``batch`` leaves: again, or for the first time and with the sequence that it takes."""
+        if batch.base_sequence != NO_SEQUENCE:
+            self._sequences.of[batch.tp].sent(batch)
+            return
+        identity = self._identity
+        identity.transaction.started = True
+        producer_id, epoch = identity.producer
+        sequence = self._sequences.take(batch)
+        batch.set_producer_state(
+            producer_id, epoch, sequence, transactional=self._transactional_id is not None
+        )
+
+    def next_sequence(self, tp: TopicPartition) -> int:
+        """What the next batch of ``tp`` takes."""
+        return self._sequences.of[tp].next_sequence
+
+    def add_in_flight_batch(self, batch: ProducerBatch) -> None:
+        """A piece of a split is queued; it has its sequence."""
+        self._sequences.add(batch)
+
+    def remove_in_flight_batch(self, batch: ProducerBatch) -> None:
+        """A batch is split; its pieces are added next, and together cover its sequences."""
+        self._sequences.remove(batch)
+
+    # -- answers: reported by the sender ----------------------------------------------------------
+
+    def handle_answer(
+        self, batch: ProducerBatch, answer: Answer, base_offset: int, now: int
+    ) -> Verdict[ProducerBatch]:
+        """What to do with ``batch`` now; rule 5.3 lives in ``partition_sequences.py``."""
+        verdict = self._sequences.of[batch.tp].answer(batch, answer, base_offset, now)
+        if verdict.action is Action.COMPLETE:
+            self._sequences.in_flight -= 1 + len(verdict.proven)
+        return verdict
+
+    def handle_failed_batch(
+        self, batch: ProducerBatch, error: KafkaError, *, unclear: bool
+    ) -> tuple[ProducerBatch, ...]:
+        """A transactional producer's batch failed for good, and its transaction with it.
+
+        ``unclear``: it was sent, and no answer said what became of it. Returns batches that fail
+        with it. :attr:`fatal_error` is set when the producer can't go on even after an abort.
+        """
+        others: tuple[ProducerBatch, ...] = ()
+        if batch.has_sequence:
+            others = self._sequences.fail(batch, unclear=unclear)
+        identity = self._identity
+        with identity.lock:
+            if getattr(error, "code", None) in _FATAL_OF_A_BATCH:
+                identity.fail_for_good(error)
+            elif unclear and batch.has_sequence and not identity.can_raise_epoch:
+                identity.fail_for_good(
+                    KafkaError(
+                        f"{error.message}; it isn't safe to go on: the coordinator is too old to "
+                        "give this producer a new epoch",
+                        hint="transactions need brokers since Kafka 2.5",
+                    )
+                )
+            elif identity.state in ONGOING:
+                identity.fail_transaction(_as_abortable(error))
+            # Otherwise it was appended outside of a transaction, and fails alone.
+        return others
+
+    def late_answer(self, batch: ProducerBatch, answer: Answer) -> None:
+        """The answer of a batch that had failed meanwhile may say for sure what became of it."""
+        if answer is Answer.ACKNOWLEDGED or (answer is not Answer.UNCLEAR and not batch.in_retry):
+            self._sequences.settle(batch)
+
+    @property
+    def has_unresolved_batches(self) -> bool:
+        """Some failed batch of the transaction may be in the log, or come there later."""
+        return self._sequences.has_lost
+
+    def has_in_flight_batches(self, tp: TopicPartition) -> bool:
+        return self._sequences.has_in_flight(tp)
+
+    def is_acknowledged(self, tp: TopicPartition) -> bool:
+        """True once a broker acknowledged something of this producer on ``tp``."""
+        return self._sequences.is_acknowledged(tp)
+
+    def lapse(self, now: int) -> None:
+        """Once in a while, forget acknowledgements older than LAPSE_MS."""
+        self._sequences.lapse(now)
+
+
+def _as_abortable(error: KafkaError) -> KafkaError:
+    """KIP-1050: after a retriable error that no retry mended the transaction must be aborted."""
+    if not isinstance(error, RetriableError | InvalidTxnStateError):
+        return error
+    abortable = TransactionAbortableError(
+        f"Transaction Request was aborted after exhausting retries. {error.message}",
+        hint=error.hint,
+        code=ErrorCode.TRANSACTION_ABORTABLE,
+        kind=error.kind,
+    )
+    abortable.__cause__ = error
+    return abortable

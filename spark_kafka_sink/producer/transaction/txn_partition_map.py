@@ -1,0 +1,100 @@
+"""The sequences of one producer id and epoch on all its partitions (Java's ``TxnPartitionMap``).
+
+Owns: one :class:`PartitionSequences` for each partition, and the counts over all of them. On a
+record's way the accumulator asks it (through the transaction manager) at drain, the sender at every
+answer. Never: an identity, a transaction, a lock: it belongs to the sender's thread.
+"""
+
+from __future__ import annotations
+
+from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.transaction.partition_sequences import (
+    PartitionSequences,
+)
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.records.record_batch import NO_SEQUENCE
+
+#: A partition without an acknowledgement for this long is treated as if its broker had forgotten
+#: us: the next batch travels alone. Far below any sensible producer.id.expiration.ms.
+LAPSE_MS = 60_000
+
+
+class _ByPartition(dict[TopicPartition, PartitionSequences[ProducerBatch]]):
+    """A dict, because it is asked several times for each batch."""
+
+    __slots__ = ("_max_in_flight",)
+
+    def __init__(self, max_in_flight: int) -> None:
+        self._max_in_flight = max_in_flight
+
+    def __missing__(self, tp: TopicPartition) -> PartitionSequences[ProducerBatch]:
+        sequences = self[tp] = PartitionSequences(self._max_in_flight)
+        return sequences
+
+
+class TxnPartitionMap:
+    """``in_flight`` counts batches that have a sequence and no final answer."""
+
+    __slots__ = ("_next_lapse_ms", "in_flight", "of")
+
+    def __init__(self, max_in_flight: int) -> None:
+        #: The sequences of each partition, made when they are asked for.
+        self.of = _ByPartition(max_in_flight)
+        self._next_lapse_ms = 0
+        self.in_flight = 0
+
+    def reset(self) -> None:
+        """A new identity: every sequence begins at 0. Nothing may be in flight."""
+        if self.in_flight:
+            raise IllegalStateError(
+                f"the producer's epoch changed while {self.in_flight} batches were in flight"
+            )
+        self.of.clear()
+
+    def take(self, batch: ProducerBatch) -> int:
+        """The sequence of ``batch``, which leaves for the first time; it is in flight now."""
+        self.in_flight += 1
+        return self.of[batch.tp].take(batch, batch.record_count)
+
+    def add(self, batch: ProducerBatch) -> None:
+        """A piece of a split."""
+        if batch.base_sequence == NO_SEQUENCE:
+            raise IllegalStateError(f"{batch.tp}: a batch without a sequence can't be in flight")
+        self.of[batch.tp].add(batch, batch.base_sequence, batch.record_count)
+        self.in_flight += 1
+
+    def remove(self, batch: ProducerBatch) -> None:
+        self.of[batch.tp].remove(batch)
+        self.in_flight -= 1
+
+    def fail(self, batch: ProducerBatch, *, unclear: bool) -> tuple[ProducerBatch, ...]:
+        sequences = self.of[batch.tp]
+        before = len(sequences)
+        others = sequences.fail(batch, unclear=unclear)
+        self.in_flight -= before - len(sequences)
+        return others
+
+    def settle(self, batch: ProducerBatch) -> None:
+        self.of[batch.tp].settle(batch)
+
+    @property
+    def has_lost(self) -> bool:
+        """Of some failed batch it is not known whether it is, or will be, in the log."""
+        return any(sequences.has_lost for sequences in self.of.values())
+
+    def has_in_flight(self, tp: TopicPartition) -> bool:
+        return bool(self.of.get(tp))
+
+    def is_acknowledged(self, tp: TopicPartition) -> bool:
+        """True once a broker acknowledged something of this identity on ``tp``."""
+        sequences = self.of.get(tp)
+        return sequences is not None and sequences.acknowledged
+
+    def lapse(self, now: int) -> None:
+        """Once in a while, forget acknowledgements older than LAPSE_MS."""
+        if now < self._next_lapse_ms:
+            return
+        self._next_lapse_ms = now + LAPSE_MS // 4
+        for sequences in self.of.values():
+            sequences.lapse(now - LAPSE_MS)

@@ -1,0 +1,162 @@
+"""The requests of a transaction: their order, and what each error in an answer to them means.
+
+Owns: :class:`TxnRequest`, one request that waits or is on its way, with its backoff, and
+:data:`REACTIONS`, the one table from (kind of request, error code) to what follows (Java's
+``TxnRequestHandler`` and its subclasses). Never: a state (``transaction_manager.py``), a node or a
+connection (``txn_request_sender.py``).
+"""
+
+from __future__ import annotations
+
+import random as _random
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from types import MappingProxyType
+
+from spark_kafka_sink.errors import ErrorClass, ErrorCode
+from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
+
+#: First wait after CONCURRENT_TRANSACTIONS: the transaction before is being ended, which takes
+#: milliseconds. Java waits so briefly for AddPartitionsToTxn only (KAFKA-5482).
+CONCURRENT_BACKOFF_MS = 20
+
+
+class Kind(IntEnum):
+    """In the order in which they must go, whenever several wait."""
+
+    FIND_COORDINATOR = 0
+    INIT_PRODUCER_ID = 1
+    ADD_PARTITIONS_TO_TXN = 2
+    END_TXN = 3
+
+    @property
+    def api_name(self) -> str:
+        return _API_NAMES[self]
+
+    @property
+    def needs_coordinator(self) -> bool:
+        """False: any broker will do."""
+        return self is not Kind.FIND_COORDINATOR
+
+
+_API_NAMES = {
+    Kind.FIND_COORDINATOR: "FindCoordinator",
+    Kind.INIT_PRODUCER_ID: "InitProducerId",
+    Kind.ADD_PARTITIONS_TO_TXN: "AddPartitionsToTxn",
+    Kind.END_TXN: "EndTxn",
+}
+
+
+class Reaction(Enum):
+    """What follows from an answer, the gravest last."""
+
+    DONE = "it is done"
+    RETRY = "ask again after retry.backoff.ms"
+    RETRY_SOON = "ask again in milliseconds"
+    FIND_COORDINATOR = "find the coordinator, then ask again"
+    UNAUTHORIZED = "back to UNINITIALIZED: init_transactions may be called again"
+    ABORTABLE = "the transaction can only be aborted"
+    ABORTABLE_WITH_NEW_EPOCH = "the same, where the epoch can be raised; else fatal"
+    FENCED = "another producer took the transactional id: fatal"
+    FATAL = "fatal"
+
+    @property
+    def gravity(self) -> int:
+        return _GRAVITY[self]
+
+
+_GRAVITY = {reaction: position for position, reaction in enumerate(Reaction)}
+
+_E, _R = ErrorCode, Reaction
+
+#: What is special to a kind of request. Codes that are not here: by their class in ``errors.CODES``
+#: when they are retriable, else :data:`_OTHERWISE`.
+REACTIONS = MappingProxyType(
+    {
+        (Kind.FIND_COORDINATOR, _E.GROUP_AUTHORIZATION_FAILED): _R.ABORTABLE,
+        (Kind.FIND_COORDINATOR, _E.TRANSACTION_ABORTABLE): _R.ABORTABLE,
+        # To be asked of the coordinator, and there is none: asked again, as it is.
+        (Kind.FIND_COORDINATOR, _E.COORDINATOR_NOT_AVAILABLE): _R.RETRY,
+        (Kind.FIND_COORDINATOR, _E.NOT_COORDINATOR): _R.RETRY,
+        (Kind.INIT_PRODUCER_ID, _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED): _R.UNAUTHORIZED,
+        (Kind.INIT_PRODUCER_ID, _E.CLUSTER_AUTHORIZATION_FAILED): _R.UNAUTHORIZED,
+        (Kind.INIT_PRODUCER_ID, _E.TRANSACTION_ABORTABLE): _R.ABORTABLE,
+        (Kind.INIT_PRODUCER_ID, _E.CONCURRENT_TRANSACTIONS): _R.RETRY_SOON,
+        (Kind.ADD_PARTITIONS_TO_TXN, _E.CONCURRENT_TRANSACTIONS): _R.RETRY_SOON,
+        (Kind.ADD_PARTITIONS_TO_TXN, _E.TRANSACTION_ABORTABLE): _R.ABORTABLE,
+        (Kind.ADD_PARTITIONS_TO_TXN, _E.UNKNOWN_PRODUCER_ID): _R.ABORTABLE_WITH_NEW_EPOCH,
+        (Kind.ADD_PARTITIONS_TO_TXN, _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED): _R.FATAL,
+        (Kind.ADD_PARTITIONS_TO_TXN, _E.INVALID_TXN_STATE): _R.FATAL,
+        (Kind.ADD_PARTITIONS_TO_TXN, _E.INVALID_PRODUCER_ID_MAPPING): _R.FATAL,
+        (Kind.END_TXN, _E.TRANSACTION_ABORTABLE): _R.ABORTABLE,
+        (Kind.END_TXN, _E.UNKNOWN_PRODUCER_ID): _R.ABORTABLE_WITH_NEW_EPOCH,
+        (Kind.END_TXN, _E.CONCURRENT_TRANSACTIONS): _R.RETRY_SOON,
+        **{
+            # Coordinators before 2.7 say the first for the second.
+            (kind, code): _R.FENCED
+            for kind in (Kind.INIT_PRODUCER_ID, Kind.ADD_PARTITIONS_TO_TXN, Kind.END_TXN)
+            for code in (_E.INVALID_PRODUCER_EPOCH, _E.PRODUCER_FENCED)
+        },
+    }
+)
+
+#: For all other codes. An error of single partitions harms nothing but this transaction.
+_OTHERWISE = {
+    Kind.FIND_COORDINATOR: _R.FATAL,
+    Kind.INIT_PRODUCER_ID: _R.FATAL,
+    Kind.ADD_PARTITIONS_TO_TXN: _R.ABORTABLE,
+    Kind.END_TXN: _R.FATAL,
+}
+
+
+def reaction_to(kind: Kind, code: ErrorCode) -> Reaction:
+    """What follows from ``code`` in an answer to a request of ``kind``."""
+    if code is ErrorCode.NONE:
+        return Reaction.DONE
+    special = REACTIONS.get((kind, code))
+    if special is not None:
+        return special
+    if code.info.error_class is ErrorClass.FIND_COORDINATOR:
+        return Reaction.FIND_COORDINATOR
+    return Reaction.RETRY if code.retriable else _OTHERWISE[kind]
+
+
+@dataclass(slots=True, eq=False)
+class TxnRequest:
+    """One request that waits or is on its way; its fields are written when it leaves.
+
+    ``committed`` is EndTxn's; ``fences`` marks an InitProducerId that aborts a transaction.
+    """
+
+    kind: Kind
+    result: TransactionalResult
+    committed: bool = False
+    fences: bool = False
+    attempts: int = 0
+    concurrent: int = 0
+    retry_at_ms: int = 0
+
+
+class TxnBackoff:
+    """When a request is asked again; milliseconds, with the jitter of all backoffs."""
+
+    def __init__(
+        self, retry_ms: int, retry_max_ms: int, random: Callable[[], float] = _random.random
+    ) -> None:
+        self._plain = ExponentialBackoff(retry_ms, retry_max_ms, random=random)
+        soon = min(CONCURRENT_BACKOFF_MS, retry_ms)
+        self._soon = ExponentialBackoff(soon, max(soon, retry_max_ms), random=random)
+
+    def plain(self, request: TxnRequest) -> int:
+        """After an error or a disconnect."""
+        wait = self._plain.backoff(request.attempts)
+        request.attempts += 1
+        return wait
+
+    def soon(self, request: TxnRequest) -> int:
+        """After CONCURRENT_TRANSACTIONS: soon, and later each time."""
+        wait = self._soon.backoff(request.concurrent)
+        request.concurrent += 1
+        return wait

@@ -1,0 +1,50 @@
+"""FNV-1a (32 bits) of whole columns, as librdkafka and Sarama make a partition of it.
+
+Owns: the hash. Never: which rows have a key to hash (``partitioners``).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from spark_kafka_sink.records.partitioning.key_blocks import KeyWords, UInt32s, hash_blocks
+
+_OFFSET_INT = 0x811C9DC5
+_PRIME_INT = 0x01000193
+_OFFSET = np.uint32(_OFFSET_INT)
+_PRIME = np.uint32(_PRIME_INT)
+_SIGN = 1 << 31
+
+
+def fnv1a(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
+    """The hash of every key as a signed number without its sign; null is the empty key.
+
+    The lowest number has no positive one, and stays 2^31, as it does in librdkafka.
+    """
+    return hash_blocks(keys, _hash_block)
+
+
+def fnv1a_of(key: bytes) -> int:
+    """The same of one key."""
+    h = _OFFSET_INT
+    for byte in key:
+        h = (h ^ byte) * _PRIME_INT & 0xFFFFFFFF
+    return h if h < _SIGN else (1 << 32) - h
+
+
+def _hash_block(keys: KeyWords) -> UInt32s:
+    h = np.full(len(keys.lengths), _OFFSET)
+    for count, word in keys.steps():
+        part, octets = h[:count], word.view(np.uint8).reshape(-1, 4)
+        for i in range(4):
+            part ^= octets[:, i]
+            part *= _PRIME
+    octets, sizes = keys.tails().view(np.uint8).reshape(-1, 4), keys.odd
+    for i in range(3):
+        rows = np.flatnonzero(sizes > i)
+        h[rows] = (h.take(rows) ^ octets[rows, i]) * _PRIME
+    h = np.abs(h.view(np.int32)).view(np.uint32)
+    for row in keys.unfinished()[1]:
+        h[row] = fnv1a_of(keys.key(row))
+    return h

@@ -1,0 +1,130 @@
+"""Keys of different lengths as 32-bit words, so that a hash takes one word of many keys at a time.
+
+Owns: :class:`KeyWords`, and the walk over a long column in blocks. Beside the second step of a
+record's way. Never: a hash (``murmur2``, ``murmur3``, ``crc32``, ``fnv1a``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_kafka_sink.records.gather import data_of, lengths_of, offsets_of
+
+UInt32s = npt.NDArray[np.uint32]
+UInt64s = npt.NDArray[np.uint64]
+Int64s = npt.NDArray[np.int64]
+
+_TAIL_MASK = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
+#: With fewer keys than this left, a Python loop beats numpy's cost per call.
+_FEW = 8
+#: Words of a key hashed by columns; the rest of longer keys is hashed key by key.
+_MOST_STEPS = 4096
+#: Keys hashed at once: every array of a step stays in the processor's cache.
+_BLOCK = 16384
+
+
+def hash_blocks(
+    keys: pa.BinaryArray | pa.LargeBinaryArray, hash_block: Callable[[KeyWords], UInt32s]
+) -> UInt32s:
+    """The hash of every key, by blocks; a null is the empty key.
+
+    ``hash_block`` answers in the order of its :class:`KeyWords`.
+    """
+    out = np.empty(len(keys), np.uint32)
+    for first in range(0, len(keys), _BLOCK):
+        block = KeyWords(keys.slice(first, _BLOCK))
+        hashes = hash_block(block)
+        part = out[first : first + _BLOCK]
+        if block.order is None:
+            part[:] = hashes
+        else:
+            part[block.order] = hashes
+    return out
+
+
+class KeyWords:
+    """A block of keys, longest first (``order[i]`` is the row of key i; None: as they came).
+
+    ``lengths`` are in bytes, ``counts`` in whole words; ``odd`` is how many bytes, 0 to 3, come
+    after them.
+    """
+
+    __slots__ = ("_alive", "_bits", "_data", "_index", "_starts", "_words", "counts", "lengths",
+                 "odd", "order")  # fmt: skip
+
+    def __init__(self, keys: pa.Array) -> None:
+        offsets = offsets_of(keys)
+        begin, end = int(offsets[0]), int(offsets[-1])
+        self._data = data_of(keys)[begin:end]
+        self._words = _words(self._data)
+        starts = offsets[:-1].astype(np.int64) - begin
+        lengths = lengths_of(keys)
+        counts = lengths >> 2
+        # Longest first: the keys that still have a word at step k are then a prefix, for every k.
+        clipped = np.minimum(counts, _MOST_STEPS).astype(np.int16)
+        steps = int(clipped.max())
+        self.order: Int64s | None = None
+        if int(clipped.min()) == steps:
+            alive = np.full(steps, len(keys))
+        else:
+            order = self.order = np.argsort(-clipped, kind="stable")
+            starts, lengths, counts = starts.take(order), lengths.take(order), counts.take(order)
+            shorter = np.bincount(clipped, minlength=steps + 1).cumsum()
+            alive = len(keys) - shorter[:steps]
+        self.lengths: Int64s = lengths
+        self.counts: Int64s = counts
+        self.odd: Int64s = lengths & 3
+        self._alive: list[int] = alive.tolist()
+        self._starts: Int64s = starts
+        self._bits = ((starts & 3) << 3).astype(np.uint64)
+        self._index = starts >> 2
+
+    def steps(self) -> Iterator[tuple[int, UInt32s]]:
+        """How many keys, from the first on, have one more word, and those words.
+
+        It ends while a few keys have more: :meth:`unfinished` are those.
+        """
+        for step, count in enumerate(self._alive):
+            if count < _FEW:
+                break
+            words = self._words.take(self._index[:count] + step) >> self._bits[:count]
+            yield count, words.astype(np.uint32)
+
+    def unfinished(self) -> tuple[int, list[int]]:
+        """The words that :meth:`steps` gives of a key, and the keys that have more."""
+        step = next((i for i, count in enumerate(self._alive) if count < _FEW), len(self._alive))
+        return step, (self.counts > step).nonzero()[0].tolist()
+
+    def rest(self, key: int, step: int) -> UInt32s:
+        """The words of one key from ``step`` on, without its tail."""
+        first = int(self._index[key])
+        words = self._words[first + step : first + int(self.counts[key])]
+        rest: UInt32s = (words >> self._bits[key]).astype(np.uint32)
+        return rest
+
+    def tails(self) -> UInt32s:
+        """The last 0 to 3 bytes of every key, as a word."""
+        words = self._words.take(self._index + self.counts) >> self._bits
+        return words.astype(np.uint32) & _TAIL_MASK.take(self.odd)
+
+    def key(self, key: int) -> bytes:
+        """One whole key."""
+        start = int(self._starts[key])
+        return self._data[start : start + int(self.lengths[key])].tobytes()
+
+
+def _words(data: npt.NDArray[np.uint8]) -> UInt64s:
+    """Entry i holds the 8 bytes from byte 4 i on, zeros behind the end, and two entries more.
+
+    Any 4 bytes of the data are then one aligned load and one shift.
+    """
+    aligned = np.zeros(len(data) // 4 + 4, np.uint32)
+    aligned.view(np.uint8)[: len(data)] = data
+    words = aligned[1:].astype(np.uint64)
+    words <<= np.uint64(32)
+    words |= aligned[:-1]
+    return words

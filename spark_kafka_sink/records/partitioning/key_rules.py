@@ -1,0 +1,187 @@
+"""What a key, an empty key and no key mean to each partitioner that goes by keys.
+
+Owns: :class:`KeyRule` and the table of them by the names that ``partitioner.class`` takes
+(:data:`KEY_RULES`). Beside the second step of a record's way; the same rule serves columns
+(``partitioners``) and single records (``producer/record_partitioner``). Never: a partition (who
+asks knows how many there are, and which have a leader).
+
+librdkafka's names mean what they mean there (``rdkafka_msg.c``): its partitioners with ``_random``
+leave a null key to load, and ``consistent_random`` alone an empty one, too; the others hash it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_kafka_sink.errors import DataError
+from spark_kafka_sink.records.gather import lengths_of, valid_of
+from spark_kafka_sink.records.partitioning.crc32 import crc32, crc32_of
+from spark_kafka_sink.records.partitioning.fnv1a import fnv1a, fnv1a_of
+from spark_kafka_sink.records.partitioning.murmur2 import murmur2, murmur2_of
+from spark_kafka_sink.records.partitioning.murmur3 import (
+    INTEGER_WIDTHS,
+    murmur3,
+    murmur3_of,
+    murmur3_of_integer,
+    murmur3_of_integers,
+)
+from spark_kafka_sink.records.record_columns import RecordColumns
+
+UInt32s = npt.NDArray[np.uint32]
+Int32s = npt.NDArray[np.int32]
+Bools = npt.NDArray[np.bool_]
+_POSITIVE = 0x7FFFFFFF
+_POSITIVES = np.uint32(_POSITIVE)
+
+
+class Choice(Enum):
+    """What decides a record's partition."""
+
+    #: The number that the key makes, modulo the count of all partitions, with a leader or not.
+    HASH = "hash"
+    #: Load: one partition with a leader until it has had enough, then another (KIP-794).
+    STICKY = "sticky"
+    #: Chance, for every record anew, among the partitions with a leader.
+    RANDOM = "random"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRule:
+    """``numbers`` of a column and ``number`` of one key are the same; both take an empty key.
+
+    Numbers are below 2^32. ``widths``: the lengths that a key may have, None any.
+    """
+
+    null: Choice
+    empty: Choice
+    other: Choice
+    numbers: Callable[[pa.Array], UInt32s]
+    number: Callable[[bytes], int]
+    widths: tuple[int, ...] | None = None
+    #: What the number is, for people.
+    doc: str = ""
+
+    def choice(self, key: bytes | None) -> Choice:
+        """What decides for one record. Raises DataError for a key that has no number."""
+        if key is None:
+            return self.null
+        if self.widths is not None and len(key) not in self.widths:
+            raise DataError(_wrong_width(len(key)), hint=_WIDTH_HINT)
+        return self.other if key else self.empty
+
+    def sticky(self, keys: pa.Array) -> Bools | None:
+        """The rows that :attr:`Choice.STICKY` decides for, when not for all; None: no row."""
+        if self.null is not Choice.STICKY:
+            return None
+        if self.empty is Choice.STICKY:
+            none: Bools = lengths_of(keys) == 0
+            return none
+        valid = valid_of(keys)
+        return None if valid is None else ~valid
+
+    def check(self, columns: RecordColumns, given: Int32s | None) -> None:
+        """DataError, naming the row, when a key that must decide (``given`` is below 0) can't."""
+        if self.widths is None or columns.key is None:
+            return
+        lengths, valid = lengths_of(columns.key), valid_of(columns.key)
+        wrong = np.isin(lengths, self.widths, invert=True)
+        if valid is not None:
+            wrong &= valid
+        if given is not None:
+            wrong &= given < 0
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise DataError(
+                f"column 'key', row {columns.first_row + row} of the Arrow batch: "
+                + _wrong_width(int(lengths[row])),
+                hint=_WIDTH_HINT,
+            )
+
+
+def _wrong_width(length: int) -> str:
+    return (
+        "the partitioner iceberg_bucket_long takes keys that are integers of"
+        f" {' or '.join(map(str, INTEGER_WIDTHS))} bytes, and this one has {length}"
+    )
+
+
+_WIDTH_HINT = (
+    "in Spark, unhex(lpad(hex(column), 16, '0')) makes one; iceberg_bucket takes text and bytes"
+)
+
+
+def _java_numbers(keys: pa.Array) -> UInt32s:
+    return murmur2(keys) & _POSITIVES
+
+
+def _java_number(key: bytes) -> int:
+    return murmur2_of(key) & _POSITIVE
+
+
+def _murmur3_numbers(keys: pa.Array) -> UInt32s:
+    return murmur3(keys) & _POSITIVES
+
+
+def _murmur3_number(key: bytes) -> int:
+    return murmur3_of(key) & _POSITIVE
+
+
+def _integer_numbers(keys: pa.Array) -> UInt32s:
+    return murmur3_of_integers(keys) & _POSITIVES
+
+
+def _integer_number(key: bytes) -> int:
+    return murmur3_of_integer(key) & _POSITIVE
+
+
+def key_rule(name: str | None, *, ignore_keys: bool = False) -> KeyRule | None:
+    """The rule of a name of ``partitioner.class`` (None: the built-in one, which alone can ignore
+    keys); None when that partitioner does not go by keys.
+    """
+    if name is None or not name.strip():
+        return IGNORED if ignore_keys else JAVA_RULE
+    return KEY_RULES.get(name.strip())
+
+
+_H, _S, _R = Choice.HASH, Choice.STICKY, Choice.RANDOM
+_JAVA = (_java_numbers, _java_number)
+_MURMUR3 = (_murmur3_numbers, _murmur3_number)
+_MURMUR2_DOC = "murmur2, without its sign bit"
+_CRC32_DOC = "CRC-32 (zlib's)"
+_FNV_DOC = "FNV-1a of 32 bits, its absolute value (Sarama's)"
+
+#: Java's built-in partitioner.
+JAVA_RULE = KeyRule(_S, _H, _H, *_JAVA, doc=_MURMUR2_DOC)
+#: The same with ``partitioner.ignore.keys``.
+IGNORED = KeyRule(_S, _S, _S, *_JAVA)
+
+KEY_RULES: dict[str, KeyRule] = {
+    "consistent": KeyRule(_H, _H, _H, crc32, crc32_of, doc=_CRC32_DOC),
+    "consistent_random": KeyRule(_S, _S, _H, crc32, crc32_of, doc=_CRC32_DOC),
+    "murmur2": KeyRule(_H, _H, _H, *_JAVA, doc=_MURMUR2_DOC),
+    "murmur2_random": JAVA_RULE,
+    "fnv1a": KeyRule(_H, _H, _H, fnv1a, fnv1a_of, doc=_FNV_DOC),
+    "fnv1a_random": KeyRule(_S, _H, _H, fnv1a, fnv1a_of, doc=_FNV_DOC),
+    "random": KeyRule(_S, _R, _R, *_JAVA, doc="none: every row goes anywhere"),
+    "murmur3": KeyRule(
+        _S, _H, _H, *_MURMUR3, doc="MurmurHash3 (x86, 32 bits, seed 0), without its sign bit"
+    ),
+    "iceberg_bucket": KeyRule(
+        _S, _H, _H, *_MURMUR3, doc="Iceberg's `bucket[N]` of a string, binary, fixed or uuid"
+    ),
+    "iceberg_bucket_long": KeyRule(
+        _S,
+        _H,
+        _H,
+        _integer_numbers,
+        _integer_number,
+        INTEGER_WIDTHS,
+        doc="Iceberg's `bucket[N]` of an int, long, date, time or timestamp",
+    ),
+}

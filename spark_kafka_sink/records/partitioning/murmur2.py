@@ -1,0 +1,76 @@
+"""Kafka's murmur2 of whole columns (Java's ``Utils.murmur2``, seed 0x9747b28c).
+
+Owns: the hash. Never: which rows have a key to hash (``partitioners``). This is not MurmurHash3:
+``mmh3`` gives other numbers, and with them other partitions.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pyarrow as pa
+
+from spark_kafka_sink.records.partitioning.key_blocks import KeyWords, UInt32s, hash_blocks
+
+_SEED_INT = 0x9747B28C
+_SEED = np.uint32(_SEED_INT)
+_M = np.uint32(0x5BD1E995)
+_M_INT = 0x5BD1E995
+_24 = np.uint32(24)
+
+
+def murmur2(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
+    """The unsigned 32-bit hash of every key; of null, the hash of the empty key.
+
+    Java's (signed) number is ``.view(np.int32)``; the partition is ``(h & 0x7fffffff) % count``.
+    """
+    return hash_blocks(keys, _hash_block)
+
+
+def murmur2_of(key: bytes) -> int:
+    """The same of one key."""
+    h = _SEED_INT ^ len(key)
+    words = len(key) >> 2
+    for k in struct.unpack_from(f"<{words}I", key):
+        k = k * _M_INT & 0xFFFFFFFF  # noqa: PLW2901 - the algorithm's own names
+        k ^= k >> 24  # noqa: PLW2901
+        h = (h * _M_INT & 0xFFFFFFFF) ^ (k * _M_INT & 0xFFFFFFFF)
+    rest = key[words << 2 :]
+    if rest:
+        h = (h ^ int.from_bytes(rest, "little")) * _M_INT & 0xFFFFFFFF
+    h ^= h >> 13
+    h = h * _M_INT & 0xFFFFFFFF
+    return h ^ h >> 15
+
+
+def _hash_block(keys: KeyWords) -> UInt32s:
+    h = _SEED ^ keys.lengths.astype(np.uint32)
+    for count, k in keys.steps():
+        _mix(h[:count], k)
+    done, longer = keys.unfinished()
+    for row in longer:
+        h[row] = _finish_long_key(int(h[row]), keys.rest(row, done))
+    h = np.where(keys.odd != 0, (h ^ keys.tails()) * _M, h)
+    h ^= h >> np.uint32(13)
+    h *= _M
+    h ^= h >> np.uint32(15)
+    return h
+
+
+def _mix(h: UInt32s, k: UInt32s) -> None:
+    k *= _M
+    k ^= k >> _24
+    k *= _M
+    h *= _M
+    h ^= k
+
+
+def _finish_long_key(h: int, k: UInt32s) -> int:
+    """The rest of a key: all but the chain through ``h`` is still done by columns."""
+    k *= _M
+    k ^= k >> _24
+    k *= _M
+    for mixed in k.tolist():
+        h = (h * _M_INT & 0xFFFFFFFF) ^ mixed
+    return h

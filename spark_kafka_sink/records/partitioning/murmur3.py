@@ -1,0 +1,105 @@
+"""MurmurHash3 (x86, 32 bits, seed 0) of whole columns: what Iceberg puts rows into buckets by.
+
+Owns: the hash of byte strings, and of integers as Iceberg hashes them. Never: which rows have a key
+to hash (``partitioners``). Kafka's own hash is another one (``murmur2``).
+"""
+
+from __future__ import annotations
+
+import mmh3
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_kafka_sink.records.gather import data_of, lengths_of, offsets_of
+from spark_kafka_sink.records.partitioning.key_blocks import KeyWords, UInt32s, hash_blocks
+
+_C1 = np.uint32(0xCC9E2D51)
+_C2 = np.uint32(0x1B873593)
+_5 = np.uint32(5)
+_N = np.uint32(0xE6546B64)
+_F1 = np.uint32(0x85EBCA6B)
+_F2 = np.uint32(0xC2B2AE35)
+
+#: Bytes of an integer key: two's complement, the highest byte first (Kafka's IntegerSerializer and
+#: LongSerializer).
+INTEGER_WIDTHS = (4, 8)
+
+
+def murmur3(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
+    """The unsigned 32-bit hash of every key; of null, the hash of the empty key (0)."""
+    return hash_blocks(keys, _hash_block)
+
+
+def murmur3_of(key: bytes) -> int:
+    """The same of one key."""
+    return mmh3.hash(key, 0, signed=False)
+
+
+def murmur3_of_integers(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
+    """The hash of keys that are integers of 4 or 8 bytes, the highest first; else of 0.
+
+    Iceberg hashes an int as the long of the same value: 8 bytes, the lowest first.
+    """
+    lengths, offsets, data = lengths_of(keys), offsets_of(keys), data_of(keys)
+    longs = np.zeros(len(keys), np.int64)
+    for width in INTEGER_WIDTHS:
+        rows = np.flatnonzero(lengths == width)
+        places = offsets.take(rows).astype(np.int64)[:, None] + np.arange(width)
+        longs[rows] = data.take(places).view(f">i{width}")[:, 0]
+    return murmur3_of_longs(longs)
+
+
+def murmur3_of_integer(key: bytes) -> int:
+    """The same of one key."""
+    number = int.from_bytes(key, "big", signed=True) if len(key) in INTEGER_WIDTHS else 0
+    return murmur3_of(number.to_bytes(8, "little", signed=True))
+
+
+def murmur3_of_longs(numbers: npt.NDArray[np.int64]) -> UInt32s:
+    """The hash of each number's 8 bytes, the lowest first."""
+    words = numbers.astype("<i8").view("<u4").reshape(-1, 2)
+    h = np.zeros(len(numbers), np.uint32)
+    _mix(h, words[:, 0].copy())
+    _mix(h, words[:, 1].copy())
+    h ^= np.uint32(8)
+    return _finish(h)
+
+
+def _hash_block(keys: KeyWords) -> UInt32s:
+    h = np.zeros(len(keys.lengths), np.uint32)
+    for count, k in keys.steps():
+        _mix(h[:count], k)
+    h ^= _scrambled(keys.tails())  # of no tail: 0
+    h ^= keys.lengths.astype(np.uint32)
+    _finish(h)
+    for row in keys.unfinished()[1]:
+        h[row] = murmur3_of(keys.key(row))
+    return h
+
+
+def _mix(h: UInt32s, k: UInt32s) -> None:
+    h ^= _scrambled(k)
+    high = h >> np.uint32(19)
+    h <<= np.uint32(13)
+    h |= high
+    h *= _5
+    h += _N
+
+
+def _scrambled(k: UInt32s) -> UInt32s:
+    k *= _C1
+    high = k >> np.uint32(17)
+    k <<= np.uint32(15)
+    k |= high
+    k *= _C2
+    return k
+
+
+def _finish(h: UInt32s) -> UInt32s:
+    h ^= h >> np.uint32(16)
+    h *= _F1
+    h ^= h >> np.uint32(13)
+    h *= _F2
+    h ^= h >> np.uint32(16)
+    return h

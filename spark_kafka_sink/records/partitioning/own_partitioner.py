@@ -1,0 +1,116 @@
+"""A partitioner of the user's own, named by import path in ``partitioner.class``.
+
+Owns: what such a class must have (:class:`ColumnPartitioner`), asking it topic by topic, and
+checking what it says. Never: importing (``import_paths``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_kafka_sink.errors import ConfigError, DataError, safe_text
+from spark_kafka_sink.records.partitioning.topic_view import TopicView, explicit, rows_by_topic
+from spark_kafka_sink.records.record_columns import RecordColumns
+from spark_kafka_sink.security import import_paths
+
+OPTION = "partitioner.class"
+Int32s = npt.NDArray[np.int32]
+
+
+class ColumnPartitioner(Protocol):
+    """What a class named in ``partitioner.class`` has. Made without arguments, in each task."""
+
+    def partition(
+        self,
+        topic: str,
+        keys: pa.Array | None,
+        values: pa.Array | None,
+        partition_count: int,
+        available: Sequence[int],
+    ) -> Sequence[int] | npt.NDArray[np.integer] | pa.Array:
+        """A partition, within [0, ``partition_count``), for each row of a piece of one topic.
+
+        ``keys`` and ``values`` are binary columns (None: all null); ``available`` are the
+        partitions that have a leader now.
+        """
+        ...
+
+
+def check(path: str) -> None:
+    """ConfigError unless ``path`` names something with a method ``partition``."""
+    if not callable(getattr(import_paths.find(path, OPTION), "partition", None)):
+        raise ConfigError(
+            f"{OPTION}: {path} has no method partition",
+            hint="it gets topic, keys, values, partition_count and available, and returns a number"
+            " for each row",
+        )
+
+
+class OwnPartitioner:
+    """Asks a :class:`ColumnPartitioner` for rows without an explicit partition."""
+
+    def __init__(self, path: str) -> None:
+        check(path)
+        self._path = path
+        self._own: ColumnPartitioner = import_paths.make(path, OPTION)  # type: ignore[assignment]
+
+    def assign(
+        self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: object
+    ) -> Int32s:
+        """See ``partitioners.Partitioner``."""
+        del open_room
+        given = explicit(columns, views)
+        if given is not None and (given >= 0).all():
+            return given
+        out = np.empty(columns.rows, np.int32) if given is None else given.copy()
+        for topic, rows in rows_by_topic(columns, None if given is None else given < 0):
+            out[slice(None) if rows is None else rows] = self._ask(
+                columns, topic, rows, views[topic]
+            )
+        return out
+
+    def _ask(
+        self,
+        columns: RecordColumns,
+        topic: str,
+        rows: npt.NDArray[np.int64] | None,
+        view: TopicView,
+    ) -> Int32s:
+        count = columns.rows if rows is None else len(rows)
+        keys, values = (
+            column if column is None or rows is None else column.take(pa.array(rows))
+            for column in (columns.key, columns.value)
+        )
+        try:
+            said = self._own.partition(topic, keys, values, view.count, view.available)
+        except Exception as error:  # noqa: BLE001 - a user's code may raise anything
+            raised = import_paths.place_of(error)
+        else:
+            return self._checked(said, topic, count, view.count)
+        # Not within the handler: the context would bring its text, which may hold a key.
+        raise DataError(
+            f"{OPTION} {self._path} raised {raised} for topic {safe_text(topic)}",
+            hint="its text is not shown, because it may hold a row",
+        )
+
+    def _checked(self, said: object, topic: str, count: int, partitions: int) -> Int32s:
+        chosen = np.asarray(said)
+        if chosen.shape != (count,) or chosen.dtype.kind not in "iu":
+            raise DataError(
+                f"{OPTION} {self._path} answered {chosen.dtype} of shape {chosen.shape} for"
+                f" {count} rows of topic {topic}",
+                hint="it must return one whole number for each row",
+            )
+        if count and not 0 <= int(chosen.min()) <= int(chosen.max()) < partitions:
+            wrong = int(chosen.max()) if int(chosen.max()) >= partitions else int(chosen.min())
+            raise DataError(
+                f"{OPTION} {self._path} answered partition {wrong} for topic {topic}, which has"
+                f" {partitions}",
+                hint="it must return numbers from 0 to partition_count - 1",
+            )
+        return chosen.astype(np.int32)

@@ -1,0 +1,308 @@
+"""Which partition each row goes to.
+
+Owns: :class:`Partitioner` and the built-in ones, by Java's names (:func:`partitioner`). Never:
+metadata (a :class:`TopicView` is handed in), accumulator state (asked through ``open_room``).
+
+The rule, row by row: an explicit partition beats; else a key decides by its hash over *all*
+partitions (which hash, and which keys, ``key_rules`` says); else the row is sticky (KIP-794): rows
+go on to one partition until it has got enough, then to another. By columns, sticky rows are cut by
+their cumulative size, and KIP-794's condition for a switch is evaluated once for each piece.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.records.batch_cutter import size_bounds
+from spark_kafka_sink.records.partitioning.key_rules import (
+    IGNORED,
+    JAVA_RULE,
+    KEY_RULES,
+    Choice,
+    KeyRule,
+    key_rule,
+)
+from spark_kafka_sink.records.partitioning.own_partitioner import OwnPartitioner
+from spark_kafka_sink.records.partitioning.topic_view import (
+    TopicView,
+    counts,
+    explicit,
+    rows_by_topic,
+)
+from spark_kafka_sink.records.record_columns import RecordColumns
+from spark_kafka_sink.records.record_encoder import content_sizes
+from spark_kafka_sink.security.import_paths import is_import_path
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+#: Raw bytes that the open batch of a partition still takes, or None when no batch is open.
+OpenRoom = Callable[[TopicPartition], int | None]
+
+#: Timestamp deltas of rows without a timestamp: how long an open batch may have waited, in ms.
+_SPREAD_MS = 8191
+
+
+class Partitioner(Protocol):
+    """Chooses partitions for rows by columns. State lives as long as the producer; one thread."""
+
+    def assign(
+        self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: OpenRoom
+    ) -> Int32s:
+        """The partition of every row, each within [0, count) of its topic.
+
+        A row's explicit partition beats; one that its topic lacks raises DataError.
+        """
+        ...
+
+
+#: How much each of ``available`` wants of the next sticky piece; None: all the same. This is where
+#: KIP-794's adaptive weights (queue sizes of the accumulator) come in.
+Weights = Callable[[str, Sequence[int]], Sequence[int] | None]
+
+
+def no_weights(topic: str, available: Sequence[int]) -> None:
+    """Every partition with a leader is as likely as any other."""
+    del topic, available
+
+
+@dataclass(slots=True)
+class _Sticky:
+    """The partition that a topic's rows without a key go to, and the raw bytes it got so far."""
+
+    partition: int
+    produced: int = 0
+
+
+class BuiltInPartitioner:
+    """Java's default (``BuiltInPartitioner``, KIP-794): murmur2 of keys, sticky without one.
+
+    Another ``rule`` makes it another partitioner that goes by keys.
+    """
+
+    def __init__(
+        self,
+        *,
+        ignore_keys: bool = False,
+        weights: Weights = no_weights,
+        rng: random.Random | None = None,
+        rule: KeyRule = JAVA_RULE,
+    ) -> None:
+        self._rule = IGNORED if ignore_keys else rule
+        self._weights = weights
+        # A task's start must not be every other task's start, or they gang up on one partition.
+        self._random = random.Random() if rng is None else rng  # noqa: S311 - spreads load
+        self._sticky: dict[str, _Sticky] = {}
+
+    def assign(
+        self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: OpenRoom
+    ) -> Int32s:
+        """See :class:`Partitioner`."""
+        if columns.rows == 0:
+            return np.empty(0, np.int32)
+        given = explicit(columns, views)
+        if given is not None and (given >= 0).all():
+            return given
+        rule, keys = self._rule, columns.key
+        choice = rule.null if keys is None else rule.other
+        all_sticky = choice is Choice.STICKY
+        if all_sticky:
+            out = np.empty(columns.rows, np.int32)
+        elif choice is Choice.HASH:
+            rule.check(columns, given)
+            out = _by_hash(rule, columns, views)
+        else:
+            out = self._anywhere(columns, views)
+        sticky = None if all_sticky or keys is None else rule.sticky(keys)
+        if given is not None:
+            chosen = given >= 0
+            out[chosen] = given[chosen]
+            if all_sticky or sticky is not None:
+                sticky = ~chosen if sticky is None else sticky & ~chosen
+        if all_sticky or sticky is not None:
+            self._assign_sticky(columns, views, open_room, sticky, out)
+        return out
+
+    def _anywhere(self, columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s:
+        """Any partition with a leader, for every row anew."""
+        out = np.empty(columns.rows, np.int32)
+        dice = np.random.default_rng(self._random.getrandbits(64))
+        for topic, rows in rows_by_topic(columns, None):
+            view = views[topic]
+            among = np.array(view.available or range(view.count), np.int32)
+            count = columns.rows if rows is None else len(rows)
+            out[slice(None) if rows is None else rows] = dice.choice(among, count)
+        return out
+
+    def _assign_sticky(
+        self,
+        columns: RecordColumns,
+        views: Mapping[str, TopicView],
+        open_room: OpenRoom,
+        sticky: Bools | None,
+        out: Int32s,
+    ) -> None:
+        if sticky is not None and not sticky.any():
+            return
+        content = content_sizes(columns)
+        spread = _SPREAD_MS if columns.timestamp is None else int(np.ptp(columns.timestamp))
+        for topic, rows in rows_by_topic(columns, sticky):
+            view = views[topic]
+            part = content if rows is None else content.take(rows)
+            sizes = size_bounds(part, len(part), view.raw_limit, spread)
+            out[slice(None) if rows is None else rows] = self._pieces(topic, view, sizes, open_room)
+
+    def _pieces(self, topic: str, view: TopicView, sizes: Int64s, open_room: OpenRoom) -> Int32s:
+        """The partitions of ``sizes`` rows of one topic, in pieces of about a batch each."""
+        ends = np.cumsum(sizes)
+        partitions: list[int] = []
+        lengths: list[int] = []
+        state = self._sticky.get(topic)
+        row = taken = 0
+        while row < len(sizes):
+            if state is None or state.partition >= view.count or self._is_lost(state, view):
+                state = self._sticky[topic] = _Sticky(self._next(topic, view))
+            room = open_room(TopicPartition(topic, state.partition))
+            left = _until_switch(state.produced, room, view.raw_limit)
+            if left <= 0 or (state.produced and sizes[row] > left):
+                state = None
+                continue
+            # The row that would pass the limit opens the next piece: here it would open a new batch
+            # just before the switch. A first row that is too large has a batch of its own.
+            end = int(np.searchsorted(ends, taken + left, side="right"))
+            end = min(max(end, row + 1), len(sizes))
+            partitions.append(state.partition)
+            lengths.append(end - row)
+            state.produced += int(ends[end - 1]) - taken
+            row, taken = end, int(ends[end - 1])
+            if row < len(sizes):
+                # This piece took what its batch takes: the next one goes elsewhere. Asking for
+                # its room again would answer from before the piece, which is not appended yet.
+                state = None
+        return np.repeat(np.array(partitions, np.int32), lengths)
+
+    def _is_lost(self, state: _Sticky, view: TopicView) -> bool:
+        return bool(view.available) and state.partition not in view.available
+
+    def _next(self, topic: str, view: TopicView) -> int:
+        """The next sticky partition: random among those with a leader, by their weights."""
+        available = view.available or range(view.count)
+        weights = self._weights(topic, available)
+        if weights is None:
+            return self._random.choice(available)
+        return self._random.choices(available, weights)[0]
+
+
+def _by_hash(rule: KeyRule, columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s:
+    """Each key's number modulo the count; of rows that the rule leaves to load, anything."""
+    if columns.key is None:
+        numbers = np.full(columns.rows, rule.number(b""), np.uint32)
+    else:
+        numbers = rule.numbers(columns.key)
+    partitions: Int32s = (numbers % counts(columns, views).astype(np.uint32)).view(np.int32)
+    return partitions
+
+
+def _until_switch(produced: int, room: int | None, limit: int) -> int:
+    """Raw bytes that a sticky partition still gets (KIP-794, ``updatePartitionInfo``).
+
+    Java switches once ``produced`` reached batch.size *and* the last batch is full (or none is
+    open), at the latest at twice batch.size. The open batch is full after ``room`` more bytes, the
+    ones that follow it each after ``limit``; so the first such moment is known beforehand.
+    """
+    if room is None:
+        if produced >= limit:
+            return 0
+        room = limit
+    full = produced + max(room, 0)
+    while full < limit:
+        full += limit
+    return min(full, 2 * limit) - produced
+
+
+class UniformStickyPartitioner(BuiltInPartitioner):
+    """Java's class of that name: sticky for every row, whatever its key."""
+
+    def __init__(self, *, ignore_keys: bool = True) -> None:
+        del ignore_keys  # it always does
+        super().__init__(ignore_keys=True)
+
+
+class RoundRobinPartitioner:
+    """Java's class of that name: rows go to the partitions with a leader in turn, keys or not.
+
+    It starts anywhere, because tasks that all start at 0 would fill partition 0 first.
+    """
+
+    def __init__(self, *, ignore_keys: bool = True, rng: random.Random | None = None) -> None:
+        del ignore_keys  # it always does
+        self._random = random.Random() if rng is None else rng  # noqa: S311 - spreads load
+        self._next: dict[str, int] = {}
+
+    def assign(
+        self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: OpenRoom
+    ) -> Int32s:
+        """See :class:`Partitioner`."""
+        del open_room
+        given = explicit(columns, views)
+        out = np.empty(columns.rows, np.int32) if given is None else given.copy()
+        for topic, rows in rows_by_topic(columns, None if given is None else given < 0):
+            view = views[topic]
+            turn = np.array(view.available or range(view.count), np.int32)
+            count = columns.rows if rows is None else len(rows)
+            first = self._taken(topic, count, len(turn))
+            out[slice(None) if rows is None else rows] = turn.take(
+                np.arange(first, first + count) % len(turn)
+            )
+        return out
+
+    def next(self, topic: str, among: Sequence[int]) -> int:
+        """The partition of one row: the same turns as by columns. ``among``: with a leader."""
+        return among[self._taken(topic, 1, len(among)) % len(among)]
+
+    def _taken(self, topic: str, count: int, among: int) -> int:
+        """The first of ``count`` turns."""
+        first = self._next.get(topic)
+        if first is None:
+            first = self._random.randrange(among)
+        self._next[topic] = first + count
+        return first
+
+
+_JAVA_PACKAGE = "org.apache.kafka.clients.producer."
+_BUILT_IN: dict[str, Callable[..., Partitioner]] = {
+    "RoundRobinPartitioner": RoundRobinPartitioner,
+    "UniformStickyPartitioner": UniformStickyPartitioner,
+    # Removed from Java in 4.0; what replaced it is what it meant.
+    "internals.DefaultPartitioner": BuiltInPartitioner,
+}
+
+
+def partitioner(
+    name: str | None, *, ignore_keys: bool = False, weights: Weights = no_weights
+) -> Partitioner:
+    """A new partitioner by Java class name, short or full, by a name of ``key_rules``, or by the
+    import path of a user's own (None: the built-in one). ``weights`` are for sticky rows.
+
+    Raises ConfigError for a name that is not known.
+    """
+    rule = key_rule(name, ignore_keys=ignore_keys)
+    if name is None or rule is not None:
+        return BuiltInPartitioner(weights=weights, rule=rule or JAVA_RULE)
+    short = name.strip().removeprefix(_JAVA_PACKAGE)
+    make = _BUILT_IN.get(short) or _BUILT_IN.get(f"internals.{short}")
+    if make is None and is_import_path(name):
+        return OwnPartitioner(name)
+    if make is None:
+        known = ", ".join(sorted(n.removeprefix("internals.") for n in [*_BUILT_IN, *KEY_RULES]))
+        raise ConfigError(f"partitioner.class: {name} is not known; known are {known}")
+    return make(ignore_keys=ignore_keys)

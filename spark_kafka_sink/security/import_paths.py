@@ -1,0 +1,123 @@
+"""Classes of a user's own, named in an option by import path.
+
+Owns: the two ways to write one (``package.module:Name`` and ``package.module.Name``), the error for
+one that can't be had, and what may be told of an exception that a user's code raised. Never: what
+such a class must be able to do (whoever asks checks that).
+
+The driver calls :func:`find` too, and throws the result away: a wrong path is then an error before
+any task starts, not in each of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import traceback
+from types import ModuleType
+
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.security.allow_lists import NotAllowedError, check_import, limits_imports
+from spark_kafka_sink.security.password import Password, Text, text_of
+
+_IMPORTABLE = (
+    "the module must be importable on the driver and on every executor (installed there, or shipped"
+    " with addPyFile)"
+)
+_OF_THE_JVM = (
+    "a class of the JVM can't run in Python workers: remove the option, or name a Python class that"
+    " does the same, as package.module:Name"
+)
+_JVM_PACKAGES = ("com.", "io.", "org.", "net.", "java.", "scala.", "kafkashaded.")
+
+
+def find(path: Text, option: str) -> object:
+    """What ``path`` names. ConfigError, naming ``option``, when it can't be imported.
+
+    NotAllowedError, before anything is imported, when the operator's list does not have it.
+    """
+    shown = f"{option}: {safe_text(f'{path}')}"
+    module, attribute = _parts(path, option)
+    check_import(f"{module}.{attribute}", shown)
+    try:
+        found: object = importlib.import_module(module)
+        for name in attribute.split("."):
+            found = getattr(found, name)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's module may raise anything
+        # Python's own ImportError names modules; any other may hold anything. So may what stands
+        # behind a reference.
+        named = isinstance(error, ImportError | AttributeError) and error.name is not None
+        tells = named and not isinstance(path, Password)
+        hint = _OF_THE_JVM if _is_of_the_jvm(text_of(path), error) else _IMPORTABLE
+        why = f"{type(error).__name__}: {safe_text(str(error))}" if tells else place_of(error)
+    else:
+        if limits_imports():
+            _refuse_what_only_passes_through(found, shown)
+        return found
+    # Not within the handler: the context would bring that text, and a traceback shows it.
+    raise ConfigError(f"{shown} can't be imported: {why}", hint=hint, kind=Kind.IMPORT_PATH)
+
+
+def _is_of_the_jvm(path: str, error: BaseException) -> bool:
+    """Nothing of that name is here, and it is written as classes of the JVM are."""
+    missing = isinstance(error, ModuleNotFoundError) and path.startswith(_JVM_PACKAGES)
+    return missing and path.rpartition(".")[2][:1].isupper()
+
+
+def is_import_path(name: str) -> bool:
+    """Looks like one, and is no class of Kafka's."""
+    return ("." in name or ":" in name) and not name.startswith("org.apache.kafka.")
+
+
+def make(path: Text, option: str) -> object:
+    """What ``path`` names, called without arguments when it is a class, else as it is."""
+    found = find(path, option)
+    if not isinstance(found, type):
+        return found
+    try:
+        return found()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's class may raise anything
+        why = place_of(error)
+    raise ConfigError(
+        f"{option}: {safe_text(f'{path}')} can't be made without arguments: {why}",
+        hint="a class named in an option is called without arguments",
+        kind=Kind.IMPORT_PATH,
+    )
+
+
+def place_of(error: BaseException) -> str:
+    """Class and place of what a user's code raised. Its text may hold a row, and is left out."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return type(error).__name__
+    last = frames[-1]
+    file = last.filename.rpartition("/")[2]
+    return f"{type(error).__name__} in {last.name} ({file}:{last.lineno})"
+
+
+def _refuse_what_only_passes_through(found: object, shown: str) -> None:
+    """``os.abort``, say, of an allowed module that imports os: not what the list allows."""
+    home = getattr(found, "__module__", None)
+    if isinstance(found, ModuleType):
+        home = found.__name__
+    if isinstance(home, str):
+        name = getattr(found, "__qualname__", "")
+        try:
+            check_import(f"{home}.{name}" if isinstance(name, str) and name else home, shown)
+        except NotAllowedError:
+            raise NotAllowedError(
+                f"{shown} comes from a module that the operator of this process does not allow",
+                hint="name it where it is defined",
+            ) from None
+
+
+def _parts(path: Text, option: str) -> tuple[str, str]:
+    module, colon, attribute = text_of(path).partition(":")
+    if not colon:
+        module, _, attribute = text_of(path).rpartition(".")
+    if not module or not attribute:
+        raise ConfigError(
+            f"{option}: {safe_text(f'{path}')} is not an import path",
+            hint="write package.module:Name or package.module.Name",
+            kind=Kind.IMPORT_PATH,
+        )
+    return module, attribute

@@ -1,0 +1,144 @@
+"""Files that options name: read whole, or appended to, within bounds of time and size.
+
+Owns: what is refused before it can block or fill memory (a FIFO, a device, a file that has no end),
+and the one warning for a file that everybody may write. Never: what may be reached
+(``allow_lists``), what the content means.
+
+No error holds a path: what a reference led to may have been taken for one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import time
+from typing import Final
+
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import warn
+
+_log = logging.getLogger(__name__)
+
+#: More than any secret or client's settings; less than what harms a worker.
+MAX_TEXT: Final = 1 << 20
+#: A truststore with every CA there is takes a quarter of a MiB.
+MAX_STORE: Final = 8 << 20
+#: A report that has grown to this was forgotten.
+MAX_REPORT: Final = 1 << 30
+
+_CHUNK: Final = 1 << 16
+#: A disk of the network that is as slow as this is down.
+_LONGEST_READ_S: Final = 10.0
+
+#: (device, inode) of files that were warned about. Written by any thread; twice would do no harm.
+_warned: set[tuple[int, int]] = set()
+
+
+class UnusableFileError(Exception):
+    """Why a file can't be used, as words that go behind "it can't be read: "."""
+
+
+def read_file(path: str, shown: str, limit: int = MAX_TEXT) -> bytes:
+    """All of a regular file of at most ``limit`` bytes. UnusableFileError.
+
+    ``shown`` is how the warning for a file that everybody may write names it.
+    """
+    try:
+        # Without O_NONBLOCK, opening a FIFO would wait for somebody to write to it.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            mode = os.fstat(fd)
+            if not stat.S_ISREG(mode.st_mode):
+                problem = _kind(mode.st_mode)
+            else:
+                content = _content(fd, limit)
+                _warn_if_everybody_writes(mode, shown)
+                return content
+        finally:
+            os.close(fd)
+    except UnusableFileError as error:
+        problem = str(error)
+    except OSError as error:
+        problem = _words(error)
+    except ValueError:
+        problem = "it is no name that a file can have"
+    # Not within a handler: the context would be an OSError, which holds the path.
+    raise UnusableFileError(problem)
+
+
+def append_line(path: str, line: bytes) -> None:
+    """Adds ``line`` to a regular file, which is made if it is not there. UnusableFileError.
+
+    One write with O_APPEND: several processes may share the file. A symbolic link is not followed:
+    somebody else may have put it there.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+    try:
+        fd = os.open(path, flags, 0o644)  # nothing in a report is secret; the umask may take more
+        try:
+            mode = os.fstat(fd)
+            if not stat.S_ISREG(mode.st_mode):
+                problem = _kind(mode.st_mode)
+            elif mode.st_size > MAX_REPORT:
+                problem = f"it is larger than {MAX_REPORT} bytes"
+            elif os.write(fd, line) != len(line):
+                problem = "the disk took a part of the line only"
+            else:
+                return
+        finally:
+            os.close(fd)
+    except OSError as error:
+        problem = _words(error)
+    except ValueError:
+        problem = "it is no name that a file can have"
+    raise UnusableFileError(problem)
+
+
+def decoded(content: bytes) -> str:
+    """Text of a file: UTF-8, else what Java takes it for, ISO 8859-1."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return content.decode("iso-8859-1")
+
+
+def _content(fd: int, limit: int) -> bytes:
+    begun = time.monotonic()
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := os.read(fd, min(_CHUNK, limit + 1 - size)):
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > limit:
+            message = f"it is larger than {limit} bytes"
+            raise UnusableFileError(message)
+        if time.monotonic() - begun > _LONGEST_READ_S:
+            message = f"it was not read within {_LONGEST_READ_S:.0f} s"
+            raise UnusableFileError(message)
+    return b"".join(chunks)
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "Is a directory"
+    return f"it is {'a FIFO' if stat.S_ISFIFO(mode) else 'a device or socket'}, and no regular file"
+
+
+def _words(error: OSError) -> str:
+    return error.strerror or type(error).__name__
+
+
+def _warn_if_everybody_writes(mode: os.stat_result, shown: str) -> None:
+    it = (mode.st_dev, mode.st_ino)
+    if not mode.st_mode & stat.S_IWOTH or it in _warned:
+        return
+    _warned.add(it)
+    warn(
+        _log,
+        Kind.WEAK_SECURITY,
+        "%s: everybody on this machine may write that file (mode %04o), and so decide who is"
+        " trusted and where secrets go; chmod o-w",
+        shown,
+        stat.S_IMODE(mode.st_mode),
+    )
