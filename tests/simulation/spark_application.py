@@ -511,14 +511,17 @@ class Application(SparkWorld):
             )
         if not self._healed and self.fate.random() < self.life.rights:
             self._take_rights()
-        begun = self.scheduler.now
+        begun, at_work = self.scheduler.now, self._at_work(run)
         try:
             how = self._call(
                 run,
                 "commit",
                 lambda: sink.commit(write.options, write.planned, messages, write.batch_id),
             )
-        except KafkaError:
+        except KafkaError as error:
+            given_up = "was aborted, and commits nothing" in error.message
+            if given_up and not run.undone and not self.life.operators:
+                self._breaks(f"{run.id} was aborted, and not by its own driver")
             self._undo(write, tasks_may_live=False)
             raise
         self.fired[f"= commits: {how.value}"] += 1
@@ -530,6 +533,8 @@ class Application(SparkWorld):
         if how is not Commit.PREPARED:
             self._check_nothing_hangs(write, begun, "commit")
             self._check_noted(write)
+            if not at_work:
+                self._check_swept_for_good(run, begun)
 
     def _undo(self, write: Write, *, tasks_may_live: bool) -> None:
         """Spark's abort, and the end of its tasks."""
@@ -927,9 +932,6 @@ class Application(SparkWorld):
                 f"{write.run.id}: batch {write.number} is called failed "
                 f"({type(write.error).__name__}), and it is decided"
             )
-        given_up = "was aborted, and commits nothing" in str(write.error)
-        if given_up and not write.run.undone and not self.life.operators:
-            self._breaks(f"{write.run.id} is aborted, and not by its own driver")
         if isinstance(write.error, SupersededError) and self.life.calm:
             self._check_superseded(write)
 
@@ -966,7 +968,7 @@ class Application(SparkWorld):
             # An id that moves is in nobody's list for a moment, and a broker that came back is
             # known a moment later.
             return
-        if self._warned_by or any(a.worker in run.workers and not a.over for a in self._attempts):
+        if self._warned_by or self._at_work(run):
             return
         context = pickle.loads(write.planned).context
         own = run.id if context is None else context.run
@@ -1002,6 +1004,24 @@ class Application(SparkWorld):
         )
         if hangs:
             self._breaks(f"{run.id}: open behind the {what} of {write.number}: {hangs}")
+
+    def _at_work(self, run: Run) -> bool:
+        return any(a.worker in run.workers and not a.over for a in self._attempts)
+
+    def _check_swept_for_good(self, run: Run, begun: int) -> None:
+        """What was ended is not found again by the next commit: only a sweep could have given these
+        ids an identity.
+        """
+        life = self.life
+        if self._warned_by or life.heals_after_ms is not None or life.late_init:
+            return
+        empty = [
+            t.transactional_id
+            for t in self.cluster.transactions.transactions.values()
+            if t.state is State.EMPTY and t.since_ms >= begun and run_of(t) == run.id
+        ]
+        if empty:
+            self._breaks(f"{run.id}: swept, and to be swept again: {empty}")
 
     def _check_noted(self, write: Write) -> None:
         """What is committed is not called decided any more, unless it said so."""

@@ -136,7 +136,17 @@ def _nobody_comes_back(app: Application) -> None:
 
 
 def _partial_is_partial(app: Application) -> None:
-    """Nobody is told of a batch that is visible in part, of which nothing is visible."""
+    """Nobody is told of a batch that is visible in part, of which nothing is visible, or all."""
+    for number in {write.number for write in app.partial}:
+        found = [
+            app.end_of(m)
+            for write in app.writes
+            if write.number == number
+            for m in write.messages
+            if m.prepared is not None
+        ]
+        whole = all(end is not None and end.committed for end in found)
+        assert not whole, f"batch {number} is called partial, and all of it is visible"
     for write in app.partial:
         ends = [app.end_of(m) for m in write.messages if m.prepared is not None]
         if ends and not any(end is not None and end.committed for end in ends):

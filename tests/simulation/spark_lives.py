@@ -197,24 +197,36 @@ def _two_die(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     )
 
 
-def _is_late(**of: int) -> Misfortune:
-    """A task's first request of a kind arrives when it was answered another one long ago."""
+def _an_identity_is_late(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+    """A task's InitProducerId arrives when another one was answered, and the batch decided."""
+    freeze = Strike("commit", 0, fate.randrange(14), Blow.FREEZE, 5_000, "check")
+    dies = Strike("commit", 0, fate.randrange(4), Blow.KILL_ALL, 0, "decided")
+    return replace(
+        life,
+        strikes=(fate.choice((freeze, dies)),),
+        late_init=fate.choice((6_000, 8_000, 15_000)),
+        away_ms=(3_000, 20_000),
+        times_ms=_SHORT,
+        fails=0.0,
+        slow=0.0,
+        late=0.0,
+    )
 
-    def misfortune(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-        blow = fate.choice((Blow.KILL_ALL, Blow.FREEZE))
-        ms = fate.choice((3_000, 9_000)) if blow is Blow.FREEZE else 0
-        since = "decided" if blow is Blow.KILL_ALL else fate.choice(("check", "decided"))
-        strike = Strike("commit", fate.choice((0, 0, 1)), fate.randrange(14), blow, ms, since)
-        return replace(
-            life,
-            transaction_version=1 if "late_add" in of else life.transaction_version,
-            strikes=(strike,),
-            away_ms=(90_000,) if "late_add" in of else (3_000, 90_000),
-            times_ms=_SHORT,
-            **{name: ms + fate.choice((1_000, 3_000, 10_000)) for name, ms in of.items()},
-        )
 
-    return misfortune
+def _a_partition_is_late(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+    """As the identity, with version 1: it opens again what was committed, and nobody has noted."""
+    return replace(
+        life,
+        transaction_version=1,
+        strikes=(Strike("commit", 0, fate.randrange(1, 14), Blow.KILL_ALL, 0, "decided"),),
+        late_add=fate.choice((7_000, 9_000, 15_000)),
+        away_ms=(90_000,),
+        times_ms=_SHORT,
+        fails=0.0,
+        slow=0.0,
+        late=0.0,
+        empty=0.0,
+    )
 
 
 def _abort_beside_a_commit(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
@@ -336,8 +348,8 @@ _MISFORTUNES: tuple[Misfortune, ...] = (
     _dies_between_two_ends,
     _dies_before_its_record_is_stable,
     _two_die,
-    _is_late(late_init=5_000),
-    _is_late(late_add=5_000),
+    _an_identity_is_late,
+    _a_partition_is_late,
     _abort_beside_a_commit,
     _abort_beside_a_commit,
     _frozen_before_its_decision,
