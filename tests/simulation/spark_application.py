@@ -1010,10 +1010,11 @@ class Application(SparkWorld):
 
     def _check_swept_for_good(self, run: Run, begun: int) -> None:
         """What was ended is not found again by the next commit: only a sweep could have given these
-        ids an identity.
+        ids an identity. (With version 1 it does, and leaves them alone then.)
         """
         life = self.life
-        if self._warned_by or life.heals_after_ms is not None or life.late_init:
+        bad = life.heals_after_ms is not None or life.late_init or life.transaction_version < 2
+        if self._warned_by or bad:
             return
         empty = [
             t.transactional_id
