@@ -16,21 +16,17 @@ from spark_kafka_sink.datasource.exactly_once.transactional_producers import Wor
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
+from tests.simulation import spark_mutants
 from tests.simulation.processes import Blow, Strike
 from tests.simulation.seeded_cluster import ClusterFaults
 from tests.simulation.spark_application import Application, ApplicationLife, Kind
 from tests.simulation.spark_invariants import check, judge
 from tests.simulation.spark_lives import SparkLifeError, draw, live, long_run
-from tests.simulation.spark_mutants import (
-    CARELESS,
-    REVIEWED,
-    found_by,
-    never_sweeps,
-)
+from tests.simulation.spark_mutants import CARELESS, REVIEWED, found_by
 from tests.simulation.spark_world import SparkLife, SparkWorld
 
-#: About 20 s of one core. (``make queries`` lives thousands.)
-SEEDS = range(3, 53)
+#: About 10 s of one core. (``make queries`` lives thousands.)
+SEEDS = range(3, 43)
 
 
 def lived(life: SparkLife) -> SparkWorld:
@@ -149,9 +145,24 @@ def test_a_broken_protocol_still_breaks_something_that_is_there(mutant):
         pass
 
 
-@pytest.mark.parametrize("mutant", [never_sweeps])
-def test_a_broken_protocol_is_found_by_random_lives(mutant):
-    assert found_by(mutant, range(40)) is not None
+@pytest.mark.parametrize(
+    ("mutant", "seed"),
+    [
+        (spark_mutants.anybody_may_commit, 168),
+        (spark_mutants.abort_gives_nothing_up, 105),
+        (spark_mutants.no_prepare_check, 2),
+        (spark_mutants.s2_the_gap_before_a_write_is_not_looked_at, 375),
+        (spark_mutants.s4_named_jobs_sweep_no_dead_runs, 7),
+        (spark_mutants.s6_the_roll_forward_undoes_nothing, 4),
+        (spark_mutants.s16_a_late_request_may_open_what_was_committed, 51),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_broken_protocol_is_found_by_a_random_life(mutant, seed):
+    """(RESULTS.md has one for each. A change of ``draw``, or of what the protocol asks, moves it:
+    ``make mutants NAMES=...`` finds another one.)
+    """
+    assert found_by(mutant, [seed]) is not None
 
 
 @pytest.mark.parametrize("kind", [Kind.STREAM, Kind.FOREACH_BATCH])
