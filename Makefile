@@ -11,7 +11,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test simulate queries mutants faults fuzz sparks mutate check format docs bench kafka install \
+.PHONY: help demo test simulate queries mutants faults fuzz sparks mutate check format docs messages bench kafka install \
 	lock sbom licences audit clean distclean
 
 # What locks, and what the released package alone depends on.
@@ -65,12 +65,13 @@ sparks: install  ## the tests of datasource/ on older PySparks; VERSIONS="4.0.1 
 mutate: $(VENV)/installed  ## mutation testing; MUTATE_ARGS="sender --sample 50"
 	$(BIN)/python tools/mutate.py $(MUTATE_ARGS)
 
-check: $(VENV)/installed  ## format, lint, types, layers, generated docs
+check: $(VENV)/installed  ## format, lint, types, layers, generated docs and messages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	if [ -f tools/generate_docs.py ]; then $(BIN)/python tools/generate_docs.py --check; fi
+	$(BIN)/python tools/generate_messages.py --check
 
 format: $(VENV)/installed  ## let ruff format and fix
 	$(BIN)/ruff format .
@@ -78,6 +79,9 @@ format: $(VENV)/installed  ## let ruff format and fix
 
 docs: $(VENV)/installed  ## write the generated pages of docs/
 	$(BIN)/python tools/generate_docs.py
+
+messages: $(VENV)/installed  ## write protocol/messages/ from Kafka's definitions; JAR=kafka-clients-x.jar for newer ones
+	$(BIN)/python tools/generate_messages.py $(if $(JAR),--from-jar $(JAR))
 
 bench: install  ## the side-by-side benchmarks; BENCH_ARGS="--help" says what can be chosen
 	$(BIN)/python -m bench $(BENCH_ARGS)

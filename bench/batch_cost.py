@@ -13,7 +13,6 @@ costs, not what copying does. ``-v`` lists the functions.
 
 from __future__ import annotations
 
-import selectors
 import socket
 import struct
 import sys
@@ -33,6 +32,7 @@ from spark_kafka_sink.clock import NEVER, Clock, Latch
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.auth.authenticator import PlaintextAuthenticator
 from spark_kafka_sink.network.channel.kafka_channel import KafkaChannel
+from spark_kafka_sink.network.channel.poller import new_poller
 from spark_kafka_sink.network.channel.selector import Selector
 from spark_kafka_sink.network.channel.wakeup_pipe import WakeupPipe
 from spark_kafka_sink.network.client.client_factory import new_network_client
@@ -377,21 +377,25 @@ class Wires:
                 end.sendall(len(answer).to_bytes(4, "big") + answer)
 
 
-class Poller(selectors.DefaultSelector):  # epoll's, or kqueue's
+class TakingTurns:
     """The broker is asked, and the writer gets its turn, when nothing has happened yet."""
 
     def __init__(self, turns: Turns, wires: Wires) -> None:
-        super().__init__()
         self._turns, self._wires = turns, wires
+        poller = self._poller = new_poller()
+        self.register, self.modify, self.unregister = (
+            poller.register, poller.modify, poller.unregister
+        )  # fmt: skip
+        self.close = poller.close
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+    def poll(self, timeout: float) -> list[tuple[int, int]]:
         with self._turns.counter.paused():
-            happened = super().select(0)
-            if not happened and timeout != 0:
+            happened = self._poller.poll(0)
+            if not happened and timeout:
                 self._wires.serve()
-                late = NEVER if timeout is None else self._turns.now_ms() + int(timeout * 1000)
-                self._turns.block(lambda: bool(super(Poller, self).select(0)), late)
-        return super().select(0)
+                late = self._turns.now_ms() + int(timeout * 1000)
+                self._turns.block(lambda: bool(self._poller.poll(0)), late)
+        return self._poller.poll(0)
 
 
 def measure(case: Case) -> Cost:
@@ -406,7 +410,7 @@ def measure(case: Case) -> Cost:
 
     def new_client(config: ProducerConfig, metadata: Metadata, clock: Clock) -> KafkaClient:
         selector = Selector(
-            wires, clock, metrics=ProducerMetrics(clock), poller=Poller(turns, wires)
+            wires, clock, metrics=ProducerMetrics(clock), poller=TakingTurns(turns, wires)
         )
         return new_network_client(config, metadata, clock, selector=selector)
 

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from crc32c import crc32c
 from rich.console import Console
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from spark_kafka_sink.records.compression import Codec
-from spark_kafka_sink.records.crc32c import crc32c
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2
 from spark_kafka_sink.records.partitioning.partitioners import BuiltInPartitioner
@@ -174,7 +174,7 @@ def codecs(console: Console) -> None:
     table = Table(title=f"A records section of {len(section)} bytes, one core")
     for name in ("codec", "MB/s", "ratio"):
         table.add_column(name, justify="right")
-    table.add_row("crc32c", f"{len(section) / best(lambda: crc32c([section])) / 1e6:.0f}", "-")
+    table.add_row("crc32c", f"{len(section) / best(lambda: crc32c(section)) / 1e6:.0f}", "-")
     for codec in (Codec.parse(n) for n in ("gzip", "snappy", "lz4", "zstd")):
         seconds = best(lambda codec=codec: codec.compress([section]), 5)
         ratio = len(codec.compress([section])) / len(section)

@@ -27,7 +27,11 @@ from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.protocol.cluster import Cluster, Node
-from spark_kafka_sink.protocol.messages import CreateTopicsRequest, MetadataRequest, NewTopic
+from spark_kafka_sink.protocol.control_messages import (
+    CreateTopicsRequest,
+    MetadataRequest,
+    NewTopic,
+)
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 from spark_kafka_sink.protocol.request import Request
 from spark_kafka_sink.protocol.responses import CreateTopicsResponse

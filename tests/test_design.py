@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DESIGN = (ROOT / "DESIGN.md").read_text()
+DESIGN = "\n".join(
+    page.read_text()
+    for page in (ROOT / "DESIGN.md", *sorted((ROOT / "docs" / "design").glob("*.md")))
+)
 TESTS = {
     name
     for path in (ROOT / "tests").rglob("test_*.py")

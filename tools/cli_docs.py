@@ -28,13 +28,21 @@ class _Param(Protocol):
     nargs: int
 
 
-INTRODUCTION = """\
-`pip install 'spark-kafka-sink[cli]'` brings `kprod`. `kprod explain KP0301` says what an error
-means, and `kprod template` has properties files to fill in; neither asks anybody. `kprod txn` is
-for whoever operates jobs with `deliveryGuarantee=exactly-once`
-([what they promise](delivery-guarantees.md)): it shows which transactions are open and what is
-decided about them, and ends what nobody else will end.
+class _Command(Protocol):
+    """What is read of a command."""
 
+    help: str | None
+    params: list[_Param]
+
+
+INTRODUCTION = """\
+`pip install 'spark-kafka-sink[cli]'` brings `kprod`. `kprod check` finds what stands between a
+machine and a write. `kprod explain KP0301` says what an error means, and `kprod template` has
+properties files to fill in; neither asks anybody. `kprod txn` is for whoever operates jobs with
+`deliveryGuarantee=exactly-once` ([what they promise](delivery-guarantees.md)): it shows which
+transactions are open and what is decided about them, and ends what nobody else will end.
+
+    kprod check -t orders -c client.properties
     kprod txn list orders-sink -b broker1:9092
     kprod txn sweep orders-sink --older-than 15m --dry-run -c client.properties
 
@@ -66,21 +74,35 @@ the log`: it has not committed anything yet, or was forgotten.
 def page_lines() -> Iterator[str]:
     """Below the title."""
     yield from INTRODUCTION.splitlines()
-    commands: dict[str, Any] = typer.main.get_command(app).commands["txn"].commands  # type: ignore[attr-defined]
+    everything: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands: dict[str, Any] = everything["txn"].commands
     shared = set.intersection(*({p.name for p in c.params} for c in commands.values()))
-    yield from ("", "## Every command takes", "")
+    for name, command in everything.items():
+        if name != "txn":
+            yield from _section(f"kprod {name}", command, command.params)
+    yield from ("", "## Every command of kprod txn takes", "")
     yield from _table(p for p in commands["list"].params if p.name in shared)
     for name, command in commands.items():
         own = [p for p in command.params if p.name not in shared]
-        arguments = [_metavar(p) for p in command.params if p.param_type_name == "argument"]
-        required = [
-            f"{p.opts[0]} {p.metavar}" for p in own if p.param_type_name == "option" and p.required
-        ]
-        yield from ("", f"## kprod txn {' '.join([name, *arguments, *required])}", "")
-        yield from inspect.cleandoc(command.help or "").splitlines()
+        yield from _section(f"kprod txn {name}", command, own)
+    yield ""
+
+
+def _section(name: str, command: _Command, own: list[_Param]) -> Iterator[str]:
+    """A heading, what the command says of itself, and the table of ``own``."""
+    arguments = [
+        _metavar(p) if p.required else f"[{_metavar(p)}]"
+        for p in command.params
+        if p.param_type_name == "argument"
+    ]
+    required = [
+        f"{p.opts[0]} {p.metavar}" for p in own if p.param_type_name == "option" and p.required
+    ]
+    yield from ("", f"## {' '.join([name, *arguments, *required])}", "")
+    yield from inspect.cleandoc(command.help or "").splitlines()
+    if own:
         yield ""
         yield from _table(own)
-    yield ""
 
 
 def _table(params: Iterable[_Param]) -> Iterator[str]:

@@ -169,8 +169,8 @@ BEHAVIOURS: dict[str, dict[int, str]] = {
 
 #: Why a behaviour, or a part of one, is not here. A test may show what happens instead.
 NOT_HERE = {
-    72: "the producer fails with the batch (design rule 5.2): no sequence is ever rewritten",
-    73: "no epoch bump inside a producer: the task is run again with a new producer",
+    72: "no sequence is ever rewritten: what is behind the batch fails with it (design rule 5.2)",
+    73: "no epoch bump: a new producer id, when nothing of the old one is in flight any more",
 }
 
 _NUMBERS = re.compile(r"\b[Bb]ehaviours? ((?:\d+|,|and|to|\s)+)")

@@ -11,16 +11,17 @@ from typing import Annotated
 import typer
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.cli import explain, template, txn
+from spark_kafka_sink.cli import check, explain, template, txn
 
 app = typer.Typer(
-    help="Explains errors; looks at what exactly-once left in a cluster, and mends it by hand.",
+    help="Checks a cluster; explains errors; shows what exactly-once left, and mends it by hand.",
     no_args_is_help=True,
     add_completion=False,
     # A traceback that shows locals would show secrets.
     pretty_exceptions_enable=False,
 )
 app.add_typer(txn.app, name="txn")
+app.command()(check.check)
 app.command()(explain.explain)
 app.command()(template.template)
 
@@ -37,4 +38,4 @@ def kprod(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Explains errors; looks at what exactly-once left in a cluster, and mends it by hand."""
+    """Checks a cluster; explains errors; shows what exactly-once left, and mends it by hand."""

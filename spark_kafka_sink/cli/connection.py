@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,15 +119,18 @@ def _sign_of_life(config: ProducerConfig, limit_s: float) -> Iterator[None]:
         timer.cancel()
 
 
-def settings_of(cluster: Cluster) -> tuple[SinkConfig, str]:
-    """What a write with this file as its ``configFile`` would have, and the commit log's topic."""
-    config = _config(cluster)
+def settings_of(
+    cluster: Cluster, more: Mapping[str, object] | None = None
+) -> tuple[SinkConfig, str]:
+    """What a write with this file as its ``configFile``, and ``more`` as its options, would have,
+    and the commit log's topic.
+    """
+    config = _config(cluster, more or {})
     return config, cluster.log_topic or config.commit_log_topic
 
 
-def _config(cluster: Cluster) -> SinkConfig:
-    """What a write with this file as its ``configFile`` would have."""
-    options: dict[str, object] = {}
+def _config(cluster: Cluster, more: Mapping[str, object]) -> SinkConfig:
+    options: dict[str, object] = dict(more)
     if cluster.config_file is not None:
         options[OPTION] = cluster.config_file
     if cluster.bootstrap_servers is not None:

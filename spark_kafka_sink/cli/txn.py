@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 import sys
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from spark_kafka_sink.cli.arguments import TIMEOUT_S, AsJson, Config, LogTopic, Servers, Timeout
 from spark_kafka_sink.cli.connection import FAILED, Cluster, complain, operator_and_log, operator_of
 from spark_kafka_sink.cli.show import (
     Json,
@@ -33,7 +33,6 @@ from spark_kafka_sink.cli.show import (
     state_json,
     summary,
 )
-from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.inspection import check_key
@@ -67,40 +66,10 @@ _Key = Annotated[
         "transactionalIdPrefix~txnAppId.",
     ),
 ]
-_Servers = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-servers", "-b", metavar="HOST:PORT,...", help="Where the cluster is."
-    ),
-]
-_Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        "-c",
-        metavar="FILE",
-        help="A Kafka client's properties file, for security settings (and bootstrap.servers).",
-    ),
-]
-_LogTopic = Annotated[
-    str | None,
-    typer.Option(
-        "--log-topic",
-        metavar="TOPIC",
-        help="The topic of the option commitLogTopic; by default that of the file, or "
-        f"{COMMIT_LOG_TOPIC}.",
-    ),
-]
-_Timeout = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="For each step.")
-]
-_AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 _DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")
 ]
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
-
-_TIMEOUT_S: Final = 30.0
 
 
 def _check_ids(ids: list[str], prefix: str | None) -> None:
@@ -118,11 +87,11 @@ def _check_ids(ids: list[str], prefix: str | None) -> None:
 @app.command("list")
 def list_(
     prefix: _Prefix,
-    bootstrap_servers: _Servers = None,
-    config: _Config = None,
-    log_topic: _LogTopic = None,
-    timeout: _Timeout = _TIMEOUT_S,
-    as_json: _AsJson = False,
+    bootstrap_servers: Servers = None,
+    config: Config = None,
+    log_topic: LogTopic = None,
+    timeout: Timeout = TIMEOUT_S,
+    as_json: AsJson = False,
 ) -> None:
     """Open transactions of exactly this prefix, and its keys in the commit log."""
     where = Cluster(bootstrap_servers, config, log_topic, timeout)
@@ -150,11 +119,11 @@ def describe(
     name: Annotated[
         str, typer.Argument(metavar="PREFIX|KEY", help="One key, or all keys of a prefix.")
     ],
-    bootstrap_servers: _Servers = None,
-    config: _Config = None,
-    log_topic: _LogTopic = None,
-    timeout: _Timeout = _TIMEOUT_S,
-    as_json: _AsJson = False,
+    bootstrap_servers: Servers = None,
+    config: Config = None,
+    log_topic: LogTopic = None,
+    timeout: Timeout = TIMEOUT_S,
+    as_json: AsJson = False,
 ) -> None:
     """What the commit log says, and what coordinators hold of each decided transaction."""
     where = Cluster(bootstrap_servers, config, log_topic, timeout)
@@ -171,11 +140,11 @@ def describe(
 @app.command()
 def commit(
     key: _Key,
-    bootstrap_servers: _Servers = None,
-    config: _Config = None,
-    log_topic: _LogTopic = None,
-    timeout: _Timeout = _TIMEOUT_S,
-    as_json: _AsJson = False,
+    bootstrap_servers: Servers = None,
+    config: Config = None,
+    log_topic: LogTopic = None,
+    timeout: Timeout = TIMEOUT_S,
+    as_json: AsJson = False,
     dry_run: _DryRun = False,
     yes: _Yes = False,
 ) -> None:
@@ -220,11 +189,11 @@ def abort(
     prefix: Annotated[
         str | None, typer.Option("--prefix", metavar="PREFIX", help="The prefix of --run.")
     ] = None,
-    bootstrap_servers: _Servers = None,
-    config: _Config = None,
-    log_topic: _LogTopic = None,
-    timeout: _Timeout = _TIMEOUT_S,
-    as_json: _AsJson = False,
+    bootstrap_servers: Servers = None,
+    config: Config = None,
+    log_topic: LogTopic = None,
+    timeout: Timeout = TIMEOUT_S,
+    as_json: AsJson = False,
     dry_run: _DryRun = False,
     force: Annotated[
         bool,
@@ -266,11 +235,11 @@ def sweep(
             "--older-than", metavar="15m", help="Only what is open for longer (ms, s, m, h, d)."
         ),
     ] = None,
-    bootstrap_servers: _Servers = None,
-    config: _Config = None,
-    log_topic: _LogTopic = None,
-    timeout: _Timeout = _TIMEOUT_S,
-    as_json: _AsJson = False,
+    bootstrap_servers: Servers = None,
+    config: Config = None,
+    log_topic: LogTopic = None,
+    timeout: Timeout = TIMEOUT_S,
+    as_json: AsJson = False,
     dry_run: _DryRun = False,
     force: Annotated[
         bool, typer.Option("--force", help="Also what the owner of a key of the log left open.")
@@ -304,11 +273,11 @@ def resolve(
             "rows of its committed transactions come twice.",
         ),
     ],
-    bootstrap_servers: _Servers = None,
-    config: _Config = None,
-    log_topic: _LogTopic = None,
-    timeout: _Timeout = _TIMEOUT_S,
-    as_json: _AsJson = False,
+    bootstrap_servers: Servers = None,
+    config: Config = None,
+    log_topic: LogTopic = None,
+    timeout: Timeout = TIMEOUT_S,
+    as_json: AsJson = False,
     dry_run: _DryRun = False,
     force: Annotated[
         bool,
@@ -348,11 +317,11 @@ def resolve(
 @app.command()
 def reset(
     key: _Key,
-    bootstrap_servers: _Servers = None,
-    config: _Config = None,
-    log_topic: _LogTopic = None,
-    timeout: _Timeout = _TIMEOUT_S,
-    as_json: _AsJson = False,
+    bootstrap_servers: Servers = None,
+    config: Config = None,
+    log_topic: LogTopic = None,
+    timeout: Timeout = TIMEOUT_S,
+    as_json: AsJson = False,
     dry_run: _DryRun = False,
     force: Annotated[
         bool,

@@ -26,7 +26,7 @@ from spark_kafka_sink.protocol.config_messages import (
     ConfigResourceType,
     DescribeConfigsRequest,
 )
-from spark_kafka_sink.protocol.messages import MetadataRequest
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
 
 T = TypeVar("T")
 
@@ -37,6 +37,7 @@ CHECK_MS: Final = 5_000
 
 _LARGEST: Final = "max.message.bytes"
 _COMPRESSION: Final = "compression.type"
+LEAST_IN_SYNC: Final = "min.insync.replicas"
 #: Bits of authorized operations: the codes of Kafka's AclOperation.
 _OPERATIONS: Final = {
     3: "READ",
@@ -64,11 +65,11 @@ def check_topics(
     if not topics:
         return
     limit_ms = min(timeout_ms, CHECK_MS)
-    rights = _asked(lambda: _operations(admin, topics, limit_ms))
+    rights = _asked(lambda: topic_rights(admin, topics, limit_ms))
     for topic, operations in rights.items():
-        _check_write(topic, operations)
-    for topic, settings in _asked(lambda: _settings(admin, topics, limit_ms)).items():
-        warn_once(_log, (found.one_line() for found in _warnings(config, topic, settings)))
+        check_write(topic, operations)
+    for topic, settings in _asked(lambda: topic_settings(admin, topics, limit_ms)).items():
+        warn_once(_log, (found.one_line() for found in warnings_of(config, topic, settings)))
 
 
 def _asked(ask: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
@@ -79,9 +80,10 @@ def _asked(ask: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
         return {}
 
 
-def _operations(
+def topic_rights(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, int | None]:
+    """What the principal may do with each topic, as bits; None where brokers don't say."""
     request = MetadataRequest(
         tuple(sorted(topics)),
         allow_auto_topic_creation=False,
@@ -91,9 +93,9 @@ def _operations(
     return {t.name: t.authorized_operations for t in answer.topics}
 
 
-def _check_write(topic: str, operations: int | None) -> None:
-    """Only an answer that makes sense is believed: who is shown a topic may DESCRIBE it, and a
-    broker that says otherwise does not know this field.
+def check_write(topic: str, operations: int | None) -> None:
+    """AuthorizationError without WRITE. Only an answer that makes sense is believed: who is shown a
+    topic may DESCRIBE it, and a broker that says otherwise does not know this field.
     """
     if operations is None:
         return
@@ -108,18 +110,20 @@ def _check_write(topic: str, operations: int | None) -> None:
         )
 
 
-def _settings(
+def topic_settings(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, Mapping[str, str | None]]:
+    """Those of each topic's settings that a write has to do with; empty where brokers don't say."""
     resources = tuple(ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics)
-    request = DescribeConfigsRequest(resources, (_LARGEST, _COMPRESSION))
+    request = DescribeConfigsRequest(resources, (_LARGEST, _COMPRESSION, LEAST_IN_SYNC))
     answer = admin.call(request, timeout_ms=timeout_ms)
     return {resource.name: found.values for resource, found in answer.resources.items()}
 
 
-def _warnings(
+def warnings_of(
     config: ProducerConfig, topic: str, settings: Mapping[str, str | None]
 ) -> Iterator[KafkaError]:
+    """What of ``settings`` doesn't fit the producer's, as errors that may be warnings."""
     largest = settings.get(_LARGEST) or ""
     if largest.isdecimal():
         yield from _size_warnings(config, topic, int(largest))

@@ -8,12 +8,21 @@ there is no interceptor.
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text, warn
-from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata, tp_of
+from spark_kafka_sink.producer import plugins
+from spark_kafka_sink.producer.producer_record import (
+    NO_HEADERS,
+    Headers,
+    ProducerRecord,
+    RecordMetadata,
+    tp_of,
+)
 from spark_kafka_sink.protocol.cluster import ClusterResourceListener
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.security import import_paths
@@ -46,7 +55,13 @@ class ProducerInterceptor:
     def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
         """A record of ``send`` was written or failed. Of rows that came as columns: a batch of
         them (``metadata.record_count``, from ``metadata.offset`` on).
+
+        A method that takes a third argument gets the record's Headers there (KIP-512), read-only;
+        of columns, none.
         """
+
+    def configure(self, configs: Mapping[str, object]) -> None:
+        """The producer's options by Java's names, secrets left out; before anything else."""
 
     def close(self) -> None:
         """The producer is closed."""
@@ -58,10 +73,10 @@ _METHODS = ("on_send", "on_send_columns", "on_acknowledgement", "close")
 class Interceptors:
     """The interceptors of a producer, in the order of the option."""
 
-    __slots__ = ("_acknowledged", "_closing", "_columns", "_records", "cluster_listeners")
+    __slots__ = ("_acknowledged", "_columns", "_every", "_records", "cluster_listeners")
 
     def __init__(self, interceptors: Iterable[object]) -> None:
-        every = list(interceptors)
+        every = self._every = list(interceptors)
         for one in every:
             if not any(callable(getattr(one, name, None)) for name in _METHODS):
                 raise ConfigError(
@@ -69,8 +84,11 @@ class Interceptors:
                 )
         self._records = _having(every, "on_send")
         self._columns = _having(every, "on_send_columns")
-        self._acknowledged = _having(every, "on_acknowledgement")
-        self._closing = _having(every, "close")
+        self._acknowledged = [
+            (method, _takes_headers(method))
+            for one in every
+            if callable(method := getattr(one, "on_acknowledgement", None))
+        ]
         #: Those that want to know the cluster's id (ClusterResourceListener).
         self.cluster_listeners = [o for o in every if isinstance(o, ClusterResourceListener)]
 
@@ -80,6 +98,11 @@ class Interceptors:
         if not paths:
             return None
         return cls([import_paths.make(path, OPTION) for path in paths])
+
+    def configure(self, config: ProducerConfig) -> None:
+        """Tell each its producer's options. ConfigError when one raises."""
+        for one in self._every:
+            plugins.configure(one, OPTION, config)
 
     @staticmethod
     def check(paths: Sequence[str]) -> None:
@@ -130,11 +153,13 @@ class Interceptors:
                 columns = changed
         return columns
 
-    def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
+    def on_acknowledgement(
+        self, metadata: RecordMetadata, error: KafkaError | None, headers: Headers = NO_HEADERS
+    ) -> None:
         """A record, or a batch of columns, has its outcome."""
-        for one in self._acknowledged:
+        for method, takes_headers in self._acknowledged:
             try:
-                one.on_acknowledgement(metadata, error)  # type: ignore[attr-defined]  # see _having
+                method(metadata, error, *((headers,) if takes_headers else ()))
             except Exception as raised:  # noqa: BLE001 - the network thread must not die of it
                 warn(
                     _log,
@@ -145,19 +170,23 @@ class Interceptors:
 
     def on_send_error(self, record: ProducerRecord, error: KafkaError) -> None:
         """``record`` failed before it was appended."""
-        self.on_acknowledgement(RecordMetadata.empty(tp_of(record)), error)
+        headers = record.headers
+        assert isinstance(headers, Headers)
+        headers.set_read_only()
+        self.on_acknowledgement(RecordMetadata.empty(tp_of(record)), error, headers)
 
     def close(self) -> None:
-        for one in self._closing:
-            try:
-                one.close()  # type: ignore[attr-defined]  # see _having
-            except Exception as error:  # noqa: BLE001 - the others must be closed too
-                warn(
-                    _log,
-                    Kind.USER_CODE,
-                    "Failed to close producer interceptor: %s",
-                    place_of(error),
-                )
+        for one in self._every:
+            plugins.close(one, "interceptor")
+
+
+def _takes_headers(method: Callable[..., object]) -> bool:
+    """False for the form of before KIP-512."""
+    try:
+        inspect.signature(method).bind(None, None, None)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _having(interceptors: Iterable[object], name: str) -> tuple[object, ...]:

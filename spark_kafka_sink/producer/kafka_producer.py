@@ -26,6 +26,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import DeliveryError, IllegalStateError, KafkaError, warn
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
+from spark_kafka_sink.producer import plugins
 from spark_kafka_sink.producer.accumulator.partition_load import PartitionLoad
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
@@ -55,6 +56,7 @@ from spark_kafka_sink.producer.waiting_for_input import WaitingForInput
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo
 from spark_kafka_sink.records.arrow_schema import ArrowBatch, ColumnsOfBatches
 from spark_kafka_sink.records.partitioning.key_rules import JAVA_RULE, key_rule
+from spark_kafka_sink.records.partitioning.own_partitioner import OwnPartitioner
 from spark_kafka_sink.records.partitioning.partitioners import Partitioner, no_weights, partitioner
 from spark_kafka_sink.records.record_columns import RecordColumns
 
@@ -107,6 +109,9 @@ class KafkaProducer:
             name = next(_numbers) if config.transactional_id is None else config.transactional_id
             config = replace(config, client_id=f"producer-{name}")
         self._interceptors = options.interceptors
+        self._plugins: list[tuple[object, str]] = [
+            (one, "serializer") for one in options.serializers
+        ]
         if client is None and new_client is None:
             config = self._with_bootstrap_addresses(config, cluster)
         self._config = config
@@ -206,7 +211,7 @@ class KafkaProducer:
             # What was opened on the way: interceptors may hold files and connections, too.
             if client is not None:
                 client.close()
-            self._close_interceptors()
+            self._close_plugins()
             raise
 
     def _with_bootstrap_addresses(
@@ -224,7 +229,7 @@ class KafkaProducer:
         try:
             return with_bootstrap_addresses(config)
         except BaseException:
-            self._close_interceptors()
+            self._close_plugins()
             raise
 
     def _measure(self, client: KafkaClient) -> None:
@@ -240,11 +245,15 @@ class KafkaProducer:
     def _new_partitioner(self) -> Partitioner:
         config = self._config
         load = self._load
-        return partitioner(
+        made = partitioner(
             config.partitioner_class,
             ignore_keys=config.partitioner_ignore_keys,
             weights=load.weights if load.matters else no_weights,
         )
+        if isinstance(made, OwnPartitioner):
+            self._plugins.append((made.own, "partitioner"))
+            plugins.configure(made.own, "partitioner.class", config)
+        return made
 
     def __enter__(self) -> Self:
         return self
@@ -255,7 +264,10 @@ class KafkaProducer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close(0 if error_type is not None else self._config.delivery_timeout_ms)
+        """As Java's try-with-resources: whether an exception leaves it or not, what is queued is
+        sent, and a transaction that nobody ended is aborted.
+        """
+        self.close()
 
     def _wakeup(self) -> None:
         self._sender.wakeup()
@@ -272,7 +284,8 @@ class KafkaProducer:
         What the protocol knows (a record too large, a topic that does not exist, memory that stays
         used up, an answer of a broker) is the future's and the callback's error. Raised are
         SerializationError, DataError and IllegalStateError (closed, forked, no transaction
-        begun), what the transaction failed of, and DeliveryError once this producer has failed.
+        begun), what the transaction failed of, and DeliveryError once this producer has failed: by
+        rows of columns, or for who it is.
         """
         try:
             return self._records.append(record, callback, self._check_usable)
@@ -518,8 +531,8 @@ class KafkaProducer:
     def finish_attempt(self) -> ProduceReport:
         """Wait until everything is acknowledged; what was, counted.
 
-        Raises DeliveryError when anything is not. Without idempotence that may be records of
-        :meth:`send` alone; the next attempt can begin then.
+        Raises DeliveryError when anything is not. That may be records of :meth:`send` alone; the
+        next attempt can begin then.
         """
         self.flush()
         if self._transaction_manager is not None:
@@ -532,8 +545,8 @@ class KafkaProducer:
             raise DeliveryError(
                 f"{alone} of {rows} rows were not acknowledged; the first failed with: "
                 f"{first_line(cause)}",
-                hint="the future of each says what it failed with; without idempotence the others"
-                " are sent all the same",
+                hint="the future of each says what it failed with; the others are sent all the"
+                " same",
             ) from cause
         if report.rows != rows:
             error = DeliveryError(
@@ -615,7 +628,7 @@ class KafkaProducer:
                     timeout_ms,
                 )
             self._sender.force_close()
-            self._close_interceptors()
+            self._close_plugins()
             return
         self._accumulator.close()
         if timeout_ms > 0 and self._failure.broken is None:
@@ -625,8 +638,10 @@ class KafkaProducer:
         if self._thread.is_alive():
             self._sender.force_close()
             self._thread.join(_FORCED_CLOSE_MS / 1000)
-        self._close_interceptors()
+        self._close_plugins()
 
-    def _close_interceptors(self) -> None:
+    def _close_plugins(self) -> None:
         if self._interceptors is not None:
             self._interceptors.close()
+        for plugin, what in self._plugins:
+            plugins.close(plugin, what)

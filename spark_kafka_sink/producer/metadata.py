@@ -31,6 +31,7 @@ from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError, sa
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.producer.metadata_merge import merge
 from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics, Stream
+from spark_kafka_sink.protocol.bodies import topic_name
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
     ClusterResourceListener,
@@ -38,8 +39,7 @@ from spark_kafka_sink.protocol.cluster import (
     Nodes,
     TopicPartition,
 )
-from spark_kafka_sink.protocol.kio_codec import topic_name
-from spark_kafka_sink.protocol.messages import MetadataRequest
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 
 _log = logging.getLogger(__name__)
@@ -128,7 +128,8 @@ class Metadata:
         self._failure: KafkaError | None = None
         self._failures = 0
         self._closed: KafkaError | None = None
-        self._parked = False
+        #: The producer sleeps; see :meth:`set_parked`.
+        self.parked = False
         #: Told of every wait for topics, when it is over.
         self.metrics: ProducerMetrics | None = None
         self._listeners: list[ClusterResourceListener] = []
@@ -174,7 +175,7 @@ class Metadata:
                 # No request could carry it, so none would be sent any more, for no topic.
                 topic_name(topic)
         with self._lock:
-            self._parked = False
+            self.parked = False
             self._touch(topics, self._clock.now_ms())
             if self._closed is None and all(t in cluster.topics for t in topics):
                 return cluster
@@ -202,7 +203,7 @@ class Metadata:
         as known then. Raises what closed this metadata, or made the asking fail for good.
         """
         with self._lock:
-            self._parked = False
+            self.parked = False
             self._need_full = True
             self._request_version += 1
             wanted, failures = self._request_version, self._failures
@@ -330,14 +331,10 @@ class Metadata:
         """Does somebody block in :meth:`await_topics`?"""
         return self._waiting > 0
 
-    @property
-    def parked(self) -> bool:
-        return self._parked
-
     def set_parked(self, *, parked: bool) -> None:
         """While parked, no update is due by age or wish, so that an idle producer has no timer."""
         with self._lock:
-            self._parked = parked and self._waiting == 0
+            self.parked = parked and self._waiting == 0
 
     def update_leader(
         self, tp: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node] = ()
@@ -387,7 +384,7 @@ class Metadata:
 
     def time_to_next_update(self, now: int) -> int:
         with self._lock:
-            if self._parked or self._closed is not None:
+            if self.parked or self._closed is not None:
                 return NEVER
             if self._need_full or self._need_partial:
                 due = now

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import warn_once
+from spark_kafka_sink.producer import plugins
 from spark_kafka_sink.producer.interceptors import OPTION as INTERCEPTORS
 from spark_kafka_sink.producer.interceptors import Interceptors
 from spark_kafka_sink.producer.serialization import Serializer, serializer
@@ -46,16 +47,31 @@ class ProducerOptions:
             config = ProducerConfig.parse(texts)
             warn_once(_log, config.warnings)
         named = objects.get(INTERCEPTORS)
+        interceptors = (
+            Interceptors.of(config.interceptor_classes)
+            if named is None
+            else Interceptors([one() if isinstance(one, type) else one for one in _listed(named)])
+        )
+        if interceptors is not None:
+            interceptors.configure(config)
         return cls(
             config,
             (
-                serializer(objects.get(_KEY, config.key_serializer), _KEY),
-                serializer(objects.get(_VALUE, config.value_serializer), _VALUE),
+                _serializer(objects.get(_KEY, config.key_serializer), _KEY, config),
+                _serializer(objects.get(_VALUE, config.value_serializer), _VALUE, config),
             ),
-            Interceptors.of(config.interceptor_classes)
-            if named is None
-            else Interceptors([one() if isinstance(one, type) else one for one in _listed(named)]),
+            interceptors,
         )
+
+
+def _serializer(given: object, option: str, config: ProducerConfig) -> Serializer:
+    """One that is made here is told the configuration, and whether it is for keys; an object is
+    ready as it is, as in Java.
+    """
+    made = serializer(given, option)
+    if made is not given:
+        plugins.configure(made, option, config, option == _KEY)
+    return made
 
 
 def _listed(value: object) -> list[object]:

@@ -76,6 +76,11 @@ class Headers:
             )
 
 
+#: Of rows of columns, and of nobody's change.
+NO_HEADERS = Headers()
+NO_HEADERS.set_read_only()
+
+
 def _check_header(item: object) -> None:
     if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str)):
         raise DataError(

@@ -155,6 +155,7 @@ class RecordAppender:
             -1 if value is None else len(value),
             callback,
             self._interceptors,
+            headers,
         )
         tp = self._place(future, choice, tail, now, deadline, (topic, key, value, partitions))
         return future, tp

@@ -23,7 +23,7 @@ from spark_kafka_sink.clock import NEVER, Clock, Waiters
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError, warn
 from spark_kafka_sink.producer.interceptors import Interceptors
-from spark_kafka_sink.producer.producer_record import RecordMetadata
+from spark_kafka_sink.producer.producer_record import NO_HEADERS, Headers, RecordMetadata
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.security.import_paths import place_of
 
@@ -127,6 +127,7 @@ class RecordFuture:
     __slots__ = (
         "_callback",
         "_done_callbacks",
+        "_headers",
         "_index",
         "_interceptors",
         "_key_size",
@@ -142,12 +143,14 @@ class RecordFuture:
         value_size: int,
         callback: Callback | None,
         interceptors: Interceptors | None,
+        headers: Headers = NO_HEADERS,
     ) -> None:
         self.timestamp = timestamp
         self._key_size = key_size
         self._value_size = value_size
         self._callback = callback
         self._interceptors = interceptors
+        self._headers = headers
         self._done_callbacks: list[Callable[[RecordFuture], object]] | None = None
         self._index = -1
         self._result: ProduceRequestResult | None = None
@@ -225,7 +228,7 @@ class RecordFuture:
             error = self._error(result)
             metadata = self._metadata(result) if error is None else RecordMetadata.empty(result.tp)
             if self._interceptors is not None:
-                self._interceptors.on_acknowledgement(metadata, error)
+                self._interceptors.on_acknowledgement(metadata, error, self._headers)
             if self._callback is not None:
                 call_back(self._callback, metadata, error)
         if self._done_callbacks is not None:

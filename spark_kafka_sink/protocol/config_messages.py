@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from spark_kafka_sink.errors import ErrorCode
-from spark_kafka_sink.protocol.kio_codec import check_version, read_body, write_body
+from spark_kafka_sink.protocol import messages
+from spark_kafka_sink.protocol.bodies import check_version, read_body
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
-from spark_kafka_sink.protocol.wire import INT8, MalformedError, WireReader, error_code
+from spark_kafka_sink.protocol.wire import MalformedError, WireReader, error_code
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.protocol.messages.describe_configs import DescribeConfigsResult
 
 __all__ = [
     "ConfigResource",
@@ -24,7 +28,6 @@ __all__ = [
     "ResourceConfigs",
 ]
 
-_READ_ONLY_AND_SOURCE: Final = 2  # bytes
 #: A broker has some 350.
 _MOST_SETTINGS: Final = 1_000
 
@@ -79,22 +82,18 @@ class DescribeConfigsRequest:
 
     def encode(self, version: int) -> Buffers:
         check_version(self.api_key, version, self.versions)
-        return write_body(
-            self.api_key,
-            version,
-            lambda kio: kio.DescribeConfigsRequest(
-                resources=tuple(
-                    self._resource(kio, resource) for resource in dict.fromkeys(self.resources)
+        resource = messages.describe_configs.DescribeConfigsResource
+        request = messages.describe_configs.DescribeConfigsRequest(
+            resources=[
+                resource(
+                    resource_type=int(one.type),
+                    resource_name=one.name,
+                    configuration_keys=self.names,
                 )
-            ),
+                for one in dict.fromkeys(self.resources)
+            ]
         )
-
-    def _resource(self, kio: Any, resource: ConfigResource) -> object:  # noqa: ANN401 - a module of kio, one for each version
-        return kio.DescribeConfigsResource(
-            resource_type=int(resource.type),
-            resource_name=resource.name,
-            configuration_keys=self.names,
-        )
+        return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> DescribeConfigsResponse:
         """The answer, which names every resource of this request once and no other."""
@@ -102,53 +101,29 @@ class DescribeConfigsRequest:
         asked = {(int(resource.type), resource.name): resource for resource in self.resources}
 
         def parse(reader: WireReader, version: int) -> DescribeConfigsResponse:
-            throttle_ms = max(0, reader.int32())
+            answer = messages.describe_configs.DescribeConfigsResponse.read(reader, version)
             found: dict[ConfigResource, ResourceConfigs] = {}
-            for _ in range(reader.count(7)):
-                key, configs = _resource_configs(reader, version)
-                resource = asked.get(key)
+            for result in answer.results:
+                resource = asked.get((result.resource_type, result.resource_name))
                 if resource is None or resource in found:
                     raise MalformedError("a resource comes twice, or was not asked for")
-                found[resource] = configs
-            reader.skip_tagged_fields()
+                found[resource] = _resource_configs(result)
             if len(found) != len(asked):
                 raise MalformedError("a resource that was asked for is not in it")
-            return DescribeConfigsResponse(found, throttle_ms)
+            return DescribeConfigsResponse(found, max(0, answer.throttle_time_ms))
 
         return read_body(self.api_key, version, body, parse)
 
 
-def _resource_configs(reader: WireReader, version: int) -> tuple[tuple[int, str], ResourceConfigs]:
-    error = error_code(reader.int16())
-    message = reader.nullable_string()
-    (kind,) = reader.unpack(INT8)
-    name = reader.string()
+def _resource_configs(result: DescribeConfigsResult) -> ResourceConfigs:
+    error = error_code(result.error_code)
+    if len(result.configs) > _MOST_SETTINGS:
+        raise MalformedError(f"a resource has {len(result.configs)} settings")
     values: dict[str, str | None] = {}
-    count = reader.count(6)
-    if count > _MOST_SETTINGS:
-        raise MalformedError(f"a resource has {count} settings")
-    for _ in range(count):
-        setting, value = _setting(reader, version)
-        if setting in values:
+    for setting in result.configs:
+        if setting.name in values:
             raise MalformedError("a setting comes twice")
-        values[setting] = value
-    reader.skip_tagged_fields()
+        values[setting.name] = None if setting.is_sensitive else setting.value
     if error is not ErrorCode.NONE:
         values = {}
-    return (kind, name), ResourceConfigs(error, values, message)
-
-
-def _setting(reader: WireReader, version: int) -> tuple[str, str | None]:
-    name, value = reader.string(), reader.nullable_string()
-    reader.raw(_READ_ONLY_AND_SOURCE)
-    sensitive = reader.boolean()
-    for _ in range(reader.count(4)):  # synonyms: not asked for
-        reader.string()
-        reader.nullable_string()
-        reader.unpack(INT8)
-        reader.skip_tagged_fields()
-    if version >= 3:
-        reader.unpack(INT8)  # the value's type
-        reader.nullable_string()  # the documentation: not asked for
-    reader.skip_tagged_fields()
-    return name, None if sensitive else value
+    return ResourceConfigs(error, values, result.error_message)

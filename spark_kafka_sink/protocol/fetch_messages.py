@@ -7,18 +7,20 @@ partitions, a few times. It stands beside a record's way, on the driver.
 
 from __future__ import annotations
 
-import datetime as dt
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.protocol import messages
+from spark_kafka_sink.protocol.bodies import by_topic, check_version, read_body, topic_name
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.kio_codec import check_version, read_body, topic_name, write_body
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
-from spark_kafka_sink.protocol.wire import MalformedError, WireReader, error_code, read_array
+from spark_kafka_sink.protocol.wire import MalformedError, WireReader, error_code
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.protocol.messages import fetch
 
 __all__ = [
     "AbortedTransaction",
@@ -33,12 +35,6 @@ __all__ = [
     "PartitionOffset",
 ]
 
-_PARTITION_ERROR: Final = struct.Struct(">ih")  # partition, error code
-_TIME_AND_OFFSET: Final = struct.Struct(">qq")
-_ERROR_AND_SESSION: Final = struct.Struct(">hi")
-_ABORTED: Final = struct.Struct(">qq")  # producer id, first offset
-_OFFSETS_V4: Final = struct.Struct(">qq")  # high watermark, last stable offset
-_OFFSETS_V5: Final = struct.Struct(">qqq")  # log start offset
 #: A consumer, not a replica.
 _NO_REPLICA: Final = -1
 _NO_RECORDS: Final = memoryview(b"")
@@ -94,23 +90,22 @@ class ListOffsetsRequest:
 
     def encode(self, version: int) -> Buffers:
         check_version(self.api_key, version, self.versions)
-
-        def entity(kio: Any) -> object:  # noqa: ANN401 - a module of kio, one for each version
-            topics: dict[str, list[object]] = {}
-            for tp in dict.fromkeys(self.partitions):
-                topics.setdefault(topic_name(tp.topic), []).append(
-                    kio.ListOffsetsPartition(partition_index=tp.partition, timestamp=int(self.spec))
+        wire = messages.list_offsets
+        request = wire.ListOffsetsRequest(
+            replica_id=_NO_REPLICA,
+            isolation_level=int(self.isolation_level),
+            topics=[
+                wire.ListOffsetsTopic(
+                    name=name,
+                    partitions=[
+                        wire.ListOffsetsPartition(partition_index=number, timestamp=int(self.spec))
+                        for number in numbers
+                    ],
                 )
-            return kio.ListOffsetsRequest(
-                replica_id=_NO_REPLICA,
-                isolation_level=int(self.isolation_level),
-                topics=tuple(
-                    kio.ListOffsetsTopic(name=name, partitions=tuple(partitions))
-                    for name, partitions in topics.items()
-                ),
-            )
-
-        return write_body(self.api_key, version, entity)
+                for name, numbers in by_topic(self.partitions).items()
+            ],
+        )
+        return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> ListOffsetsResponse:
         """The answer, which names every partition of this request once and no other."""
@@ -130,29 +125,22 @@ def _read_list_offsets(
     reader: WireReader, version: int, asked: set[TopicPartition]
 ) -> ListOffsetsResponse:
     """What was answered is taken out of ``asked``."""
-    throttle_ms = max(0, reader.int32())
+    answer = messages.list_offsets.ListOffsetsResponse.read(reader, version)
     found: dict[TopicPartition, PartitionOffset] = {}
-    for _ in range(reader.count(3)):
-        topic = reader.string()
-        for _ in range(reader.count(_PARTITION_ERROR.size + _TIME_AND_OFFSET.size)):
-            partition, code = reader.unpack(_PARTITION_ERROR)
-            _timestamp, offset = reader.unpack(_TIME_AND_OFFSET)
-            leader_epoch = reader.int32() if version >= 4 else -1
-            reader.skip_tagged_fields()
-            tp = TopicPartition(topic, partition)
+    for topic in answer.topics:
+        for one in topic.partitions:
+            tp = TopicPartition(topic.name, one.partition_index)
             if tp not in asked:
                 raise MalformedError("a partition comes twice, or was not asked for")
             asked.remove(tp)
-            error = error_code(code)
+            error = error_code(one.error_code)
             if error is not ErrorCode.NONE:
                 found[tp] = PartitionOffset(error)
                 continue
-            if offset < 0:
+            if one.offset < 0:
                 raise MalformedError("an offset is negative")
-            found[tp] = PartitionOffset(error, offset, max(-1, leader_epoch))
-        reader.skip_tagged_fields()
-    reader.skip_tagged_fields()
-    return ListOffsetsResponse(found, throttle_ms)
+            found[tp] = PartitionOffset(error, one.offset, max(-1, one.leader_epoch))
+    return ListOffsetsResponse(found, max(0, answer.throttle_time_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,32 +211,28 @@ class FetchRequest:
 
     def encode(self, version: int) -> Buffers:
         check_version(self.api_key, version, self.versions)
-
-        def entity(kio: Any) -> object:  # noqa: ANN401 - a module of kio, one for each version
-            topics: dict[str, list[object]] = {}
-            for piece in self.partitions:
-                topics.setdefault(topic_name(piece.tp.topic), []).append(
-                    kio.FetchPartition(
-                        partition=piece.tp.partition,
-                        fetch_offset=piece.offset,
-                        partition_max_bytes=piece.max_bytes,
-                    )
+        wire = messages.fetch
+        topics: dict[str, list[fetch.FetchPartition]] = {}
+        for piece in self.partitions:
+            topics.setdefault(topic_name(piece.tp.topic), []).append(
+                wire.FetchPartition(
+                    partition=piece.tp.partition,
+                    fetch_offset=piece.offset,
+                    partition_max_bytes=piece.max_bytes,
                 )
-            # From version 7 on: kio's defaults ask for no session.
-            forgotten: dict[str, object] = {"forgotten_topics_data": ()} if version >= 7 else {}
-            return kio.FetchRequest(
-                max_wait=dt.timedelta(milliseconds=self.max_wait_ms),
-                min_bytes=self.min_bytes,
-                max_bytes=self.max_bytes,
-                isolation_level=int(self.isolation_level),
-                topics=tuple(
-                    kio.FetchTopic(topic=name, partitions=tuple(partitions))
-                    for name, partitions in topics.items()
-                ),
-                **forgotten,
             )
-
-        return write_body(self.api_key, version, entity)
+        # The defaults ask for no session.
+        request = wire.FetchRequest(
+            max_wait_ms=self.max_wait_ms,
+            min_bytes=self.min_bytes,
+            max_bytes=self.max_bytes,
+            isolation_level=int(self.isolation_level),
+            topics=[
+                wire.FetchTopic(topic=name, partitions=partitions)
+                for name, partitions in topics.items()
+            ],
+        )
+        return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> FetchResponse:
         """The answer, which names every partition of this request once and no other."""
@@ -256,91 +240,51 @@ class FetchRequest:
         asked = {piece.tp: piece.offset for piece in self.partitions}
 
         def parse(reader: WireReader, version: int) -> FetchResponse:
-            return _FetchDecoder(reader, version, asked, self.isolation_level).parse()
+            return _read_fetch(reader, version, asked, self.isolation_level)
 
         return read_body(self.api_key, version, body, parse)
 
 
-def _aborted(reader: WireReader) -> AbortedTransaction:
-    aborted = AbortedTransaction(*reader.unpack(_ABORTED))
-    reader.skip_tagged_fields()
-    return aborted
+def _read_fetch(
+    reader: WireReader,
+    version: int,
+    asked: Mapping[TopicPartition, int],
+    isolation_level: IsolationLevel,
+) -> FetchResponse:
+    """The answer for ``asked``, partitions with the offsets asked for."""
+    answer = messages.fetch.FetchResponse.read(reader, version)
+    throttle_ms, error = max(0, answer.throttle_time_ms), error_code(answer.error_code)
+    found: dict[TopicPartition, FetchedPartition] = {}
+    for topic in answer.responses:
+        for one in topic.partitions:
+            tp = TopicPartition(topic.topic, one.partition_index)
+            if tp in found or tp not in asked:
+                raise MalformedError("a partition comes twice, or was not asked for")
+            found[tp] = _fetched(one, asked[tp], isolation_level)
+    if error is not ErrorCode.NONE:
+        found = {}
+    elif len(found) != len(asked):
+        raise MalformedError("a partition that was asked for is not in it")
+    return FetchResponse(error, found, throttle_ms)
 
 
-class _FetchDecoder:
-    """Reads one Fetch answer to a request for ``asked``, partitions with the offsets asked for."""
-
-    __slots__ = ("_asked", "_isolation_level", "_reader", "_version")
-
-    def __init__(
-        self,
-        reader: WireReader,
-        version: int,
-        asked: Mapping[TopicPartition, int],
-        isolation_level: IsolationLevel,
-    ) -> None:
-        self._reader = reader
-        self._version = version
-        self._asked = asked
-        self._isolation_level = isolation_level
-
-    def parse(self) -> FetchResponse:
-        reader = self._reader
-        throttle_ms = max(0, reader.int32())
-        code = reader.unpack(_ERROR_AND_SESSION)[0] if self._version >= 7 else 0
-        error = error_code(code)
-        found: dict[TopicPartition, FetchedPartition] = {}
-        for _ in range(reader.count(3)):
-            topic = reader.string()
-            for _ in range(reader.count(_PARTITION_ERROR.size + _OFFSETS_V4.size)):
-                number, code = reader.unpack(_PARTITION_ERROR)
-                tp = TopicPartition(topic, number)
-                if tp in found or tp not in self._asked:
-                    raise MalformedError("a partition comes twice, or was not asked for")
-                found[tp] = self._partition(error_code(code), self._asked[tp])
-            reader.skip_tagged_fields()
-        reader.skip_tagged_fields()
-        if error is not ErrorCode.NONE:
-            found = {}
-        elif len(found) != len(self._asked):
-            raise MalformedError("a partition that was asked for is not in it")
-        return FetchResponse(error, found, throttle_ms)
-
-    def _partition(self, error: ErrorCode, fetch_offset: int) -> FetchedPartition:
-        reader, version = self._reader, self._version
-        log_start = -1
-        if version >= 5:
-            high_watermark, last_stable, log_start = reader.unpack(_OFFSETS_V5)
-        else:
-            high_watermark, last_stable = reader.unpack(_OFFSETS_V4)
-        aborted = read_array(reader, _ABORTED.size, _aborted)
-        if version >= 11:
-            reader.int32()  # a replica to read from: we name no rack, so there is none
-        records = self._records()
-        reader.skip_tagged_fields()
-        if error is not ErrorCode.NONE:
-            return FetchedPartition(error, fetch_offset, self._isolation_level)
-        if high_watermark < 0 or last_stable < -1 or log_start < -1:
-            raise MalformedError("an offset is negative")
-        return FetchedPartition(
-            error,
-            fetch_offset,
-            self._isolation_level,
-            high_watermark,
-            last_stable,
-            log_start,
-            aborted,
-            records,
-        )
-
-    def _records(self) -> memoryview:
-        reader = self._reader
-        size = reader.unsigned_varint() - 1 if reader.flexible else reader.int32()
-        if size < -1:
-            raise MalformedError("the records' size is negative")
-        size = max(0, size)
-        if size > reader.remaining:
-            raise MalformedError("the records are longer than the answer")
-        start = reader.position
-        reader.position += size
-        return memoryview(reader.data)[start : reader.position]
+def _fetched(
+    one: fetch.PartitionData, fetch_offset: int, isolation_level: IsolationLevel
+) -> FetchedPartition:
+    error = error_code(one.error_code)
+    if error is not ErrorCode.NONE:
+        return FetchedPartition(error, fetch_offset, isolation_level)
+    if one.high_watermark < 0 or one.last_stable_offset < -1 or one.log_start_offset < -1:
+        raise MalformedError("an offset is negative")
+    return FetchedPartition(
+        error,
+        fetch_offset,
+        isolation_level,
+        one.high_watermark,
+        one.last_stable_offset,
+        one.log_start_offset,
+        one.aborted_transactions.checked(
+            lambda aborted: AbortedTransaction(aborted.producer_id, aborted.first_offset)
+        ),
+        one.records,
+    )

@@ -1,7 +1,7 @@
 """Headers and the length prefix: what stands around every request and answer.
 
-Owns: the request header (v1, v2), the response header (v0, v1), the int32 length, which versions of
-which API are flexible, and the limits of a frame's size. Never: bodies, sockets, or how a frame is
+Owns: the request header (v1, v2), the response header (v0, v1), the int32 length, and the limits
+of a frame's size. Never: bodies, sockets, or how a frame is
 put together from pieces of a stream (``network/``).
 
 On a record's way: the last stop before the selector, and the first behind it.
@@ -10,11 +10,10 @@ On a record's way: the last stop before the selector, and the first behind it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 from spark_kafka_sink.errors import IllegalStateError, RemoteProtocolError, WrongListenerError
+from spark_kafka_sink.protocol.messages.flexible_versions import FIRST_FLEXIBLE_VERSION
 from spark_kafka_sink.protocol.request import ApiKey, Buffer, Request
 from spark_kafka_sink.protocol.wire import WireReader, decoding
 
@@ -27,30 +26,6 @@ MAX_RESPONSE_SIZE_BEFORE_READY: Final = 512 * 1024
 
 #: Bytes of the length prefix in front of every frame.
 LENGTH_SIZE: Final = 4
-
-#: First flexible version of each API (KIP-482); an API that is not in here has none.
-FIRST_FLEXIBLE_VERSION: Mapping[ApiKey, int] = MappingProxyType(
-    {
-        ApiKey.PRODUCE: 9,
-        ApiKey.FETCH: 12,
-        ApiKey.LIST_OFFSETS: 6,
-        ApiKey.METADATA: 9,
-        ApiKey.FIND_COORDINATOR: 3,
-        ApiKey.API_VERSIONS: 3,
-        ApiKey.CREATE_TOPICS: 5,
-        ApiKey.INIT_PRODUCER_ID: 2,
-        ApiKey.ADD_PARTITIONS_TO_TXN: 3,
-        ApiKey.ADD_OFFSETS_TO_TXN: 3,
-        ApiKey.END_TXN: 3,
-        ApiKey.TXN_OFFSET_COMMIT: 3,
-        ApiKey.DESCRIBE_CONFIGS: 4,
-        ApiKey.SASL_AUTHENTICATE: 2,
-        ApiKey.CREATE_PARTITIONS: 2,
-        ApiKey.DESCRIBE_PRODUCERS: 0,
-        ApiKey.DESCRIBE_TRANSACTIONS: 0,
-        ApiKey.LIST_TRANSACTIONS: 0,
-    }
-)
 
 _HEADER = struct.Struct(">ihhi")  # length, API key, version, correlation id
 _INT32 = struct.Struct(">i")

@@ -24,7 +24,6 @@ from spark_kafka_sink.protocol.wire import (
     checked_node,
     decoding,
     error_code,
-    read_array,
 )
 
 # What came with which version.
@@ -69,8 +68,7 @@ class RecordError:
     message: str | None
 
 
-@dataclass(slots=True)  # not frozen: one is made for each batch, at four times the price
-class PartitionProduceResponse:
+class PartitionProduceResponse(NamedTuple):
     """``leader`` is KIP-951's hint (node id, epoch), or None."""
 
     tp: TopicPartition
@@ -81,6 +79,24 @@ class PartitionProduceResponse:
     record_errors: Sequence[RecordError] = ()
     error_message: str | None = None
     leader: tuple[int, int] | None = None
+
+
+#: Make one of its fields in order, as above: one is made for each batch.
+_new_response: Callable[
+    [
+        tuple[
+            TopicPartition,
+            ErrorCode,
+            int,
+            int,
+            int,
+            Sequence[RecordError],
+            str | None,
+            tuple[int, int] | None,
+        ]
+    ],
+    PartitionProduceResponse,
+] = partial(tuple.__new__, PartitionProduceResponse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,22 +140,23 @@ class ProduceRequest:
         """
         _check_version(version)
         topics: dict[str, list[PartitionProduceData]] = {}
+        batches: list[Buffer] = []
+        said = 0
         for item in self.data:
             topic = item.tp.topic
             if topic in topics:
                 topics[topic].append(item)
             else:
                 topics[topic] = [item]
+            batches += item.buffers
+            said += item.size
+        size = sum(map(len, batches))
+        if said != size:
+            raise IllegalStateError(f"batches of {said} bytes hold {size} bytes")
         for topic, items in topics.items():
             if len({item.tp.partition for item in items}) != len(items):
                 raise IllegalStateError(f"two batches for one partition of {topic} in one request")
-        flexible = version >= _FIRST_FLEXIBLE
-        buffers = (_encode_flexible if flexible else _encode_classic)(self, topics)
-        batches = sum([item.size for item in self.data])
-        lying = sum([sum(map(len, item.buffers)) for item in self.data])
-        if batches != lying:
-            raise IllegalStateError(f"batches of {batches} bytes hold {lying} bytes")
-        return buffers
+        return (_encode_flexible if version >= _FIRST_FLEXIBLE else _encode_classic)(self, topics)
 
     def decode(self, version: int, body: memoryview) -> ProduceResponse:
         """The answer, which must name every partition of this request once and no other.
@@ -248,9 +265,13 @@ class _ResponseDecoder:
             self._plain_end = _PLAIN_END_CLASSIC if version >= _RECORD_ERRORS else b""
         # A plain end is also the shortest.
         self._smallest_partition = self._layout.size + len(self._plain_end)
-        self._asked: dict[str, dict[int, TopicPartition]] = {}
+        asked: dict[str, dict[int, TopicPartition]] = {}
         for item in data:
-            self._asked.setdefault(item.tp.topic, {})[item.tp.partition] = item.tp
+            tp = item.tp
+            if tp.topic not in asked:
+                asked[tp.topic] = {}
+            asked[tp.topic][tp.partition] = tp
+        self._asked = asked
 
     def parse(self, reader: WireReader) -> ProduceResponse:
         asked = self._asked
@@ -275,11 +296,9 @@ class _ResponseDecoder:
     def _partition(
         self, reader: WireReader, topic: dict[int, TopicPartition]
     ) -> PartitionProduceResponse:
-        layout = self._layout
-        index, code, base_offset, log_append_time_ms, *rest = layout.unpack_from(
-            reader.data, reader.position
-        )
-        reader.position += layout.size
+        layout, start = self._layout, reader.position
+        index, code, base_offset, log_append_time_ms, *rest = layout.unpack_from(reader.data, start)
+        reader.position = start + layout.size
         tp = topic.pop(index, None)
         if tp is None:
             raise MalformedError("it answers for a partition twice, or for one not asked for")
@@ -287,14 +306,16 @@ class _ResponseDecoder:
         if base_offset < -1 or log_append_time_ms < -1 or log_start_offset < -1:
             raise MalformedError("an offset or a timestamp is negative")
         error = ErrorCode.NONE if code == 0 else error_code(code)
-        end = reader.position + len(self._plain_end)
+        end = start + self._smallest_partition
         if reader.data[reader.position : end] == self._plain_end:
             reader.position = end
-            return PartitionProduceResponse(
-                tp, error, base_offset, log_append_time_ms, log_start_offset
+            return _new_response(
+                (tp, error, base_offset, log_append_time_ms, log_start_offset, (), None, None)
             )
         leader: tuple[int, int] | None = None
-        record_errors = read_array(reader, 6, _record_error)
+        record_errors = reader.structs(6, _record_error, _record_error, self._version).checked(
+            lambda error: error
+        )
         message = reader.nullable_string()
         for tag in reader.tagged_fields():
             if tag == 0 and self._version >= _CURRENT_LEADER:
@@ -314,7 +335,7 @@ class _ResponseDecoder:
         )
 
 
-def _record_error(reader: WireReader) -> RecordError:
+def _record_error(reader: WireReader, _version: int) -> RecordError:
     error = RecordError(reader.int32(), reader.nullable_string())
     reader.skip_tagged_fields()
     if error.batch_index < 0:

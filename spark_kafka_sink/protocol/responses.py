@@ -1,38 +1,28 @@
 """The control plane's answers: values of our own, and how they are read.
 
-Owns: one frozen dataclass for each answer and its reader, on the bounded cursor of
-``protocol/wire.py``. An answer is also checked for sense, and holds nothing that was not asked
-for: what it takes is bounded by the question. Never: requests (``protocol/messages.py``, which
+Owns: one frozen dataclass for each answer, and how it comes of Kafka's message
+(``protocol/messages/``): checked for sense, and holding nothing that was not asked for, so that
+what it takes is bounded by the question. Never: requests (``protocol/control_messages.py``, which
 names these values, too), nor what an error code means. Metadata is in ``metadata_response.py``.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.protocol import messages
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
-from spark_kafka_sink.protocol.wire import (
-    INT64,
-    MalformedError,
-    WireReader,
-    checked_node,
-    error_code,
-)
+from spark_kafka_sink.protocol.wire import MalformedError, WireReader, checked_node, error_code
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.protocol.messages.api_versions import ApiVersion, FinalizedFeatureKey
 
 _KNOWN_APIS: Final = frozenset(int(key) for key in ApiKey)
-_API_RANGE = struct.Struct(">hhh")  # API key, lowest, highest
-_LEVELS = struct.Struct(">hh")  # highest, lowest
-_PRODUCER = struct.Struct(">ihqh")  # throttle time, error code, producer id, epoch
-_THROTTLE_AND_ERROR = struct.Struct(">ih")
-_PARTITION_ERROR = struct.Struct(">ih")  # partition, error code
-_IDENTITY = struct.Struct(">qh")  # producer id, epoch
-_TOPIC_DETAIL = struct.Struct(">ih")  # partitions, replication factor
-_MOST_FEATURES = 256
+_MOST_FEATURES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,182 +103,146 @@ class CreateTopicsResponse:
     throttle_ms: int = 0
 
 
-def read_api_ranges(reader: WireReader) -> dict[int, VersionRange]:
-    """The array of APIs and their versions, which every version of ApiVersions starts with."""
+def api_ranges(keys: Iterable[ApiVersion]) -> dict[int, VersionRange]:
+    """The versions of each API that we know."""
     ranges: dict[int, VersionRange] = {}
-    for _ in range(reader.count(6)):
-        key, lowest, highest = reader.unpack(_API_RANGE)
-        reader.skip_tagged_fields()
-        if key not in _KNOWN_APIS:
+    for api in keys:
+        if api.api_key not in _KNOWN_APIS:
             continue
-        if not 0 <= lowest <= highest:
-            raise MalformedError(f"it offers versions {lowest} to {highest} of an API")
-        if key in ranges:
+        if not 0 <= api.min_version <= api.max_version:
+            raise MalformedError(
+                f"it offers versions {api.min_version} to {api.max_version} of an API"
+            )
+        if api.api_key in ranges:
             raise MalformedError("an API comes twice")
-        ranges[key] = VersionRange(lowest, highest)
+        ranges[api.api_key] = VersionRange(api.min_version, api.max_version)
     return ranges
 
 
 def read_api_versions(reader: WireReader, version: int) -> ApiVersionsResponse:
     """ApiVersions v0 to v4, in the layout of ``version``."""
-    error = error_code(reader.int16())
-    ranges = read_api_ranges(reader)
+    answer = messages.api_versions.ApiVersionsResponse.read(reader, version)
+    error = error_code(answer.error_code)
+    ranges = api_ranges(answer.api_keys)
     if error is ErrorCode.NONE and not ranges:
         raise MalformedError("it offers no API")
-    throttle_ms = max(0, reader.int32()) if version >= 1 else 0
-    epoch = -1
-    features: dict[str, int] = {}
-    for tag in reader.tagged_fields():
-        if tag == 1:
-            (epoch,) = reader.unpack(INT64)
-        elif tag == 2:
-            features = _finalized_features(reader)
+    epoch, features = answer.finalized_features_epoch, _levels(answer.finalized_features)
     if epoch < 0:  # then the levels say nothing (ApiVersionsResponse.json)
         epoch, features = -1, {}
-    return ApiVersionsResponse(error, ranges, features, epoch, throttle_ms)
+    return ApiVersionsResponse(error, ranges, features, epoch, max(0, answer.throttle_time_ms))
 
 
-def _finalized_features(reader: WireReader) -> dict[str, int]:
-    features: dict[str, int] = {}
-    count = reader.count(6)
-    if count > _MOST_FEATURES:
-        raise MalformedError(f"it has {count} features")
-    for _ in range(count):
-        name = reader.string()
-        highest, _lowest = reader.unpack(_LEVELS)
-        reader.skip_tagged_fields()
-        if name in features:
-            raise MalformedError("a feature comes twice")
-        features[name] = highest
-    return features
+def _levels(features: Sequence[FinalizedFeatureKey]) -> dict[str, int]:
+    if len(features) > _MOST_FEATURES:
+        raise MalformedError(f"it has {len(features)} features")
+    levels = {feature.name: feature.max_version_level for feature in features}
+    if len(levels) != len(features):
+        raise MalformedError("a feature comes twice")
+    return levels
 
 
 def read_init_producer_id(reader: WireReader, version: int) -> InitProducerIdResponse:
-    """InitProducerId v0 to v6: tagged fields from v2 on, what was kept open in v6 (KIP-939)."""
-    throttle_ms, code, producer_id, epoch = reader.unpack(_PRODUCER)
-    kept = reader.unpack(_IDENTITY) if version >= 6 else (-1, -1)
-    reader.skip_tagged_fields()
-    error = error_code(code)
+    """InitProducerId v0 to v6; what was kept open in v6 (KIP-939)."""
+    answer = messages.init_producer_id.InitProducerIdResponse.read(reader, version)
+    error, throttle_ms = error_code(answer.error_code), max(0, answer.throttle_time_ms)
     if error is not ErrorCode.NONE:
-        producer_id, epoch, kept = -1, -1, (-1, -1)
-    elif producer_id < 0 or epoch < 0:
+        return InitProducerIdResponse(error, -1, -1, throttle_ms)
+    if answer.producer_id < 0 or answer.producer_epoch < 0:
         raise MalformedError("it gives a negative producer id or epoch")
-    elif (kept[0] < 0) != (kept[1] < 0):
+    kept = (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
+    if (kept[0] < 0) != (kept[1] < 0):
         raise MalformedError("it names half of a transaction that is open")
-    return InitProducerIdResponse(error, producer_id, epoch, max(0, throttle_ms), *kept)
+    return InitProducerIdResponse(
+        error, answer.producer_id, answer.producer_epoch, throttle_ms, *kept
+    )
 
 
 def read_find_coordinator(
     reader: WireReader, version: int, asked: Sequence[str]
 ) -> FindCoordinatorResponse:
     """FindCoordinator v1 to v6; before v4 it does not name its key, the only one ``asked``."""
-    throttle_ms = max(0, reader.int32())
+    answer = messages.find_coordinator.FindCoordinatorResponse.read(reader, version)
     coordinators: dict[str, Coordinator] = {}
-    unanswered = {key: key for key in asked}
     if version < 4:
-        code = error_code(reader.int16())
-        message = reader.nullable_string()
-        node_id = reader.int32()
-        host, port = reader.string(), reader.int32()
-        coordinators[unanswered.popitem()[0]] = _coordinator(code, message, node_id, host, port)
-    else:
-        for _ in range(reader.count(14)):
-            key = unanswered.pop(reader.string(), None)
-            if key is None:
-                raise MalformedError("a key comes twice, or was not asked for")
-            node_id = reader.int32()
-            host, port = reader.string(), reader.int32()
-            code = error_code(reader.int16())
-            message = reader.nullable_string()
-            reader.skip_tagged_fields()
-            coordinators[key] = _coordinator(code, message, node_id, host, port)
-    reader.skip_tagged_fields()
+        coordinators[asked[0]] = _coordinator(
+            answer.error_code, answer.error_message, answer.node_id, answer.host, answer.port
+        )
+    unanswered = {key: key for key in asked if key not in coordinators}
+    for one in answer.coordinators:
+        key = unanswered.pop(one.key, None)
+        if key is None:
+            raise MalformedError("a key comes twice, or was not asked for")
+        coordinators[key] = _coordinator(
+            one.error_code, one.error_message, one.node_id, one.host, one.port
+        )
     if unanswered:
         raise MalformedError("a key is missing")
-    return FindCoordinatorResponse(coordinators, throttle_ms)
+    return FindCoordinatorResponse(coordinators, max(0, answer.throttle_time_ms))
 
 
-def _coordinator(
-    code: ErrorCode, message: str | None, node_id: int, host: str, port: int
-) -> Coordinator:
-    if code is not ErrorCode.NONE:
-        return Coordinator(code, None, message)
-    return Coordinator(code, checked_node(node_id, host, port, None), message)
+def _coordinator(code: int, message: str | None, node_id: int, host: str, port: int) -> Coordinator:
+    error = error_code(code)
+    if error is not ErrorCode.NONE:
+        return Coordinator(error, None, message)
+    return Coordinator(error, checked_node(node_id, host, port, None), message)
 
 
 def read_add_partitions_to_txn(
-    reader: WireReader,
-    version: int,  # noqa: ARG001 - as the others
-    asked: Iterable[TopicPartition],
+    reader: WireReader, version: int, asked: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnResponse:
-    """AddPartitionsToTxn v0 to v3: one layout, flexible in v3."""
-    throttle_ms, errors = read_partition_errors(reader, asked)
-    return AddPartitionsToTxnResponse(errors, throttle_ms)
+    """AddPartitionsToTxn v0 to v3."""
+    answer = messages.add_partitions_to_txn.AddPartitionsToTxnResponse.read(reader, version)
+    errors = partition_errors(
+        (
+            (TopicPartition(topic.name, one.partition_index), one.partition_error_code)
+            for topic in answer.results_by_topic_v3_and_below
+            for one in topic.results_by_partition
+        ),
+        asked,
+    )
+    return AddPartitionsToTxnResponse(errors, max(0, answer.throttle_time_ms))
 
 
-def read_partition_errors(
-    reader: WireReader, asked: Iterable[TopicPartition]
-) -> tuple[int, Mapping[TopicPartition, ErrorCode]]:
-    """A throttle time (ms), and the code of each partition that was ``asked`` for and of no other:
-    the whole of more than one API's answer.
-    """
-    throttle_ms = max(0, reader.int32())
+def partition_errors(
+    codes: Iterable[tuple[TopicPartition, int]], asked: Iterable[TopicPartition]
+) -> Mapping[TopicPartition, ErrorCode]:
+    """The code of each partition that was ``asked`` for, and of no other."""
     errors: dict[TopicPartition, ErrorCode] = {}
     unanswered = {tp: tp for tp in asked}
-    for _ in range(reader.count(3)):
-        topic = reader.string()
-        for _ in range(reader.count(6)):
-            partition, code = reader.unpack(_PARTITION_ERROR)
-            reader.skip_tagged_fields()
-            tp = unanswered.pop(TopicPartition(topic, partition), None)
-            if tp is None:
-                raise MalformedError("a partition comes twice, or was not asked for")
-            errors[tp] = error_code(code)
-        reader.skip_tagged_fields()
-    reader.skip_tagged_fields()
+    for answered, code in codes:
+        tp = unanswered.pop(answered, None)
+        if tp is None:
+            raise MalformedError("a partition comes twice, or was not asked for")
+        errors[tp] = error_code(code)
     if unanswered:
         raise MalformedError("a partition is missing")
-    return throttle_ms, errors
+    return errors
 
 
 def read_end_txn(reader: WireReader, version: int) -> EndTxnResponse:
     """EndTxn v0 to v5; v5 names the identity of the next transaction (KIP-890)."""
-    throttle_ms, code = reader.unpack(_THROTTLE_AND_ERROR)
-    producer_id, epoch = reader.unpack(_IDENTITY) if version >= 5 else (-1, -1)
-    reader.skip_tagged_fields()
-    error = error_code(code)
+    answer = messages.end_txn.EndTxnResponse.read(reader, version)
+    error, throttle_ms = error_code(answer.error_code), max(0, answer.throttle_time_ms)
+    producer_id, epoch = answer.producer_id, answer.producer_epoch
     if error is not ErrorCode.NONE:
         producer_id, epoch = -1, -1
     elif (producer_id < 0) != (epoch < 0):
         raise MalformedError("it gives a producer id without an epoch, or the reverse")
-    return EndTxnResponse(error, producer_id, epoch, max(0, throttle_ms))
+    return EndTxnResponse(error, producer_id, epoch, throttle_ms)
 
 
 def read_create_topics(
     reader: WireReader, version: int, asked: Iterable[str]
 ) -> CreateTopicsResponse:
     """CreateTopics v2 to v7."""
-    throttle_ms = max(0, reader.int32())
+    answer = messages.create_topics.CreateTopicsResponse.read(reader, version)
     errors: dict[str, tuple[ErrorCode, str | None]] = {}
     unanswered = {name: name for name in asked}
-    for _ in range(reader.count(6)):
-        name = unanswered.pop(reader.string(), None)
+    for topic in answer.topics:
+        name = unanswered.pop(topic.name, None)
         if name is None:
             raise MalformedError("a topic comes twice, or was not asked for")
-        if version >= 7:
-            reader.raw(16)  # the topic's id: the next Metadata tells it
-        code = error_code(reader.int16())
-        message = reader.nullable_string()
-        if version >= 5:
-            reader.unpack(_TOPIC_DETAIL)
-            for _ in range(reader.count(6)):
-                reader.string()
-                reader.nullable_string()
-                reader.raw(3)  # read only, source, sensitive
-                reader.skip_tagged_fields()
-        reader.skip_tagged_fields()
-        errors[name] = (code, message)
-    reader.skip_tagged_fields()
+        errors[name] = (error_code(topic.error_code), topic.error_message)
     if unanswered:
         raise MalformedError("a topic is missing")
-    return CreateTopicsResponse(errors, throttle_ms)
+    return CreateTopicsResponse(errors, max(0, answer.throttle_time_ms))

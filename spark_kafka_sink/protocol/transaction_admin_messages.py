@@ -8,18 +8,25 @@ asks before it commits, and whoever sweeps.
 
 from __future__ import annotations
 
-import struct
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.errors import ErrorCode, UnsupportedVersionError
+from spark_kafka_sink.protocol import messages
+from spark_kafka_sink.protocol.bodies import by_topic, check_version, read_body
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.kio_codec import check_version, read_body, topic_name, write_body
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
-from spark_kafka_sink.protocol.wire import INT64, MalformedError, WireReader, error_code, read_array
+from spark_kafka_sink.protocol.wire import MalformedError, WireReader, error_code
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.protocol.messages import (
+        describe_producers,
+        describe_transactions,
+        list_transactions,
+    )
 
 __all__ = [
     "DescribeProducersRequest",
@@ -34,11 +41,6 @@ __all__ = [
     "TransactionListing",
     "TransactionState",
 ]
-
-_TIMES_AND_IDENTITY: Final = struct.Struct(">iqqh")  # timeout, start, producer id, epoch
-#: Producer id, epoch, last sequence, last timestamp, coordinator epoch, transaction's first offset.
-_PRODUCER: Final = struct.Struct(">qiiqiq")
-_PARTITION_ERROR: Final = struct.Struct(">ih")
 
 
 class TransactionState(Enum):
@@ -106,20 +108,18 @@ class DescribeTransactionsRequest:
 
     def encode(self, version: int) -> Buffers:
         check_version(self.api_key, version, self.versions)
-        ids = tuple(dict.fromkeys(self.transactional_ids))
-        return write_body(
-            self.api_key,
-            version,
-            lambda kio: kio.DescribeTransactionsRequest(transactional_ids=ids),
+        request = messages.describe_transactions.DescribeTransactionsRequest(
+            transactional_ids=tuple(dict.fromkeys(self.transactional_ids))
         )
+        return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> DescribeTransactionsResponse:
         """The answer, which names every id of this request once and no other."""
         check_version(self.api_key, version, self.versions)
         asked = set(self.transactional_ids)
 
-        def parse(reader: WireReader, version: int) -> DescribeTransactionsResponse:  # noqa: ARG001 - as the others
-            response = _read_describe_transactions(reader, asked)
+        def parse(reader: WireReader, version: int) -> DescribeTransactionsResponse:
+            response = _read_describe_transactions(reader, version, asked)
             if asked:
                 raise MalformedError("an id that was asked for is not in it")
             return response
@@ -128,50 +128,41 @@ class DescribeTransactionsRequest:
 
 
 def _read_describe_transactions(
-    reader: WireReader, asked: set[str]
+    reader: WireReader, version: int, asked: set[str]
 ) -> DescribeTransactionsResponse:
     """What was answered is taken out of ``asked``."""
-    throttle_ms = max(0, reader.int32())
+    answer = messages.describe_transactions.DescribeTransactionsResponse.read(reader, version)
     found: dict[str, TransactionDescription] = {}
-    for _ in range(reader.count(28)):
-        transaction = _transaction(reader)
-        if transaction.transactional_id not in asked:
+    for one in answer.transaction_states:
+        if one.transactional_id not in asked:
             raise MalformedError("a transactional id comes twice, or was not asked for")
-        asked.remove(transaction.transactional_id)
-        found[transaction.transactional_id] = transaction
-    reader.skip_tagged_fields()
-    return DescribeTransactionsResponse(found, throttle_ms)
+        asked.remove(one.transactional_id)
+        found[one.transactional_id] = _description(one)
+    return DescribeTransactionsResponse(found, max(0, answer.throttle_time_ms))
 
 
-def _transaction(reader: WireReader) -> TransactionDescription:
-    error = error_code(reader.int16())
-    transactional_id = reader.string()
-    state = TransactionState.parse(reader.string())
-    timeout_ms, start_ms, producer_id, epoch = reader.unpack(_TIMES_AND_IDENTITY)
-    topics = read_array(reader, 3, _topic)
-    reader.skip_tagged_fields()
+def _description(one: describe_transactions.TransactionState) -> TransactionDescription:
+    error = error_code(one.error_code)
     if error is not ErrorCode.NONE:
-        return TransactionDescription(error, transactional_id)
-    if producer_id < -1 or epoch < -1 or timeout_ms < 0:
+        return TransactionDescription(error, one.transactional_id)
+    if one.producer_id < -1 or one.producer_epoch < -1 or one.transaction_timeout_ms < 0:
         raise MalformedError("a producer id, epoch or timeout is negative")
     return TransactionDescription(
         error,
-        transactional_id,
-        state,
-        timeout_ms,
-        max(-1, start_ms),
-        producer_id,
-        epoch,
-        topics,
+        one.transactional_id,
+        TransactionState.parse(one.transaction_state),
+        one.transaction_timeout_ms,
+        max(-1, one.transaction_start_time_ms),
+        one.producer_id,
+        one.producer_epoch,
+        one.topics.checked(_topic),
     )
 
 
-def _topic(reader: WireReader) -> tuple[str, array[int]]:
-    topic, partitions = reader.string(), reader.int32_array()
-    reader.skip_tagged_fields()
-    if partitions and min(partitions) < 0:
+def _topic(one: describe_transactions.TopicData) -> tuple[str, array[int]]:
+    if one.partitions and min(one.partitions) < 0:
         raise MalformedError("a partition is negative")
-    return topic, partitions
+    return one.topic, one.partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,26 +218,21 @@ class ListTransactionsRequest:
                 code=ErrorCode.UNSUPPORTED_VERSION,
             )
         check_version(self.api_key, version, self.versions)
-
-        def entity(kio: Any) -> object:  # noqa: ANN401 - a module of kio, one for each version
-            fields: dict[str, object] = {}
-            if version >= 1 and self.min_duration_ms is not None:
-                fields["duration_filter"] = self.min_duration_ms
-            if version >= 2 and self.prefix:
-                fields["transactional_id_pattern"] = _pattern_of(self.prefix)
-            return kio.ListTransactionsRequest(
-                state_filters=tuple(state.value for state in self.states),
-                producer_id_filters=self.producer_ids,
-                **fields,
-            )
-
-        return write_body(self.api_key, version, entity)
+        request = messages.list_transactions.ListTransactionsRequest(
+            state_filters=[state.value for state in self.states],
+            producer_id_filters=self.producer_ids,
+            duration_filter=-1 if self.min_duration_ms is None else self.min_duration_ms,
+            transactional_id_pattern=(
+                _pattern_of(self.prefix) if version >= 2 and self.prefix else None
+            ),
+        )
+        return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> ListTransactionsResponse:
         check_version(self.api_key, version, self.versions)
 
-        def parse(reader: WireReader, version: int) -> ListTransactionsResponse:  # noqa: ARG001 - as the others
-            return _read_list_transactions(reader, self.prefix)
+        def parse(reader: WireReader, version: int) -> ListTransactionsResponse:
+            return _read_list_transactions(reader, version, self.prefix)
 
         return read_body(self.api_key, version, body, parse)
 
@@ -259,23 +245,25 @@ def _pattern_of(prefix: str) -> str:
     return f"(?s){quoted}.*"
 
 
-def _read_list_transactions(reader: WireReader, prefix: str) -> ListTransactionsResponse:
-    throttle_ms = max(0, reader.int32())
-    error = error_code(reader.int16())
-    unknown = read_array(reader, 1, WireReader.string)
-    found = read_array(reader, 11, _listing, lambda one: one.transactional_id.startswith(prefix))
-    reader.skip_tagged_fields()
-    if error is not ErrorCode.NONE:
-        found = ()
-    return ListTransactionsResponse(error, found, unknown, throttle_ms)
+def _read_list_transactions(
+    reader: WireReader, version: int, prefix: str
+) -> ListTransactionsResponse:
+    answer = messages.list_transactions.ListTransactionsResponse.read(reader, version)
+    error = error_code(answer.error_code)
+    found = answer.transaction_states.checked(
+        _listing, lambda one: one.transactional_id.startswith(prefix)
+    )
+    return ListTransactionsResponse(
+        error,
+        found if error is ErrorCode.NONE else (),
+        answer.unknown_state_filters.checked(str),
+        max(0, answer.throttle_time_ms),
+    )
 
 
-def _listing(reader: WireReader) -> TransactionListing:
-    transactional_id = reader.string()
-    (producer_id,) = reader.unpack(INT64)
-    state = TransactionState.parse(reader.string())
-    reader.skip_tagged_fields()
-    return TransactionListing(transactional_id, producer_id, state)
+def _listing(one: list_transactions.TransactionState) -> TransactionListing:
+    state = TransactionState.parse(one.transaction_state)
+    return TransactionListing(one.transactional_id, one.producer_id, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,27 +313,22 @@ class DescribeProducersRequest:
 
     def encode(self, version: int) -> Buffers:
         check_version(self.api_key, version, self.versions)
-        topics: dict[str, list[int]] = {}
-        for tp in dict.fromkeys(self.partitions):
-            topics.setdefault(topic_name(tp.topic), []).append(tp.partition)
-        return write_body(
-            self.api_key,
-            version,
-            lambda kio: kio.DescribeProducersRequest(
-                topics=tuple(
-                    kio.TopicRequest(name=topic, partition_indexes=tuple(partitions))
-                    for topic, partitions in topics.items()
-                )
-            ),
+        topic = messages.describe_producers.TopicRequest
+        request = messages.describe_producers.DescribeProducersRequest(
+            topics=[
+                topic(name=name, partition_indexes=numbers)
+                for name, numbers in by_topic(self.partitions).items()
+            ]
         )
+        return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> DescribeProducersResponse:
         """The answer, which names every partition of this request once and no other."""
         check_version(self.api_key, version, self.versions)
         asked = set(self.partitions)
 
-        def parse(reader: WireReader, version: int) -> DescribeProducersResponse:  # noqa: ARG001 - as the others
-            response = _read_describe_producers(reader, asked)
+        def parse(reader: WireReader, version: int) -> DescribeProducersResponse:
+            response = _read_describe_producers(reader, version, asked)
             if asked:
                 raise MalformedError("a partition that was asked for is not in it")
             return response
@@ -354,32 +337,31 @@ class DescribeProducersRequest:
 
 
 def _read_describe_producers(
-    reader: WireReader, asked: set[TopicPartition]
+    reader: WireReader, version: int, asked: set[TopicPartition]
 ) -> DescribeProducersResponse:
     """What was answered is taken out of ``asked``."""
-    throttle_ms = max(0, reader.int32())
+    answer = messages.describe_producers.DescribeProducersResponse.read(reader, version)
     found: dict[TopicPartition, PartitionProducers] = {}
-    for _ in range(reader.count(3)):
-        topic = reader.string()
-        for _ in range(reader.count(9)):
-            partition, code = reader.unpack(_PARTITION_ERROR)
-            message = reader.nullable_string()
-            producers = read_array(reader, _PRODUCER.size + 1, _producer)
-            reader.skip_tagged_fields()
-            error = error_code(code)
-            tp = TopicPartition(topic, partition)
+    for topic in answer.topics:
+        for one in topic.partitions:
+            tp = TopicPartition(topic.name, one.partition_index)
             if tp not in asked:
                 raise MalformedError("a partition comes twice, or was not asked for")
             asked.remove(tp)
-            if error is not ErrorCode.NONE:
-                producers = ()
-            found[tp] = PartitionProducers(error, producers, message)
-        reader.skip_tagged_fields()
-    reader.skip_tagged_fields()
-    return DescribeProducersResponse(found, throttle_ms)
+            error = error_code(one.error_code)
+            producers = one.active_producers.checked(_producer)
+            found[tp] = PartitionProducers(
+                error, producers if error is ErrorCode.NONE else (), one.error_message
+            )
+    return DescribeProducersResponse(found, max(0, answer.throttle_time_ms))
 
 
-def _producer(reader: WireReader) -> ProducerState:
-    state = ProducerState(*reader.unpack(_PRODUCER))
-    reader.skip_tagged_fields()
-    return state
+def _producer(one: describe_producers.ProducerState) -> ProducerState:
+    return ProducerState(
+        one.producer_id,
+        one.producer_epoch,
+        one.last_sequence,
+        one.last_timestamp,
+        one.coordinator_epoch,
+        one.current_txn_start_offset,
+    )

@@ -1,7 +1,7 @@
 """A consumer group's offsets as a part of a transaction: AddOffsetsToTxn and TxnOffsetCommit.
 
-Owns: both requests (by kio), both answers (by our own reader), and :class:`OffsetAndMetadata`.
-Never: who asks which of them, and what an error code is worth (``transactions/offset_commits.py``).
+Owns: both requests, both answers, and :class:`OffsetAndMetadata`. Never: who asks which of them,
+and what an error code is worth (``transactions/offset_commits.py``).
 
 They become the group's offsets when the transaction is committed (KIP-98). With transactions of
 version 1 the transaction's coordinator is told of the group first, by AddOffsetsToTxn; with version
@@ -10,17 +10,20 @@ version 1 the transaction's coordinator is told of the group first, by AddOffset
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.errors import ErrorCode
+from spark_kafka_sink.protocol import messages
+from spark_kafka_sink.protocol.bodies import check_version, read_body, topic_name
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.kio_codec import check_version, read_body, topic_name, write_body
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
-from spark_kafka_sink.protocol.responses import read_partition_errors
+from spark_kafka_sink.protocol.responses import partition_errors
 from spark_kafka_sink.protocol.wire import WireReader, error_code
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.protocol.messages import txn_offset_commit
 
 __all__ = [
     "AddOffsetsToTxnRequest",
@@ -29,8 +32,6 @@ __all__ = [
     "TxnOffsetCommitRequest",
     "TxnOffsetCommitResponse",
 ]
-
-_THROTTLE_AND_ERROR = struct.Struct(">ih")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +80,24 @@ class AddOffsetsToTxnRequest:
 
     def encode(self, version: int) -> Buffers:
         check_version(self.api_key, version, self.versions)
-        return write_body(
-            self.api_key,
-            version,
-            lambda kio: kio.AddOffsetsToTxnRequest(
-                transactional_id=self.transactional_id,
-                producer_id=self.producer_id,
-                producer_epoch=self.producer_epoch,
-                group_id=self.group_id,
-            ),
+        request = messages.add_offsets_to_txn.AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            group_id=self.group_id,
         )
+        return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> AddOffsetsToTxnResponse:
         check_version(self.api_key, version, self.versions)
-        return read_body(self.api_key, version, body, _read_add_offsets_to_txn)
+
+        def parse(reader: WireReader, version: int) -> AddOffsetsToTxnResponse:
+            answer = messages.add_offsets_to_txn.AddOffsetsToTxnResponse.read(reader, version)
+            return AddOffsetsToTxnResponse(
+                error_code(answer.error_code), max(0, answer.throttle_time_ms)
+            )
+
+        return read_body(self.api_key, version, body, parse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,50 +128,43 @@ class TxnOffsetCommitRequest:
         Before version 2 (brokers before 2.1) leader epochs are left out.
         """
         check_version(self.api_key, version, self.versions)
-        topics: dict[str, list[tuple[int, OffsetAndMetadata]]] = {}
-        for tp, offset in self.offsets.items():
-            topics.setdefault(topic_name(tp.topic), []).append((tp.partition, offset))
-
-        def partition(kio: Any, number: int, committed: OffsetAndMetadata) -> object:  # noqa: ANN401 - a module of kio
-            epoch = {"committed_leader_epoch": committed.leader_epoch} if version >= 2 else {}
-            return kio.TxnOffsetCommitRequestPartition(
-                partition_index=number,
-                committed_offset=committed.offset,
-                committed_metadata=committed.metadata,
-                **epoch,
+        wire = messages.txn_offset_commit
+        topics: dict[str, list[txn_offset_commit.TxnOffsetCommitRequestPartition]] = {}
+        for tp, committed in self.offsets.items():
+            topics.setdefault(topic_name(tp.topic), []).append(
+                wire.TxnOffsetCommitRequestPartition(
+                    partition_index=tp.partition,
+                    committed_offset=committed.offset,
+                    committed_leader_epoch=committed.leader_epoch,
+                    committed_metadata=committed.metadata,
+                )
             )
-
-        def entity(kio: Any) -> object:  # noqa: ANN401 - a module of kio, one for each version
-            return kio.TxnOffsetCommitRequest(
-                transactional_id=self.transactional_id,
-                group_id=self.group_id,
-                producer_id=self.producer_id,
-                producer_epoch=self.producer_epoch,
-                topics=tuple(
-                    kio.TxnOffsetCommitRequestTopic(
-                        name=topic, partitions=tuple(partition(kio, *one) for one in partitions)
-                    )
-                    for topic, partitions in topics.items()
-                ),
-            )
-
-        return write_body(self.api_key, version, entity)
+        request = wire.TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=self.group_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            topics=[
+                wire.TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
+                for topic, partitions in topics.items()
+            ],
+        )
+        return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> TxnOffsetCommitResponse:
         """The answer, which names every partition of this request once and no other."""
         check_version(self.api_key, version, self.versions)
-        asked = self.offsets
-        return read_body(self.api_key, version, body, lambda r, _: _read_errors(r, asked))
 
+        def parse(reader: WireReader, version: int) -> TxnOffsetCommitResponse:
+            answer = messages.txn_offset_commit.TxnOffsetCommitResponse.read(reader, version)
+            errors = partition_errors(
+                (
+                    (TopicPartition(topic.name, one.partition_index), one.error_code)
+                    for topic in answer.topics
+                    for one in topic.partitions
+                ),
+                self.offsets,
+            )
+            return TxnOffsetCommitResponse(errors, max(0, answer.throttle_time_ms))
 
-def _read_add_offsets_to_txn(reader: WireReader, version: int) -> AddOffsetsToTxnResponse:  # noqa: ARG001 - as the others
-    """AddOffsetsToTxn v0 to v4: one layout, flexible from v3 on."""
-    throttle_ms, code = reader.unpack(_THROTTLE_AND_ERROR)
-    reader.skip_tagged_fields()
-    return AddOffsetsToTxnResponse(error_code(code), max(0, throttle_ms))
-
-
-def _read_errors(reader: WireReader, asked: Iterable[TopicPartition]) -> TxnOffsetCommitResponse:
-    """TxnOffsetCommit v0 to v5: one layout, flexible from v3 on."""
-    throttle_ms, errors = read_partition_errors(reader, asked)
-    return TxnOffsetCommitResponse(errors, throttle_ms)
+        return read_body(self.api_key, version, body, parse)

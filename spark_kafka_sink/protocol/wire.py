@@ -3,16 +3,12 @@
 Owns: :class:`WireReader`, :class:`WireArray`, and :func:`decoding`, which turns every way that
 bytes can be wrong into one RemoteProtocolError. Never: what a field means.
 
-Why not kio's own decoder (0.6.5): it reserves memory for as many items as an array *claims*, so
-that 16 bytes from a broken broker ask for 16 GiB. Where the address space is limited the process
-then aborts, since a failed allocation in native code is no exception; elsewhere the kernel may
-promise the memory and nothing happens. It also refuses every answer with an error code newer than
-itself. Here nothing is allocated before the bytes for it have arrived, and time is linear in them.
-
-How much is allocated: Python objects weigh more than the bytes that name them, 300 for 18 at the
-worst. So what a broker may send much of is kept as columns or as bytes, and what was not asked for
-is an error: no answer takes more than four times its bytes and 64 KiB, beside what each item of the
-question takes (``tests/protocol/test_hostile_answers.py``).
+Nothing is allocated before the bytes for it have arrived, and time is linear in them. Python
+objects weigh more than the bytes that name them, 300 for 18 at the worst, so an array stays bytes:
+its items are made one by one while somebody goes through it. What is kept of an answer is kept as
+columns or as bytes, and what was not asked for is an error: no answer takes more than four times
+its bytes and 64 KiB, beside what each item of the question takes
+(``tests/protocol/test_hostile_answers.py``; the decoders alone, ``test_generated_messages.py``).
 """
 
 from __future__ import annotations
@@ -22,13 +18,15 @@ import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Final, TypeVar, overload
+from typing import Final, Never, TypeVar, overload
 
 from spark_kafka_sink.errors import ErrorCode, RemoteProtocolError
 from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.request import ApiKey, Buffer
 
 T = TypeVar("T")
+U = TypeVar("U")
+T_co = TypeVar("T_co", covariant=True)
 
 INT8: Final = struct.Struct(">b")
 INT16: Final = struct.Struct(">h")
@@ -40,6 +38,8 @@ _FEW: Final = 8
 _FEW_INT32: Final = [struct.Struct(f">{count}i") for count in range(_FEW)]
 
 _CODES: Final = {code.value: code for code in ErrorCode}
+#: What stands for "no UUID".
+ZERO_UUID: Final = bytes(16)
 _LARGEST_PORT: Final = 65535
 #: The longest string of Kafka's protocol (MessageGenerator writes the same check into Java's).
 _LONGEST_STRING: Final = 0x7FFF
@@ -83,22 +83,32 @@ class WireReader:
         self.position += layout.size
         return values
 
+    def int8(self) -> int:
+        return self.unpack(INT8)[0]
+
     def int16(self) -> int:
         return self.unpack(INT16)[0]
 
     def int32(self) -> int:
         return self.unpack(INT32)[0]
 
+    def int64(self) -> int:
+        return self.unpack(INT64)[0]
+
     def boolean(self) -> bool:
         return self.unpack(INT8)[0] != 0
 
-    def raw(self, size: int) -> bytes:
-        """The next ``size`` bytes."""
+    def uuid(self) -> bytes:
         start = self.position
-        if not 0 <= size <= self._end - start:
+        self.skip(16)
+        return bytes(self.data[start : self.position])
+
+    def skip(self, size: int) -> None:
+        """Go beyond the next ``size`` bytes."""
+        end = self.position + size
+        if not self.position <= end <= self._end:
             raise MalformedError("a field is longer than the answer")
-        self.position = start + size
-        return bytes(self.data[start : start + size])
+        self.position = end
 
     def unsigned_varint(self) -> int:
         """At most five bytes and 32 bits."""
@@ -141,6 +151,70 @@ class WireReader:
             raise MalformedError("a string that must be there is null")
         return text
 
+    def skip_string(self) -> None:
+        """Go beyond a string, null or not, whatever its bytes are."""
+        if self.flexible and (length := self.data[self.position]) < 0x80:
+            # A length is told plus one, which is what it takes itself; 0 is null.
+            end = self.position + (length or 1)
+            if end > self._end:
+                raise MalformedError("a field is longer than the answer")
+            self.position = end
+            return
+        size = self.unsigned_varint() - 1 if self.flexible else self.int16()
+        if size > 0:
+            self.skip(size)
+        elif size < -1:
+            raise MalformedError("a string's length is negative")
+
+    def view(self) -> memoryview:
+        """A field of bytes or records, as a view of the answer; null counts as empty."""
+        start = self._skip_bytes()
+        return memoryview(self.data)[start : self.position]
+
+    def byte_string(self) -> bytes:
+        """A field of bytes; null counts as empty: some brokers send it with an error."""
+        start = self._skip_bytes()
+        return bytes(self.data[start : self.position])
+
+    def skip_bytes(self) -> None:
+        self._skip_bytes()
+
+    def _skip_bytes(self) -> int:
+        """Where the bytes begin; the cursor stands behind them."""
+        size = self.unsigned_varint() - 1 if self.flexible else self.int32()
+        if size < -1:
+            raise MalformedError("a size of bytes is negative")
+        start = self.position
+        self.skip(max(0, size))
+        return start
+
+    def structs(
+        self,
+        smallest_item: int,
+        read: Callable[[WireReader, int], T],
+        skip: Callable[[WireReader, int], object],
+        version: int,
+    ) -> WireArray[T]:
+        """An array of structs, which stays bytes. The cursor goes behind it."""
+        count = self.count(smallest_item)
+        items = WireArray(self.data, self.position, count, read, version, flexible=self.flexible)
+        for _ in range(count):
+            skip(self, version)
+        return items
+
+    def skip_structs(
+        self, smallest_item: int, skip: Callable[[WireReader, int], object], version: int
+    ) -> None:
+        for _ in range(self.count(smallest_item)):
+            skip(self, version)
+
+    def strings(self) -> WireArray[str]:
+        """An array of strings, which stays bytes."""
+        return self.structs(1, _read_string, _skip_string, 0)
+
+    def skip_strings(self) -> None:
+        self.skip_structs(1, _skip_string, 0)
+
     def count(self, smallest_item: int) -> int:
         """An array's count. No larger than what the rest can hold of items of that many bytes.
 
@@ -157,26 +231,23 @@ class WireReader:
 
     def int32_array(self) -> array[int]:
         """Four bytes for each number, where a tuple takes 36."""
-        values = array("i")
+        if self.flexible and self.data[self.position] < 2:  # null, or empty
+            self.position += 1
+            return array("i")
         count = self.count(4)
         start, self.position = self.position, self.position + 4 * count
+        if count < _FEW:
+            return array("i", _FEW_INT32[count].unpack_from(self.data, start))
+        values = array("i")
         values.frombytes(self.data[start : self.position])
         if sys.byteorder == "little":
             values.byteswap()
         return values
 
-    def int32s_into(self, target: array[int]) -> None:
-        """Append an array to ``target``."""
-        start = self.position
-        count = self.count(4)
-        if count < _FEW:
-            target.extend(_FEW_INT32[count].unpack_from(self.data, self.position))
-            self.position += 4 * count
-        else:
-            self.position = start
-            target.extend(self.int32_array())
-
     def skip_int32s(self) -> None:
+        if self.flexible and self.data[self.position] < 2:  # null, or empty
+            self.position += 1
+            return
         count = self.count(4)  # which moves the cursor, too
         self.position += 4 * count
 
@@ -219,35 +290,82 @@ class WireReader:
             raise MalformedError("bytes are left over behind the answer")
 
 
-class WireArray(Sequence[T]):
-    """An array of an answer, kept as its checked bytes; an item is made whenever it is asked for.
+def _read_string(reader: WireReader, _version: int) -> str:
+    return reader.string()
 
-    For arrays as long as the broker likes, whose items weigh many times the bytes that name them.
+
+def _skip_string(reader: WireReader, _version: int) -> None:
+    reader.skip_string()
+
+
+class WireArray(Sequence[T_co]):
+    """An array of an answer, kept as its bytes; an item is made whenever it is asked for.
+
+    ``read`` makes the item at a reader's cursor. The bytes are known to hold ``count`` items, but
+    an item may still be wrong in itself (a string that is no text), so that going through it raises
+    what a reader raises, and belongs inside :func:`decoding`; :meth:`checked` outlives that.
     ``array[i]`` walks there from the first: this is for whoever goes through it once.
     """
 
-    __slots__ = ("_count", "_data", "_flexible", "_item")
+    __slots__ = ("_count", "_data", "_flexible", "_read", "_start", "_version")
 
     def __init__(
-        self, count: int, data: bytes, item: Callable[[WireReader], T], *, flexible: bool
+        self,
+        data: bytes | memoryview,
+        start: int,
+        count: int,
+        read: Callable[[WireReader, int], T_co],
+        version: int,
+        *,
+        flexible: bool,
     ) -> None:
-        self._count = count
         self._data = data
-        self._item = item
+        self._start = start
+        self._count = count
+        self._read = read
+        self._version = version
         self._flexible = flexible
+
+    def checked(
+        self, of: Callable[[T_co], U], keep: Callable[[U], bool] | None = None
+    ) -> Sequence[U]:
+        """What ``of`` makes of each item, of those only that ``keep`` wants, in bytes of its own.
+
+        Every item is made once here, so that what is wrong is refused now.
+        """
+        read, version = self._read, self._version
+
+        def item(reader: WireReader, version: int) -> U:
+            return of(read(reader, version))
+
+        reader, kept, count = self._reader(), bytearray(), 0
+        for _ in range(self._count):
+            start = reader.position
+            value = item(reader, version)
+            if keep is None or keep(value):
+                kept += reader.data[start : reader.position]
+                count += 1
+        if not count:
+            return ()
+        return WireArray(bytes(kept), 0, count, item, version, flexible=self._flexible)
+
+    def _reader(self) -> WireReader:
+        reader = WireReader(self._data, flexible=self._flexible)
+        reader.position = self._start
+        return reader
 
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[T]:
-        reader = WireReader(self._data, flexible=self._flexible)
-        return (self._item(reader) for _ in range(self._count))
+    def __iter__(self) -> Iterator[T_co]:
+        reader, read, version = self._reader(), self._read, self._version
+        return (read(reader, version) for _ in range(self._count))
 
     @overload
-    def __getitem__(self, index: int) -> T: ...
+    def __getitem__(self, index: int) -> T_co: ...
     @overload
-    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
-    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+    def __getitem__(self, index: slice) -> tuple[T_co, ...]: ...
+    def __getitem__(self, index: int | slice) -> T_co | tuple[T_co, ...]:
         numbers = range(self._count)[index]
         if isinstance(numbers, range):
             return tuple(self)[index]
@@ -260,35 +378,19 @@ class WireArray(Sequence[T]):
 
     __hash__ = None  # type: ignore[assignment]  # as a list
 
-    def __reduce__(self) -> tuple[type[tuple[T, ...]], tuple[tuple[T, ...]]]:
+    def __reduce__(self) -> tuple[type[tuple[T_co, ...]], tuple[tuple[T_co, ...]]]:
         return tuple, (tuple(self),)
 
     def __repr__(self) -> str:
         return f"WireArray({list(self)!r})"
 
 
-def read_array(
-    reader: WireReader,
-    smallest_item: int,
-    item: Callable[[WireReader], T],
-    keep: Callable[[T], bool] | None = None,
-) -> Sequence[T]:
-    """The array at the cursor, every item of it checked; those only that ``keep`` wants."""
-    count = reader.count(smallest_item)
-    start = reader.position
-    if keep is None:
-        for _ in range(count):
-            item(reader)
-        kept: bytes | bytearray | memoryview = reader.data[start : reader.position]
-    else:
-        kept, wanted = bytearray(), 0
-        for _ in range(count):
-            start = reader.position
-            if keep(item(reader)):
-                kept += reader.data[start : reader.position]
-                wanted += 1
-        count = wanted
-    return WireArray(count, bytes(kept), item, flexible=reader.flexible) if count else ()
+def _read_nothing(reader: WireReader, version: int) -> Never:
+    raise NotImplementedError
+
+
+#: Stands for an array that a version does not have.
+EMPTY_ARRAY: Final = WireArray[Never](b"", 0, 0, _read_nothing, 0, flexible=False)
 
 
 def decoding(

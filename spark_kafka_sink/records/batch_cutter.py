@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.records.encoded_slice import OpenPosition
-from spark_kafka_sink.records.varint import varint_size
+from spark_kafka_sink.records.varint import highest, lowest, varint_size
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -70,10 +70,10 @@ def cut(
     limits[:] = raw_limits
 
     spread = _largest_delta(timestamps, now_ms, bases[is_open])
-    limit = max(int(limits.max()), int(rooms.max()))
-    rows = int((bounds[1:] - bounds[:-1]).max())
+    limit = max(int(highest(limits)), int(highest(rooms)))
+    rows = int(highest(bounds[1:] - bounds[:-1]))
     ends = np.zeros(len(content) + 1, np.int64)
-    bound = size_bounds(content, rows, limit, spread, before=int(record_counts.max()))
+    bound = size_bounds(content, rows, limit, spread, before=int(highest(record_counts)))
     bound.cumsum(out=ends[1:])
 
     starts, slice_groups, opens = _walk(ends, bounds, is_open, rooms, limits)
@@ -120,7 +120,7 @@ def size_bounds(content: Int64s, rows: int, limit: int, spread: int, before: int
     a batch may get, and so does ``limit``, its raw bytes; ``before`` is how many it may have
     already. ``spread`` bounds the timestamp deltas.
     """
-    smallest = int(content.min()) + _MIN_OVERHEAD
+    smallest = int(lowest(content)) + _MIN_OVERHEAD
     deltas = varint_size(before + min(rows, limit // smallest + 1)) + varint_size(spread)
     body = content + (1 + deltas)
     return body + _length_sizes(body)
@@ -153,14 +153,14 @@ def _largest_delta(timestamps: Int64s | None, now_ms: int, open_bases: Int64s) -
     """The largest distance of a timestamp from any base that it may be counted from."""
     low, high = now_ms, now_ms
     if timestamps is not None:
-        low, high = int(timestamps.min()), int(timestamps.max())
-    low_base = min(low, int(open_bases.min(initial=low)))
-    high_base = max(high, int(open_bases.max(initial=high)))
+        low, high = int(lowest(timestamps)), int(highest(timestamps))
+    low_base = min(low, int(lowest(open_bases, initial=low)))
+    high_base = max(high, int(highest(open_bases, initial=high)))
     return max(high - low_base, high_base - low)
 
 
 def _length_sizes(body: Int64s) -> Int64s | int:
-    low, high = varint_size(int(body.min())), varint_size(int(body.max()))
+    low, high = varint_size(int(lowest(body))), varint_size(int(highest(body)))
     if low == high:
         return low
     sizes = np.full(len(body), low, np.int64)

@@ -24,6 +24,8 @@ from spark_kafka_sink.records.varint import Packed, UInt64s
 
 Indices = npt.NDArray[np.integer]
 Slots = slice | npt.NDArray[np.integer]
+#: For each row, or one for all.
+Words = UInt64s | np.uint64
 _INT32_MAX = 2**31 - 1
 _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
@@ -137,15 +139,11 @@ class ViewGather:
 
     def put_packed_pair(self, slots: Slots, first: Packed, second: Packed) -> None:
         low, high = _joined(first, second)
-        self._put_inline(slots, low, high, (first + Packed(0, second.size, second.most)).size)
+        self._put_inline(slots, low, high, first.size + second.size)
 
-    def _put_inline(
-        self, slots: Slots, low: UInt64s | int, high: UInt64s | None, size: UInt64s | int
-    ) -> None:
-        word = np.uint64(low) if isinstance(low, int) else low
-        length = np.uint64(size) if isinstance(size, int) else size
-        self._words[slots, 0] = word << _32 | length
-        self._words[slots, 1] = word >> _32 if high is None else word >> _32 | high << _32
+    def _put_inline(self, slots: Slots, low: Words, high: Words | None, size: Words) -> None:
+        self._words[slots, 0] = low << _32 | size
+        self._words[slots, 1] = low >> _32 if high is None else low >> _32 | high << _32
 
     def put_column(self, slots: Slots, array: pa.Array, rows: Indices | None) -> None:
         as_views = _near(array).cast(pa.binary_view())
@@ -189,11 +187,9 @@ class TakeGather:
 
     def put_packed_pair(self, slots: Slots, first: Packed, second: Packed) -> None:
         low, high = _joined(first, second)
-        self._put_words(slots, low, high, (first + Packed(0, second.size, second.most)).size)
+        self._put_words(slots, low, high, first.size + second.size)
 
-    def _put_words(
-        self, slots: Slots, low: UInt64s | int, high: UInt64s | None, size: UInt64s | int
-    ) -> None:
+    def _put_words(self, slots: Slots, low: Words, high: Words | None, size: Words) -> None:
         count = len(self._index[slots])
         width = 1 if high is None else 2
         words = np.empty((count, width), np.uint64)
@@ -203,7 +199,7 @@ class TakeGather:
         # Elements alternate: the piece, then the unused rest of its words.
         offsets = np.empty((count, 2), np.int64)
         offsets[:, 0] = self._size + np.arange(count) * (8 * width)
-        offsets[:, 1] = offsets[:, 0] + (size if isinstance(size, int) else size.view(np.int64))
+        offsets[:, 1] = offsets[:, 0] + size.view(np.int64)
         self._index[slots] = self._elements + np.arange(count) * 2
         self._add(offsets.reshape(-1), words.view(np.uint8).reshape(-1))
 
@@ -259,15 +255,10 @@ def _near(array: pa.Array) -> pa.Array:
     )
 
 
-def _joined(first: Packed, second: Packed) -> tuple[UInt64s | int, UInt64s]:
+def _joined(first: Packed, second: Packed) -> tuple[Words, Words]:
     """``first`` and ``second`` as 16 bytes: the low and the high word."""
-    low = (first + second).word
-    if isinstance(low, int):  # Python's ints don't drop what numpy's shift drops
-        low &= 2**64 - 1
-    size = np.uint64(first.size) if isinstance(first.size, int) else first.size
-    word = np.uint64(second.word) if isinstance(second.word, int) else second.word
     # numpy shifts by 64 to zero, which is what an empty first part needs.
-    return low, word >> (np.uint64(64) - (size << np.uint64(3)))  # type: ignore[return-value]
+    return (first + second).word, second.word >> (np.uint64(64) - (first.size << np.uint64(3)))
 
 
 def _views_work() -> bool:

@@ -11,6 +11,8 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from crc32c import crc32c
+
 from spark_kafka_sink.errors import (
     CorruptRecordError,
     ErrorCode,
@@ -20,7 +22,6 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.protocol.request import Buffer
 from spark_kafka_sink.records.compression import Codec, CompressionType
-from spark_kafka_sink.records.crc32c import crc32c
 from spark_kafka_sink.records.varint import MAX_VARLONG_BYTES, read_varint, varint
 
 #: Base offset, length, leader epoch, magic, CRC; what the CRC does not cover.
@@ -114,7 +115,9 @@ def write_header(
     )
     if size is None:
         size = HEADER_SIZE + sum(map(len, records))
-    checksum = crc32c((covered, *records))
+    checksum = crc32c(covered)
+    for chunk in records:  # from 32 KiB on, the library releases the interpreter lock
+        checksum = crc32c(chunk, checksum)
     return _PREFIX.pack(0, size - _LOG_OVERHEAD, partition_leader_epoch, MAGIC, checksum) + covered
 
 
@@ -147,7 +150,7 @@ def parse_header(data: Buffer) -> BatchHeader:
         raise _corrupt(f"a batch says {length} bytes and has {len(view) - _LOG_OVERHEAD}")
     if magic != MAGIC:
         raise _corrupt(f"a batch has magic {magic}, not {MAGIC}")
-    if crc32c((view[_PREFIX.size :],)) != crc:
+    if crc32c(view[_PREFIX.size :]) != crc:
         raise _corrupt("a batch's checksum does not match its bytes")
     attributes, last, base, latest, producer, epoch, sequence, count = _COVERED.unpack_from(
         view, _PREFIX.size

@@ -32,15 +32,22 @@ from spark_kafka_sink.records.batch_cutter import Cuts, cut
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition, new_slice
 from spark_kafka_sink.records.gather import lengths_of, new_gather, valid_of
 from spark_kafka_sink.records.record_columns import RecordColumns
-from spark_kafka_sink.records.varint import Packed, pack, pack_constant, varint_size
+from spark_kafka_sink.records.varint import (
+    Packed,
+    highest,
+    lowest,
+    pack,
+    pack_constant,
+    packed_bytes,
+    varint_size,
+)
 
 Int64s = npt.NDArray[np.int64]
 
 #: Java's bound: a batch's header, and all of a record but key, value, headers and their lengths.
 _BATCH_OVERHEAD = 61
 _RECORD_OVERHEAD = 21
-_ATTRIBUTES = Packed(0, 1, 1)
-_NO_HEADERS = Packed(0, 1, 1)
+_ATTRIBUTES = _NO_HEADERS = packed_bytes(b"\0")
 #: Bytes that one Gather piece takes.
 _PAIR = 12
 _WORD = 8
@@ -68,12 +75,12 @@ def group_rows(columns: RecordColumns, partitions: npt.NDArray[np.int32]) -> Gro
     if columns.rows == 0:
         return Groups((), np.zeros(1, np.int64), None)
     if isinstance(topic, str):
-        names, width, codes = [topic], int(partitions.max()) + 1, partitions
+        names, width, codes = [topic], int(highest(partitions)) + 1, partitions
     else:
         names = topic.dictionary.to_pylist()
-        width = int(partitions.max()) + 1
+        width = int(highest(partitions)) + 1
         codes = topic.indices.to_numpy().astype(np.int64) * width + partitions
-    low, high = int(codes.min()), int(codes.max())
+    low, high = int(lowest(codes)), int(highest(codes))
     if low == high:
         tp = TopicPartition(names[low // width], low % width)
         return Groups((tp,), np.array([0, columns.rows]), None)
@@ -130,11 +137,11 @@ def _content_sizes(columns: RecordColumns, key_and_value: Sequence[Int64s | None
 
 def _varint_sizes(lengths: npt.NDArray[np.integer]) -> Int64s | int:
     """Bytes of the signed varint of each length (0 or more, or -1); one number if all are equal."""
-    largest = int(lengths.max(initial=0))
+    largest = int(highest(lengths, initial=0))
     if largest < 64:
         return 1
     needed = varint_size(largest)
-    if varint_size(int(lengths.min())) == needed:
+    if varint_size(int(lowest(lengths))) == needed:
         return needed
     sizes = np.ones(len(lengths), np.int64)
     for n in range(1, needed):
@@ -250,7 +257,7 @@ def _check_sizes(columns: RecordColumns, content: Int64s, max_request_size: int)
 
     The largest record's size, as that check counts it.
     """
-    largest = int(content.max()) + _BATCH_OVERHEAD + _RECORD_OVERHEAD
+    largest = int(highest(content)) + _BATCH_OVERHEAD + _RECORD_OVERHEAD
     if largest <= max_request_size:
         return largest
     row = int(np.argmax(content + (_BATCH_OVERHEAD + _RECORD_OVERHEAD) > max_request_size))
@@ -315,15 +322,15 @@ def _encode(
     return gather.join(int(ends[-1]) + closing), ends
 
 
-def _deltas(deltas: Int64s | int) -> tuple[Sequence[Packed], Int64s | int]:
+def _deltas(deltas: Int64s | int) -> tuple[Sequence[Packed], Int64s | np.int64]:
     parts = pack_constant(deltas) if isinstance(deltas, int) else pack(deltas)
     return parts, _sizes_of(parts)
 
 
-def _sizes_of(parts: Sequence[Packed]) -> Int64s | int:
-    total: Int64s | int = 0
+def _sizes_of(parts: Sequence[Packed]) -> Int64s | np.int64:
+    total: Int64s | np.int64 = np.int64(0)
     for part in parts:
-        total = total + (part.size if isinstance(part.size, int) else part.size.view(np.int64))
+        total = total + part.size.view(np.int64)
     return total
 
 

@@ -19,6 +19,9 @@ from spark_kafka_sink.errors import RemoteProtocolError
 UInt64s = npt.NDArray[np.uint64]
 Int64s = npt.NDArray[np.int64]
 
+#: ``min()`` and ``max()`` of an array, without the function of Python's that they go through.
+lowest, highest = np.minimum.reduce, np.maximum.reduce
+
 _MASK64 = (1 << 64) - 1
 #: Most bytes of a varint of an int32, and of an int64.
 MAX_VARINT_BYTES = 5
@@ -82,49 +85,33 @@ def read_varint(
     return (value >> 1) ^ -(value & 1), position
 
 
-@dataclass(frozen=True, slots=True)
+_ZERO = np.uint64(0)
+_3 = np.uint64(3)
+
+
+@dataclass(slots=True)
 class Packed:
     """Up to 8 bytes for each row: ``word`` (low byte first) and ``size``, arrays or one for all.
 
     Bits of ``word`` above ``size`` bytes are zero. ``most`` bounds ``size``.
     """
 
-    word: UInt64s | int
-    size: UInt64s | int
+    word: UInt64s | np.uint64
+    size: UInt64s | np.uint64
     most: int
 
     def __add__(self, other: Packed) -> Packed:
-        """The bytes of both, one behind the other; ``most`` of both must be at most 8."""
-        size: UInt64s | int = _plus(self.size, other.size)
-        if isinstance(other.word, int) and other.word == 0:
-            word = self.word
-        elif isinstance(self.size, int):
-            if isinstance(other.word, int):
-                shifted: UInt64s | int = other.word << (8 * self.size)
-            else:
-                shifted = other.word << np.uint64(8 * self.size) if self.size else other.word
-            word = _either(self.word, shifted)
-        else:
-            word = _either(self.word, _u64(other.word) << (self.size << np.uint64(3)))
-        return Packed(word, size, self.most + other.most)
+        """The bytes of both, one behind the other; what is beyond 8 bytes is dropped."""
+        word = self.word
+        if other.word is not _ZERO:
+            word = word | other.word << (self.size << _3)
+        return Packed(word, self.size + other.size, self.most + other.most)
 
 
-def _u64(value: UInt64s | int) -> UInt64s | np.uint64:
-    return np.uint64(value) if isinstance(value, int) else value
-
-
-def _plus(a: UInt64s | int, b: UInt64s | int) -> UInt64s | int:
-    if isinstance(a, int) and isinstance(b, int):
-        return a + b
-    return _u64(a) + _u64(b)  # type: ignore[return-value]  # one of them is an array
-
-
-def _either(a: UInt64s | int, b: UInt64s | int) -> UInt64s | int:
-    if isinstance(a, int) and isinstance(b, int):
-        return a | b
-    if isinstance(a, int) and a == 0:
-        return b
-    return _u64(a) | _u64(b)  # type: ignore[return-value]  # one of them is an array
+def packed_bytes(data: bytes) -> Packed:
+    """The same at most 8 bytes for all rows."""
+    word = np.uint64(int.from_bytes(data, "little")) if any(data) else _ZERO
+    return Packed(word, np.uint64(len(data)), len(data))
 
 
 def _table() -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8]]:
@@ -160,14 +147,14 @@ def pack_constant(value: int) -> tuple[Packed, ...]:
     """The signed varint of one value, the same for all rows, as one or two parts."""
     data = varint(value)
     parts = [data] if len(data) <= 8 else [data[:8], data[8:]]
-    return tuple([Packed(int.from_bytes(p, "little"), len(p), len(p)) for p in parts])
+    return tuple([packed_bytes(part) for part in parts])
 
 
 def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
     """The signed (zigzag) varint of each value; two parts when one may have more than 8 bytes."""
     if len(values) == 0:
-        return [Packed(0, 1, 1)]
-    low, high = int(values.min()), int(values.max())
+        return pack_constant(0)
+    low, high = int(lowest(values)), int(highest(values))
     if low == high:
         return pack_constant(low)
     largest = max(zigzag(low), zigzag(high))

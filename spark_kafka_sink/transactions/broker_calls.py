@@ -34,7 +34,7 @@ from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.protocol.cluster import Cluster, Node
-from spark_kafka_sink.protocol.messages import CoordinatorType, FindCoordinatorRequest
+from spark_kafka_sink.protocol.control_messages import CoordinatorType, FindCoordinatorRequest
 from spark_kafka_sink.protocol.request import ApiKey, Request
 from spark_kafka_sink.protocol.responses import FindCoordinatorResponse
 from spark_kafka_sink.transactions.calls import (

@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from spark_kafka_sink.errors import AuthorizationError, ErrorClass, ErrorCode, KafkaError
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
-from spark_kafka_sink.protocol.messages import CoordinatorType
+from spark_kafka_sink.protocol.control_messages import CoordinatorType
 from spark_kafka_sink.protocol.request import Request
 
 ResponseT = TypeVar("ResponseT")

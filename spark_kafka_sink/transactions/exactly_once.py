@@ -156,26 +156,33 @@ class ExactlyOnce:
         if self._checked.get(prefix, 0) > now:
             return
         deadline = now + self._config.max_block_ms
-        transactional_id = check_id(prefix)
-        try:
-            self._client.init_producer_id(
-                transactional_id, self._config.transaction_timeout_ms, deadline
-            )
-            self._client.describe([transactional_id], deadline)
-        except AuthorizationError as error:
-            raise AuthorizationError(
-                f"deliveryGuarantee=exactly-once: {error.message}",
-                hint="the principal needs WRITE and DESCRIBE on transactional ids that begin with "
-                f"'{prefix}~' (an ACL with a prefixed pattern)",
-                code=error.code,
-            ) from error
-        except UnsupportedVersionError as error:
-            raise UnsupportedVersionError(
-                f"deliveryGuarantee=exactly-once needs Apache Kafka 3.0 or later: {error.message}",
-                hint="use deliveryGuarantee=at-least-once with these brokers",
-                code=error.code,
-            ) from error
+        check_rights(self._client, prefix, self._config.transaction_timeout_ms, deadline)
         self._checked[prefix] = now + _CHECKED_MS
+
+
+def check_rights(
+    client: TransactionClient, prefix: str, transaction_timeout_ms: int, deadline_ms: int
+) -> None:
+    """Meets missing rights on the transactional ids of ``prefix``, a time-out above the brokers'
+    limit (ConfigError) and brokers that are too old. It fences nobody: the id is for this alone.
+    """
+    transactional_id = check_id(prefix)
+    try:
+        client.init_producer_id(transactional_id, transaction_timeout_ms, deadline_ms)
+        client.describe([transactional_id], deadline_ms)
+    except AuthorizationError as error:
+        raise AuthorizationError(
+            f"deliveryGuarantee=exactly-once: {error.message}",
+            hint="the principal needs WRITE and DESCRIBE on transactional ids that begin with "
+            f"'{prefix}~' (an ACL with a prefixed pattern)",
+            code=error.code,
+        ) from error
+    except UnsupportedVersionError as error:
+        raise UnsupportedVersionError(
+            f"deliveryGuarantee=exactly-once needs Apache Kafka 3.0 or later: {error.message}",
+            hint="use deliveryGuarantee=at-least-once with these brokers",
+            code=error.code,
+        ) from error
 
 
 _shared: dict[tuple[ProducerConfig, str], ExactlyOnce] = {}

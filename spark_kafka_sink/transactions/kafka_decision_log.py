@@ -25,7 +25,7 @@ from spark_kafka_sink.errors import (
     warn,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.messages import NewTopic
+from spark_kafka_sink.protocol.control_messages import NewTopic
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.decision_log import LogRead

@@ -35,7 +35,10 @@ from spark_kafka_sink.producer.transaction.transaction_states import (
     ProducerIdAndEpoch,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from spark_kafka_sink.protocol.control_messages import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceData,
     ProduceRequest,

@@ -27,7 +27,7 @@ from spark_kafka_sink.producer.transaction.transaction_states import (
     ProducerIdAndEpoch,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.messages import CoordinatorType
+from spark_kafka_sink.protocol.control_messages import CoordinatorType
 from spark_kafka_sink.protocol.transaction_offset_messages import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,

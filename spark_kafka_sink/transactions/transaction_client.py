@@ -41,7 +41,7 @@ from spark_kafka_sink.protocol.config_messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
 )
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     EndTxnRequest,

@@ -24,7 +24,7 @@ from spark_kafka_sink.errors import (
     KafkaTimeoutError,
 )
 from spark_kafka_sink.protocol.cluster import Cluster
-from spark_kafka_sink.protocol.messages import InitProducerIdRequest, NewTopic
+from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest, NewTopic
 from tests.real_kafka import RealKafka
 
 

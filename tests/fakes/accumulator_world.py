@@ -74,8 +74,10 @@ class Sequences:
         self.in_flight: dict[TopicPartition, list[ProducerBatch]] = defaultdict(list)
         self.blocked: set[TopicPartition] = set()
 
-    def can_drain(self, tp: TopicPartition) -> bool:
-        return self.has_producer_id and tp not in self.blocked
+    def may_leave(self, batch: ProducerBatch) -> bool:
+        if batch.has_sequence:
+            return self.first_in_flight_sequence(batch.tp) in (-1, batch.base_sequence)
+        return self.has_producer_id and batch.tp not in self.blocked
 
     def first_in_flight_sequence(self, tp: TopicPartition) -> int:
         return min((b.base_sequence for b in self.in_flight[tp]), default=-1)

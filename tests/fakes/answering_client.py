@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import AuthenticationError, ErrorCode
 from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import Cluster, Node, TopicPartition
-from spark_kafka_sink.protocol.messages import InitProducerIdRequest
+from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -39,6 +39,7 @@ class AnsweringClient:
         self._woken = False
         self._in_flight: list[ClientRequest] = []
         self._max_in_flight = 5
+        self._producer_id = 4710
         self.answer: Callable[[Request[object]], object] = lambda request: None
         self.on_wakeup: Callable[[], None] = lambda: None
         self.on_poll: Callable[[], None] = lambda: None
@@ -95,7 +96,8 @@ class AnsweringClient:
 
     def _as_a_broker(self, request: Request[object]) -> object:
         if isinstance(request, InitProducerIdRequest):
-            return InitProducerIdResponse(ErrorCode.NONE, 4711, 0)
+            self._producer_id += 1
+            return InitProducerIdResponse(ErrorCode.NONE, self._producer_id, 0)
         assert isinstance(request, ProduceRequest)
         answers = []
         for piece in request.data:

@@ -20,7 +20,7 @@ from spark_kafka_sink.network.client.client_request import ClientRequest, Client
 from spark_kafka_sink.network.client.kafka_client import MetadataStore
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.messages import MetadataRequest
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from spark_kafka_sink.protocol.request import Request
@@ -132,6 +132,8 @@ class MockClient:
         return self.poll_delay_ms(node, now)
 
     def poll_delay_ms(self, node: Node, now: int) -> int:
+        if node.id in self.authentication_errors:
+            return 0  # no connection stands: it is worth another look after the backoff
         until = self.unready.get(node.id, now)
         return until - now if now < until < NEVER else NEVER
 

@@ -26,7 +26,7 @@ from spark_kafka_sink.protocol.cluster import (
     PartitionInfos,
     TopicPartition,
 )
-from spark_kafka_sink.protocol.messages import InitProducerIdRequest
+from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse, TopicMetadata
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceResponse,

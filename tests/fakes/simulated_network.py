@@ -213,7 +213,7 @@ class SimulatedNetwork:
         assert int.from_bytes(data[:_LENGTH], "big") == send.size - _LENGTH
         channel.send, channel.unwritten = send, data
 
-    def poll(self, timeout_ms: int) -> None:
+    def poll(self, timeout_ms: int) -> int:
         assert not self.closed
         assert timeout_ms >= 0
         self.polls += 1
@@ -232,6 +232,7 @@ class SimulatedNetwork:
             self.idle_polls += 1
         self._woken = False
         self._collect()
+        return self._turns.now
 
     def is_channel_ready(self, node_id: int) -> bool:
         channel = self._channels.get(node_id)

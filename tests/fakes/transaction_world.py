@@ -12,7 +12,7 @@ from spark_kafka_sink.producer.transaction.transaction_manager import State, Tra
 from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     FindCoordinatorRequest,

@@ -15,8 +15,8 @@ from spark_kafka_sink.network.channel.selectable import (
     NetworkSend,
 )
 from spark_kafka_sink.protocol.cluster import Node
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.frames import response_header_version
-from spark_kafka_sink.protocol.messages import MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
 from tests.fakes.clock import FakeClock
@@ -161,7 +161,7 @@ class SimulatedSelectable:
         self._outgoing[send.destination] = send
         self.sent.append(read_frame(send))
 
-    def poll(self, timeout_ms: int) -> None:
+    def poll(self, timeout_ms: int) -> int:
         self.timeouts.append(timeout_ms)
         self.completed_sends = []
         if self.sends_complete:
@@ -191,6 +191,7 @@ class SimulatedSelectable:
         if not busy:
             assert timeout_ms < NEVER, "asleep for good"
             self.clock.advance(timeout_ms)
+        return self.clock.now_ms()
 
     def is_channel_ready(self, node_id: int) -> bool:
         return node_id in self.connections and self.channels_ready

@@ -81,7 +81,12 @@ CASES = [
     Case(_FIRST, "another id", lambda body, n: framed(n + 1, body), "correlation id"),
     Case(_FIRST, "a negative id", lambda body, _n: framed(-1, body), "correlation id -1 where"),
     Case(_FIRST, "twice", lambda body, n: framed(n, body) * 2, "has correlation id"),
-    Case(_FIRST, "a metadata answer", instead(m.answer(8, [m.broker(8, 1)])), "it offers no API"),
+    Case(
+        _FIRST,
+        "a metadata answer",
+        instead(m.answer(8, [m.broker(8, 1)])),
+        "does not fit its value",
+    ),
     Case(_FIRST, "no API", instead(api_versions([])), "it offers no API"),
     Case(
         _FIRST,

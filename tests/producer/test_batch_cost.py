@@ -6,9 +6,9 @@ import pytest
 
 from bench.batch_cost import CASES, Case, measure
 
-#: Calls of Python and of C functions for a batch: as measured, and a few more for what another
-#: version of numpy or of the interpreter may count.
-BOUNDS = {"1 KB, 12 partitions": (138, 112), "100 B, 1000 partitions": (94, 111)}
+#: Calls of Python and of C functions for a batch: the goal where it is reached narrowly; else as
+#: measured, and a few more for what another version of numpy or of the interpreter may count.
+BOUNDS = {"1 KB, 12 partitions": (100, 80), "100 B, 1000 partitions": (80, 68)}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

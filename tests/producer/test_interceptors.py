@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import ConfigError, ErrorCode, KafkaError, SerializationError
+from spark_kafka_sink.errors import (
+    ConfigError,
+    ErrorCode,
+    IllegalStateError,
+    KafkaError,
+    SerializationError,
+)
 from spark_kafka_sink.producer.interceptors import Interceptors, ProducerInterceptor
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.producer.producer_record import (
+    NO_HEADERS,
+    Headers,
+    ProducerRecord,
+    RecordMetadata,
+)
 from spark_kafka_sink.producer.sender.network_thread import NetworkThread
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.produce import (
@@ -302,3 +314,96 @@ def test_a_producer_that_can_not_be_made_leaves_nothing_open(fault: str):
     assert seeing.closed == 1
     gc.collect()
     assert set(Path("/proc/self/fd").iterdir()) <= descriptors
+
+
+class Remembering(ProducerInterceptor):
+    """KIP-512's form, and all of a plugin's life."""
+
+    seen: list[object]
+
+    def configure(self, configs: Mapping[str, object]) -> None:
+        Remembering.seen = [configs]
+
+    def on_acknowledgement(
+        self,
+        metadata: RecordMetadata,
+        error: KafkaError | None,
+        headers: Headers = NO_HEADERS,
+    ) -> None:
+        Remembering.seen.append((metadata.record_count, list(headers), headers.read_only))
+
+
+def test_an_interceptor_that_takes_them_gets_the_headers_of_each_record(producers: Producers):
+    """KIP-512; a batch of columns has none."""
+    producer, _ = producers(Remembering(), Seeing())
+    producer.send(ProducerRecord("test", b"one", partition=0, headers=[("h", b"1")]))
+    producer.flush()
+    producer.send_batch(rows("two", "three"), topic="test")
+    producer.flush()
+    producer.close()
+    with pytest.raises(IllegalStateError):
+        producer.send(ProducerRecord("test", b"late", partition=0, headers=[("h", b"2")]))
+    configs, *acknowledged = Remembering.seen
+    assert acknowledged == [
+        (1, [("h", b"1")], True),
+        (2, [], True),
+        (1, [("h", b"2")], True),
+    ]
+    assert isinstance(configs, dict)
+    assert configs["linger.ms"] == 60_000
+    assert len(Seeing.last.acknowledged) == 3  # without the third argument
+
+
+class Plugin:
+    """A serializer and a partitioner that tell of their life."""
+
+    told: list[tuple[object, ...]] = []  # noqa: RUF012 - the class's own
+
+    def configure(self, configs: Mapping[str, object], *more: object) -> None:
+        assert not any("password" in name for name in configs)
+        Plugin.told.append(("configure", configs["client.dns.lookup"], *more))
+
+    def serialize(self, topic: str, data: object, headers: Headers) -> bytes:
+        return str(data).encode()
+
+    def partition(self, topic, keys, values, partition_count, available):
+        return [0] * len(values)
+
+    def close(self) -> None:
+        Plugin.told.append(("close",))
+
+
+def test_serializers_and_partitioners_are_configured_and_closed_with_their_producer():
+    Plugin.told = []
+    given = {
+        "bootstrap.servers": "127.0.0.1:9092",
+        "key.serializer": path(Plugin),
+        "value.serializer": Plugin(),
+        "partitioner.class": path(Plugin),
+    }
+    producer = KafkaProducer(given, cluster=CLUSTER, client=AnsweringClient(CLUSTER))
+    lookup = "use_all_dns_ips"
+    assert Plugin.told[0] == ("configure", lookup, True)  # as a class; an object is ready as it is
+    assert set(Plugin.told[1:]) == {("configure", lookup)}
+    made = len(Plugin.told) + 1
+    producer.close()
+    producer.close()
+    assert Plugin.told[made - 1 :] == [("close",)] * made
+
+
+class Misconfigured:
+    closed = 0
+
+    def configure(self, configs: Mapping[str, object]) -> None:
+        raise ValueError("a secret")
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        return record
+
+
+def test_a_plugin_that_can_not_be_configured_is_a_wrong_option():
+    with pytest.raises(ConfigError, match=r"Misconfigured\.configure raised ValueError") as caught:
+        KafkaProducer(
+            {"bootstrap.servers": "127.0.0.1:9092", "interceptor.classes": path(Misconfigured)}
+        )
+    assert "a secret" not in "".join(traceback.format_exception(caught.value))

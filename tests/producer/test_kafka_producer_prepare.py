@@ -91,6 +91,30 @@ def test_leaving_the_with_block_leaves_a_prepared_transaction_alone(
     world.run(body)
 
 
+def test_leaving_the_with_block_by_an_exception_sends_what_is_queued_and_aborts_the_transaction(
+    world: ProducerWorld,
+) -> None:
+    """As Java's try-with-resources; readers would else wait for transaction.timeout.ms."""
+
+    def leave(producer: KafkaProducer, *rows: str) -> None:
+        with producer:
+            for row in rows:
+                producer.send(ProducerRecord("t", row.encode(), partition=0))
+            raise RuntimeError
+
+    def body() -> None:
+        with pytest.raises(RuntimeError):
+            leave(begun(world), "a")
+        assert world.asked == [("init", "id"), ("abort", "id")]
+        assert world.values() == texts()
+        with pytest.raises(RuntimeError):
+            leave(world.of(world.config), "b", "c")
+        world.scheduler.sleep(1_000)  # for the marker: until then nothing behind it is committed
+        assert world.values() == texts("b", "c")
+
+    world.run(body)
+
+
 def test_abandoning_a_prepared_producer_leaves_the_transaction_alone(world: ProducerWorld) -> None:
     def body() -> None:
         producer = begun(world)

@@ -584,24 +584,71 @@ def test_an_attempt_without_idempotence_tells_of_records_that_failed_alone(produ
     assert producer.finish_attempt().rows == 1
 
 
-def test_an_idempotent_producer_fails_with_its_batch(producers: Producers):
-    """Rule 5.2: nothing is sent behind a hole. Every future ends, in order."""
+def test_an_idempotent_producer_goes_on_after_a_refused_batch_under_a_new_id(
+    producers: Producers,
+):
+    """As Java's. What was not sent before the refusal came goes out, each record of it once."""
     producer, client = producers(linger_ms=60_000, batch_size=2000)
     client.answer = hold
     heard = Heard()
     futures = [producer.send(to0(b"x" * 100), heard) for _ in range(100)]
     client.await_produced(1)
+    before = producer.producer_id_and_epoch
     client.answer = refuse(ErrorCode.INVALID_RECORD)
     client.wakeup()
-    for future in futures:
-        assert isinstance(future.exception(10), KafkaError)
+    refused = futures[0].exception(10)
+    assert isinstance(refused, KafkaError)
+    client.release()
+    producer.flush()
+    failed = [future for future in futures if future.exception(10) is not None]
+    assert 0 < len(failed) < 100
+    assert failed == futures[: len(failed)]
+    offsets = [future.result(10).offset for future in futures[len(failed) :]]
+    assert offsets == list(range(100 - len(failed)))
     assert len(heard.calls) == 100
+    assert producer.producer_id_and_epoch != before
+    with pytest.raises(DeliveryError, match="of 100 rows were not acknowledged"):
+        producer.finish_attempt()
+
+
+def test_one_topic_that_refuses_costs_the_others_nothing(producers: Producers):
+    producer, client = producers(linger_ms=0)
+    other = ProducerRecord("test", b"1", partition=1)
+    producer.send(other).result(10)
+
+    def refuse_partition_0(request: object) -> object:
+        if not isinstance(request, ProduceRequest):
+            return None
+        answers = [
+            PartitionProduceResponse(
+                item.tp,
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED if item.tp == TP0 else ErrorCode.NONE,
+                -1 if item.tp == TP0 else 1,
+            )
+            for item in request.data
+        ]
+        return ProduceResponse(tuple(answers))
+
+    client.answer = refuse_partition_0
+    denied = producer.send(to0())
+    with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
+        denied.result(10)
+    client.release()
+    producer.send(other).result(10)
+    producer.send(to0()).result(10)
+    producer.flush()
+
+
+def test_a_failed_batch_of_columns_still_ends_an_idempotent_producer(producers: Producers):
+    """Rule 5.2: rows have no futures, and their attempt is lost as a whole."""
+    producer, client = producers()
+    client.answer = refuse(ErrorCode.INVALID_RECORD)
+    producer.send_batch(pa.record_batch({"value": ["1"], "partition": [0]}), topic="test")
     with pytest.raises(DeliveryError, match="INVALID_RECORD"):
-        producer.send(to0())
-    with pytest.raises(DeliveryError):
         producer.flush()
+    with pytest.raises(DeliveryError):
+        producer.send(to0())
     producer.close(1000)
-    assert client.logs == {}
 
 
 def test_a_broker_that_names_records_fails_each_with_its_own_error(producers: Producers):

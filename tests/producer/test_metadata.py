@@ -30,7 +30,7 @@ from spark_kafka_sink.protocol.cluster import (
     PartitionInfos,
     TopicPartition,
 )
-from spark_kafka_sink.protocol.messages import InitProducerIdRequest, MetadataRequest
+from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest, MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse, TopicMetadata
 from spark_kafka_sink.protocol.responses import InitProducerIdResponse
 from tests.fakes.answering_client import AnsweringClient

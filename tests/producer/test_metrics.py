@@ -244,7 +244,7 @@ def test_polls_count_bytes_connections_and_how_long_they_waited() -> None:
     world = World()
     send = NetworkSend(1, [], 100)
     receive = NetworkReceive(1, memoryview(bytes(46)))
-    world.metrics.polled([send, send], [receive], 2, 3, 15, 5, world.now)
+    world.metrics.polled([send, send], [receive], [1, 2], 3, 15, 5, world.now)
     world.metrics.connection_closed(2, world.now)
     told = world.told(Group.PRODUCER)
     assert (told["request-total"], told["outgoing-byte-total"], told["request-size-max"]) == (

@@ -40,7 +40,7 @@ def batch_of(
 
 
 def read(batch: ProducerBatch) -> tuple[Record, ...]:
-    data = b"".join(batch.buffers())
+    data = b"".join(batch.buffers)
     assert len(data) == batch.size_in_bytes
     return parse_batch(data).records
 
@@ -54,7 +54,7 @@ def test_what_is_sent_reads_back_with_the_producers_state(codec: Codec):
     batch.append(encoded([(b"d", BASE + 1)], first=3), 1, BASE + 1)
     batch.close(codec)
     batch.set_producer_state(1000, 3, 7, transactional=True)
-    header = parse_batch(b"".join(batch.buffers())).header
+    header = parse_batch(b"".join(batch.buffers)).header
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (1000, 3, 7)
     assert header.transactional
     assert header.max_timestamp == BASE + 5
@@ -72,14 +72,14 @@ def test_bytes_are_frozen_at_close_and_every_retry_hands_out_the_same_objects():
     batch = batch_of(ROWS)
     batch.close(GZIP)
     batch.set_producer_state(1, 0, 0, transactional=False)
-    first = batch.buffers()
+    first = batch.buffers
     with pytest.raises(IllegalStateError, match="only once"):
         batch.set_producer_state(1, 1, 0, transactional=False)
     with pytest.raises(IllegalStateError):
         batch.append(b"x", 1, BASE)
     batch.drained(10)
     batch.reenqueued(30)
-    assert all(a is b for a, b in zip(first, batch.buffers(), strict=True))
+    assert all(a is b for a, b in zip(first, batch.buffers, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ def test_a_batch_that_ended_keeps_no_bytes():
     batch = batch_of(ROWS)
     batch.close(NONE)
     batch.set_producer_state(-1, -1, -1, transactional=False)
-    sent = batch.buffers()
+    sent = batch.buffers
     batch.complete(0, -1)
-    assert len(batch.buffers()) == 1
+    assert not batch.buffers
     assert sum(map(len, sent)) == batch.size_in_bytes
 
 

@@ -396,11 +396,11 @@ def test_a_retry_keeps_its_sequence_and_its_bytes():
     world = World(manager)
     world.fill(TP0)
     (batch,) = world.drain(1)
-    sent = batch.buffers()
+    sent = batch.buffers
     world.accumulator.reenqueue(batch, world.now)
     world.clock.advance(1000)
     assert world.drain(1) == [batch]
-    assert all(a is b for a, b in zip(sent, batch.buffers(), strict=True))
+    assert all(a is b for a, b in zip(sent, batch.buffers, strict=True))
     assert manager.next[TP0] == 1
 
 
@@ -823,7 +823,7 @@ def test_five_writers_and_a_sender_lose_nothing():
         if flush is None and not any(w.is_alive() for w in writers):
             flush = accumulator.begin_flush()
         for batch in world.drain(1, cluster=cluster):
-            seen[batch.tp.partition] += b"".join(batch.buffers()[1:])
+            seen[batch.tp.partition] += b"".join(batch.buffers[1:])
             world.complete(batch)
     assert world.memory_in_use == 0
     expected = b"".join(n.to_bytes(4, "big") * 5 for n in range(per_writer))

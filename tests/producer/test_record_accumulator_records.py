@@ -189,7 +189,7 @@ def test_a_full_batch_is_closed_and_wakes_the_sender():
     (batch,) = world.drain()
     assert batch.record_count == 8
     assert batch.size_in_bytes <= 1000
-    parse_batch(b"".join(batch.buffers()))
+    parse_batch(b"".join(batch.buffers))
 
 
 class Moved:
@@ -283,5 +283,5 @@ def test_a_batch_that_a_record_filled_is_ready_at_once_and_one_buffer(codec):
         records(value=bytes(range(50)))
     (batch,) = world.drain()
     assert batch.record_count > 3
-    assert len(batch.buffers()) == 2, "the header and all records: one call of the socket"
-    assert len(parse_batch(b"".join(batch.buffers())).records) == batch.record_count
+    assert len(batch.buffers) == 2, "the header and all records: one call of the socket"
+    assert len(parse_batch(b"".join(batch.buffers)).records) == batch.record_count

@@ -33,7 +33,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.messages import InitProducerIdRequest
+from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceResponse,
     ProduceRequest,

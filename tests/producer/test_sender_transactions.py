@@ -22,7 +22,7 @@ from spark_kafka_sink.errors import (
     TransactionAbortedError,
 )
 from spark_kafka_sink.producer.transaction.transaction_manager import State
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,

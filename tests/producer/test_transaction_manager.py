@@ -63,13 +63,14 @@ def test_an_illegal_transition_raises_and_changes_nothing() -> None:
 
 def test_nothing_may_be_drained_before_there_is_an_id_or_after_a_fatal_error() -> None:
     manager = TransactionManager()
-    assert not manager.can_drain(TP)
+    batch = ProducerBatch(TP, 0, 1, 0, Listener())
+    assert not manager.may_leave(batch)
     manager.begin_initialize()
-    assert not manager.can_drain(TP)
+    assert not manager.may_leave(batch)
     manager.handle_init_producer_id(OK, "here")
-    assert manager.can_drain(TP)
+    assert manager.may_leave(batch)
     manager.transition_to_fatal_error(KafkaError("the end"))
-    assert not manager.can_drain(TP)
+    assert not manager.may_leave(batch)
 
 
 def test_a_retriable_refusal_of_an_id_is_asked_again_a_hopeless_one_is_fatal() -> None:
@@ -145,7 +146,7 @@ def test_an_acknowledgement_lapses_so_that_a_forgotten_producer_probes_first() -
     assert not manager.is_acknowledged(TP)
     leave(manager)
     assert manager.has_in_flight_batches(TP)
-    assert not manager.can_drain(TP)
+    assert not manager.may_leave(ProducerBatch(TP, 0, 2, 0, Listener()))
 
 
 def test_an_idempotent_producer_may_use_produce_12() -> None:

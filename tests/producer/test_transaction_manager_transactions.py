@@ -43,7 +43,7 @@ from spark_kafka_sink.producer.transaction.txn_requests import (
     TxnRequest,
     reaction_to,
 )
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     FindCoordinatorRequest,
@@ -1012,7 +1012,7 @@ def test_a_prepared_transaction_is_nobodys_here(version: int) -> None:
         ):
             with pytest.raises(IllegalStateError):
                 call()
-        assert not world.manager.can_drain(TP0)
+        assert not world.manager.may_leave(ProducerBatch(TP0, 0, 1, 0, Listener()))
         assert not world.manager.reusable
         world.sender.initiate_close()
         world.sender.run()

@@ -18,7 +18,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, ProducerFencedError
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.transaction.transaction_manager import PreparedTransaction, State
-from spark_kafka_sink.protocol.messages import EndTxnRequest, FindCoordinatorRequest
+from spark_kafka_sink.protocol.control_messages import EndTxnRequest, FindCoordinatorRequest
 from spark_kafka_sink.protocol.responses import EndTxnResponse
 from tests.producer.transactional_driver import TransactionalDriver, code_of
 from tests.real_kafka import RealKafka, consume_topic

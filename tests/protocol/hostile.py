@@ -55,7 +55,12 @@ def best_seconds(call: Callable[[], object], rounds: int = 5) -> float:
 def mutations(draw: st.DrawFn, frames: list[bytes]) -> tuple[int, bytes]:
     """One of ``frames`` (its index) with bytes changed, cut out, put in or repeated."""
     index = draw(st.integers(0, len(frames) - 1))
-    data = bytearray(frames[index])
+    return index, mutate(draw, frames[index])
+
+
+def mutate(draw: st.DrawFn, frame: bytes) -> bytes:
+    """``frame`` with bytes changed, cut out, put in or repeated."""
+    data = bytearray(frame)
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(data)))
         what = draw(st.sampled_from(["set", "cut", "insert", "int32", "varint"]))
@@ -70,7 +75,7 @@ def mutations(draw: st.DrawFn, frames: list[bytes]) -> tuple[int, bytes]:
             data[at : at + 4] = value.to_bytes(4, "big", signed=True)
         else:
             data[at : at + 1] = b"\xff" * draw(st.integers(1, 10)) + b"\x0f"
-    return index, bytes(data)
+    return bytes(data)
 
 
 def work(call: Callable[[], object]) -> int:

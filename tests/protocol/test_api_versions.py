@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.errors import ErrorCode, UnsupportedVersionError
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     InitProducerIdRequest,

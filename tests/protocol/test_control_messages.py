@@ -21,7 +21,7 @@ from spark_kafka_sink.errors import (
     UnsupportedVersionError,
 )
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
     InitProducerIdRequest,

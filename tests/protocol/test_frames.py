@@ -16,6 +16,7 @@ from kio_oracle import Module
 
 from spark_kafka_sink.errors import IllegalStateError, RemoteProtocolError
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.control_messages import ApiVersionsRequest, MetadataRequest
 from spark_kafka_sink.protocol.frames import (
     FIRST_FLEXIBLE_VERSION,
     MAX_RESPONSE_SIZE,
@@ -28,7 +29,6 @@ from spark_kafka_sink.protocol.frames import (
     request_header_version,
     response_header_version,
 )
-from spark_kafka_sink.protocol.messages import ApiVersionsRequest, MetadataRequest
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
 

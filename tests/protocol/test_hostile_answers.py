@@ -32,8 +32,7 @@ from spark_kafka_sink.protocol.config_messages import (
     ConfigResourceType,
     DescribeConfigsRequest,
 )
-from spark_kafka_sink.protocol.fetch_messages import FetchPartition, FetchRequest, IsolationLevel
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     ApiVersionsRequest,
     CreateTopicsRequest,
@@ -43,6 +42,7 @@ from spark_kafka_sink.protocol.messages import (
     MetadataRequest,
     NewTopic,
 )
+from spark_kafka_sink.protocol.fetch_messages import FetchPartition, FetchRequest, IsolationLevel
 from spark_kafka_sink.protocol.metadata_response import MOST_BROKERS
 from spark_kafka_sink.protocol.sasl import SaslHandshakeRequest
 from spark_kafka_sink.protocol.transaction_admin_messages import (

@@ -13,7 +13,7 @@ from crc32c import crc32c
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
     InitProducerIdRequest,

@@ -23,7 +23,8 @@ def run(code: str) -> list[str]:
     "module",
     [
         "messages",
-        "kio_codec",
+        "control_messages",
+        "bodies",
         "transaction_admin_messages",
         "fetch_messages",
         "config_messages",
@@ -39,22 +40,17 @@ def test_importing_loads_neither_kio_nor_arrow(module: str) -> None:
     assert run(f"import spark_kafka_sink.protocol.{module}") == []
 
 
-def test_the_first_request_loads_kio_but_never_hypothesis() -> None:
-    loaded = run(
-        "from spark_kafka_sink.protocol.messages import MetadataRequest\n"
-        "MetadataRequest(()).encode(12)"
-    )
-    assert "kio" in loaded
-    assert not {"hypothesis", "pyarrow"} & set(loaded)
-
-
-def test_hypothesis_can_still_be_imported_behind_it() -> None:
-    loaded = run(
-        "from spark_kafka_sink.protocol.messages import MetadataRequest\n"
+def test_a_request_and_its_answer_load_their_own_message_only() -> None:
+    assert "kio" not in run("import spark_kafka_sink")
+    code = (
+        "from spark_kafka_sink.protocol.control_messages import MetadataRequest\n"
         "MetadataRequest(()).encode(12)\n"
-        "import hypothesis.strategies"
+        "import sys\n"
+        "room = 'spark_kafka_sink.protocol.messages.'\n"
+        "names = {n.removeprefix(room) for n in sys.modules if n.startswith(room)}\n"
+        "assert names == {'flexible_versions', 'metadata'}, names"
     )
-    assert "hypothesis" in loaded
+    assert run(code) == []
 
 
 def test_produce_and_its_answer_need_no_kio() -> None:

@@ -16,7 +16,7 @@ from kio_oracle import Module, write
 
 from spark_kafka_sink.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     CoordinatorType,
     EndTxnRequest,

@@ -6,13 +6,13 @@ import struct
 import numpy as np
 import pyarrow as pa
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch
 
 from spark_kafka_sink.errors import CorruptRecordError, IllegalStateError, InvalidRecordError
 from spark_kafka_sink.records.compression import Codec, CompressionType
-from spark_kafka_sink.records.crc32c import crc32c
 from spark_kafka_sink.records.encoded_slice import OpenPosition
 from spark_kafka_sink.records.record_batch import (
     HEADER_SIZE,
@@ -130,14 +130,22 @@ def test_saramas_golden_batch_has_its_length_and_checksum():
 )
 def test_the_checksum_is_crc32c_over_any_cut(data, value):
     """Behaviour 4."""
-    assert crc32c([data]) == value
-    assert crc32c([data[:3], memoryview(data)[3:]]) == value
-    assert crc32c([data[2:]], crc32c([data[:2]])) == value
+    assert crc32c(data) == value
+    for chunks in ([data], [data[:3], memoryview(data)[3:]], [data[:2], data[2:]]):
+        header = write_header(
+            chunks, codec=Codec(), record_count=1, base_timestamp=0, max_timestamp=0
+        )
+        assert header[17:21] == crc32c(header[21:] + data).to_bytes(4, "big")
 
 
 def test_the_checksum_of_large_buffers_is_the_same():
     data = bytes(range(256)) * 1000
-    assert crc32c([data]) == crc32c([data[i : i + 1000] for i in range(0, len(data), 1000)])
+    pieces = [data[i : i + 1000] for i in range(0, len(data), 1000)]
+    whole, cut = (
+        write_header(chunks, codec=Codec(), record_count=1, base_timestamp=0, max_timestamp=0)
+        for chunks in ([data], pieces)
+    )
+    assert whole == cut
 
 
 ROWS = st.lists(
@@ -198,7 +206,7 @@ def patched(batch, at, new):
     data = bytearray(batch)
     data[at : at + len(new)] = new
     struct.pack_into(">i", data, 8, len(data) - 12)
-    struct.pack_into(">I", data, 17, crc32c([bytes(data[21:])]))
+    struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
     return bytes(data)
 
 

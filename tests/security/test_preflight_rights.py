@@ -96,4 +96,4 @@ def test_settings_that_fit_are_not_spoken_of(secure_kafka, look, caplog):
     ids=["not told", "nothing at all", "only WRITE", "both", "READ without DESCRIBE"],
 )
 def test_a_broker_that_does_not_know_the_field_is_not_believed(operations):
-    topic_checks._check_write("t", operations)
+    topic_checks.check_write("t", operations)

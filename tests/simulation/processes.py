@@ -82,10 +82,11 @@ class Network(SimulatedNetwork):
         self._process.step(self)
         super().send(send)
 
-    def poll(self, timeout_ms: int) -> None:
-        super().poll(timeout_ms)
+    def poll(self, timeout_ms: int) -> int:
+        now = super().poll(timeout_ms)
         for _ in self.completed_receives:
             self._process.step(self)
+        return now
 
     @property
     def over(self) -> bool:

@@ -28,7 +28,7 @@ from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
 )
 from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.protocol.messages import InitProducerIdRequest
+from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest
 from spark_kafka_sink.transactions import (
     aborter,
     commit_state,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     InitProducerIdRequest,

@@ -32,7 +32,7 @@ from spark_kafka_sink.local_kafka import KAFKA_3_VERSION, KafkaCluster, LocalKaf
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
-from spark_kafka_sink.protocol.messages import ApiVersionsRequest
+from spark_kafka_sink.protocol.control_messages import ApiVersionsRequest
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.transactions.aborter import Aborter

@@ -18,7 +18,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.messages import CoordinatorType
+from spark_kafka_sink.protocol.control_messages import CoordinatorType
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
 from spark_kafka_sink.transactions.calls import Call, Coordinator

@@ -19,7 +19,7 @@ from spark_kafka_sink.errors import ErrorCode, KafkaError, UnsupportedVersionErr
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     InitProducerIdRequest,

@@ -23,8 +23,8 @@ from spark_kafka_sink.errors import (
     safe_text,
 )
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError, SaslMechanism
+from spark_kafka_sink.protocol.control_messages import ApiVersionsRequest
 from spark_kafka_sink.protocol.frames import frame, parse_response_header
-from spark_kafka_sink.protocol.messages import ApiVersionsRequest
 from spark_kafka_sink.protocol.request import ApiKey, Request
 from spark_kafka_sink.protocol.responses import ApiVersionsResponse
 from spark_kafka_sink.protocol.sasl import (

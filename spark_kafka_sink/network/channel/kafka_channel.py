@@ -51,6 +51,7 @@ class KafkaChannel:
         "kind",
         "muted",
         "node_id",
+        "ready",
         "reauthenticating",
         "remote",
         "sending",
@@ -86,6 +87,8 @@ class KafkaChannel:
         self.used_ms = 0
         self.transport = transport
         self.connected = False
+        #: Connected, handshake done, authenticated: requests may go out.
+        self.ready = False
         #: The frame on its way out.
         self.sending: NetworkSend | None = None
         self._authenticator = authenticator
@@ -94,11 +97,6 @@ class KafkaChannel:
         # Where each buffer ends in the frame, and how much of that is written.
         self._ends: list[int] = []
         self._written = 0
-
-    @property
-    def ready(self) -> bool:
-        """Connected, handshake done, authenticated: requests may go out."""
-        return self.connected and self.transport.ready and self._authenticator.complete
 
     @property
     def wants_write(self) -> bool:
@@ -127,6 +125,7 @@ class KafkaChannel:
         if not self.transport.finish_connect():
             return False
         self.connected = True
+        self.ready = self.transport.ready and self._authenticator.complete
         self.kind = ChannelStateKind.READY if self.ready else ChannelStateKind.AUTHENTICATE
         return True
 
@@ -136,6 +135,7 @@ class KafkaChannel:
             self.transport.handshake()
         if self.transport.ready and not self._authenticator.complete:
             self._authenticator.authenticate(now)
+        self.ready = self.transport.ready and self._authenticator.complete
         if self.ready:
             self.kind = ChannelStateKind.READY
 
@@ -169,6 +169,7 @@ class KafkaChannel:
             self.reauthenticating = True
             self._authenticator.begin_again()
             self._authenticator.authenticate(now)
+            self.ready = self._authenticator.complete
             return None
         buffers, ends = self._buffers, self._ends
         if self._written == send.size:
@@ -181,7 +182,7 @@ class KafkaChannel:
             if before < self._written:
                 window[0] = memoryview(window[0])[self._written - before :]
             self._written += self.transport.write(window)
-            if self._written < ends[index + len(window) - 1]:
+            if self._written < ends[-1] and self._written < ends[index : index + IOV_MAX][-1]:
                 return None  # the socket is full, its event will tell
         if self.transport.has_pending_writes:
             return None
@@ -207,7 +208,8 @@ class KafkaChannel:
             return None
         if self.reauthenticating and peek_correlation_id(payload) >= MIN_RESERVED_CORRELATION_ID:
             self._authenticator.receive(payload, now)
-            if self._authenticator.complete:
+            self.ready = self._authenticator.complete
+            if self.ready:
                 self.reauthenticating = False
                 _log.debug("authenticated again with node %d at %s", self.node_id, self.remote)
             if reader.pool is not None:

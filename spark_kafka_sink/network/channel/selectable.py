@@ -69,7 +69,7 @@ class SelectorMetrics(Protocol):
         self,
         sends: Sequence[NetworkSend],
         receives: Iterable[NetworkReceive],
-        connected: int,
+        connected: Iterable[int],
         connections: int,
         waited_ms: int,
         io_ms: int,
@@ -100,8 +100,8 @@ class Selectable(Protocol):
         """Queue one frame; at most one at a time for each channel (IllegalStateError)."""
         ...
 
-    def poll(self, timeout_ms: int) -> None:
-        """Wait for events and move bytes. Fills the four properties below anew."""
+    def poll(self, timeout_ms: int) -> int:
+        """Wait for events and move bytes; the time then. Fills the four properties below anew."""
         ...
 
     @property

@@ -15,7 +15,7 @@ import errno
 import logging
 import os
 import random
-import selectors
+import select
 import socket
 
 from spark_kafka_sink.clock import NEVER, Clock
@@ -26,6 +26,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.kafka_channel import KafkaChannel
+from spark_kafka_sink.network.channel.poller import Poller, new_poller
 from spark_kafka_sink.network.channel.selectable import (
     ChannelState,
     ChannelStateKind,
@@ -38,8 +39,9 @@ from spark_kafka_sink.network.memory_pool import MemoryPool
 
 _log = logging.getLogger(__name__)
 
-_READ = selectors.EVENT_READ
-_WRITE = selectors.EVENT_WRITE
+# epoll has the same bits.
+_READ = select.POLLIN
+_WRITE = select.POLLOUT
 
 #: epoll counts its time-out in an int of milliseconds. A wake once a day costs nothing.
 _LONGEST_SELECT_MS = 24 * 3600 * 1000
@@ -58,7 +60,7 @@ class Selector:
         memory_pool: MemoryPool | None = None,
         failed_authentication_delay_ms: int = 0,
         rng: random.Random | None = None,
-        poller: selectors.BaseSelector | None = None,
+        poller: Poller | None = None,
     ) -> None:
         """``memory_pool`` None: frames are not counted. ``failed_authentication_delay_ms``: for so
         long a connection that was refused for who we are stays open, and its refusal untold, so
@@ -69,7 +71,9 @@ class Selector:
         self._metrics = metrics
         # Milliseconds of this poll in which nothing happened.
         self._waited_ms = 0
-        self._selector = selectors.DefaultSelector() if poller is None else poller
+        self._poller = new_poller() if poller is None else poller
+        # By their sockets' numbers, those that the poller watches.
+        self._watched: dict[int, KafkaChannel] = {}
         self._channels: dict[int, KafkaChannel] = {}
         # Closed by the peer or by idleness, with answers that are still to be handed out.
         self._closing: dict[int, KafkaChannel] = {}
@@ -102,7 +106,8 @@ class Selector:
         # that the caller can send now.
         self._news = False
         self._pipe = WakeupPipe()
-        self._selector.register(self._pipe.reader, _READ, None)
+        self._wakeup_fd = self._pipe.reader.fileno()
+        self._poller.register(self._wakeup_fd, _READ)
         channel_builder.attach(self.wakeup)
         if memory_pool is not None:
             memory_pool.attach(self.wakeup)
@@ -161,8 +166,9 @@ class Selector:
         channel.set_send(send)
         self._unsent.append(channel)
 
-    def poll(self, timeout_ms: int) -> None:
+    def poll(self, timeout_ms: int) -> int:
         """Move bytes until there is something to report, a wakeup, or ``timeout_ms`` is over.
+        Returns the time then.
 
         Events that complete nothing (a part of a frame went out) are handled in here, without a
         round through the caller's loop, which costs more than the system call.
@@ -170,7 +176,11 @@ class Selector:
         if timeout_ms < 0:
             raise IllegalStateError("a poll's time-out must not be negative")
         start = now = self._clock.now_ms()
-        self._clear()
+        self.completed_sends, self.completed_receives, self.connected = [], [], []
+        self.disconnected = {}
+        self._news = False
+        if self._closing:
+            self._go_on_closing()
         if self._out_of_memory:
             self._resume_reading()
         if self._unsent:
@@ -188,18 +198,19 @@ class Selector:
                     break
         if now > self._next_idle_ms:
             self._close_idle(now)
+        end = self._clock.now_ms()
         if self._metrics is not None:
             waited, self._waited_ms = self._waited_ms, 0
-            end = self._clock.now_ms()
             self._metrics.polled(
                 self.completed_sends,
                 self.completed_receives,
-                len(self.connected),
+                self.connected,
                 len(self._channels),
                 waited,
                 end - start - waited,
                 end,
             )
+        return end
 
     def is_channel_ready(self, node_id: int) -> bool:
         channel = self._channels.get(node_id)
@@ -239,7 +250,7 @@ class Selector:
         with contextlib.ExitStack() as stack:
             stack.callback(self._builder.close)
             stack.callback(self._pipe.close)
-            stack.callback(self._selector.close)
+            stack.callback(self._poller.close)
             for channel in (*self._channels.values(), *self._closing.values()):
                 stack.callback(channel.close)
             self._channels.clear()
@@ -247,24 +258,12 @@ class Selector:
 
     # ---- one poll ----
 
-    def _clear(self) -> None:
-        """Forget what the last poll reported, and go on with connections that are closing."""
-        if self.completed_sends:
-            self.completed_sends = []
-        if self.completed_receives:
-            self.completed_receives = []
-        if self.disconnected:
-            self.disconnected = {}
-        if self.connected:
-            self.connected = []
-        self._news = False
-        if self._closing:
-            for node_id, channel in list(self._closing.items()):
-                if node_id in self._failed_sends or not self._has_pending_receive(channel):
-                    del self._closing[node_id]
-                    self._finish_close(channel)
-        if self._failed_sends:
-            self._failed_sends.clear()
+    def _go_on_closing(self) -> None:
+        for node_id, channel in list(self._closing.items()):
+            if node_id in self._failed_sends or not self._has_pending_receive(channel):
+                del self._closing[node_id]
+                self._finish_close(channel)
+        self._failed_sends.clear()
 
     def _write_unsent(self, now: int) -> None:
         unsent, self._unsent = self._unsent, []
@@ -281,11 +280,14 @@ class Selector:
         """Wait and handle events. Returns whether a wakeup was among them, and the time."""
         if self._delayed_closes:
             timeout_ms = self._until_delayed_close(timeout_ms)
-        timeout = None if timeout_ms >= NEVER else min(timeout_ms, _LONGEST_SELECT_MS) / 1000
-        start = self._clock.now_ms() if timeout != 0 and self._metrics is not None else NEVER
-        events = self._selector.select(timeout)
-        now = self._clock.now_ms()
-        if start < NEVER:
+        if timeout_ms == 0:
+            events = self._poller.poll(0)
+            now = self._clock.now_ms()
+        else:
+            longest = timeout_ms >= _LONGEST_SELECT_MS
+            start = self._clock.now_ms()
+            events = self._poller.poll((_LONGEST_SELECT_MS if longest else timeout_ms) / 1000)
+            now = self._clock.now_ms()
             self._waited_ms += now - start
         if self._pool is not None and not self._out_of_memory:
             events = self._handling_order(events, self._pool)
@@ -294,13 +296,12 @@ class Selector:
             for channel in buffered.values():
                 self._poll_channel(channel, _READ, now)
         woken = False
-        for key, mask in events:
-            ready: KafkaChannel | None = key.data
-            if ready is None:
+        for fd, mask in events:
+            if fd == self._wakeup_fd:
                 woken = True
                 self._pipe.consume()
-            elif ready.watched:  # not closed by an event before this one
-                self._poll_channel(ready, mask, now)
+            elif fd in self._watched:  # not closed by an event before this one
+                self._poll_channel(self._watched[fd], mask, now)
         if woken and self._waiting:
             waiting, self._waiting = self._waiting, []
             self._poll_open(waiting, 0, now)
@@ -326,9 +327,10 @@ class Selector:
                 self.connected.append(channel.node_id)
                 self._news = True
             if channel.ready:
-                if events & _READ or channel.transport.has_bytes_buffered:
+                # An error or a hang-up shows by reading, and by writing.
+                if events & ~_WRITE or channel.transport.has_bytes_buffered:
                     self._read(channel, now)
-                if events & _WRITE:
+                if events & ~_READ:
                     if channel.sending is not None:
                         self._write(channel, now)
                     else:
@@ -344,7 +346,7 @@ class Selector:
         """Go on with handshake and authentication, and then with what waited for it."""
         channel.prepare(now)
         if (channel.ready or channel.reauthenticating) and (
-            events & _READ or channel.transport.has_bytes_buffered
+            events & ~_WRITE or channel.transport.has_bytes_buffered
         ):
             self._read(channel, now)
         if channel.ready:
@@ -367,7 +369,7 @@ class Selector:
         node_id = channel.node_id
         if channel.muted or (self._out_of_memory and channel.starved):
             return
-        if not self._has_received(node_id):
+        if not self.completed_receives or not self._has_received(node_id):
             receive = channel.read(now)
             if receive is not None:
                 self.completed_receives.append(receive)
@@ -384,8 +386,8 @@ class Selector:
         return any(receive.source == node_id for receive in self.completed_receives)
 
     def _handling_order(
-        self, events: list[tuple[selectors.SelectorKey, int]], pool: MemoryPool
-    ) -> list[tuple[selectors.SelectorKey, int]]:
+        self, events: list[tuple[int, int]], pool: MemoryPool
+    ) -> list[tuple[int, int]]:
         """Any order when memory is low: epoll's is nearly always the same, and the first in it
         would take what is left each time (Selector.determineHandlingOrder).
         """
@@ -413,14 +415,23 @@ class Selector:
             wanted |= _WRITE
         if wanted == channel.watched:
             return
-        sock = channel.transport.socket
         if not wanted:
-            self._selector.unregister(sock)
-        elif channel.watched:
-            self._selector.modify(sock, wanted, channel)
+            self._unwatch(channel)
+            return
+        fd = channel.transport.socket.fileno()
+        if channel.watched:
+            self._poller.modify(fd, wanted)
         else:
-            self._selector.register(sock, wanted, channel)
+            self._poller.register(fd, wanted)
+            self._watched[fd] = channel
         channel.watched = wanted
+
+    def _unwatch(self, channel: KafkaChannel) -> None:
+        if channel.watched:
+            fd = channel.transport.socket.fileno()
+            self._poller.unregister(fd)
+            del self._watched[fd]
+            channel.watched = 0
 
     # ---- the end of a connection ----
 
@@ -452,9 +463,7 @@ class Selector:
         """Leave the connection open and look at it no more, until its time has come."""
         self._delayed_closes[channel] = self._clock.now_ms() + self._close_delay_ms
         self._buffered_reads.pop(channel.node_id, None)
-        if channel.watched:
-            self._selector.unregister(channel.transport.socket)
-            channel.watched = 0
+        self._unwatch(channel)
 
     def _until_delayed_close(self, timeout_ms: int) -> int:
         first = next(iter(self._delayed_closes.values()))
@@ -529,9 +538,7 @@ class Selector:
             self._delayed_closes.pop(channel, None)
             if self._metrics is not None:
                 self._metrics.connection_closed(len(self._channels), self._clock.now_ms())
-        if channel.watched:
-            self._selector.unregister(channel.transport.socket)
-            channel.watched = 0
+        self._unwatch(channel)
 
     def _finish_close(self, channel: KafkaChannel) -> None:
         self.disconnected[channel.node_id] = channel.state()

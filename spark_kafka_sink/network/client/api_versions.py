@@ -11,7 +11,7 @@ from enum import Enum
 
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
-from spark_kafka_sink.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.control_messages import ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.request import ApiKey, Request
 
 

@@ -235,9 +235,12 @@ class ClusterConnectionStates:
 
     def poll_delay_ms(self, node_id: int, now: int) -> int:
         """As :meth:`connection_delay`; the rest of the throttling while connected."""
-        if not self.is_connected(node_id):
+        state = self._states.get(node_id)
+        if state is None or state.state not in _CONNECTED:
             return self.connection_delay(node_id, now)
-        return self.throttle_delay_ms(node_id, now) or NEVER
+        if state.throttled_until_ms is None:
+            return NEVER
+        return max(0, state.throttled_until_ms - now) or NEVER
 
     def throttle_delay_ms(self, node_id: int, now: int) -> int:
         state = self._states.get(node_id)

@@ -41,10 +41,11 @@ class InFlightRequest:
     def parse(self, payload: memoryview) -> object:
         """What the answer ``payload`` says. RemoteProtocolError when it is no answer to this."""
         asked = self.request
-        correlation_id, body = parse_response_header(asked.api_key, self.version, payload)
+        api_key = asked.request.api_key
+        correlation_id, body = parse_response_header(api_key, self.version, payload)
         if correlation_id != asked.correlation_id:
             raise RemoteProtocolError(
-                f"an answer to {asked.api_key.name} has correlation id {correlation_id} where "
+                f"an answer to {api_key.name} has correlation id {correlation_id} where "
                 f"{asked.correlation_id} was due"
             )
         return asked.request.decode(self.version, body)
@@ -107,10 +108,10 @@ class InFlightRequests:
 
     def answered(self, node_id: int) -> InFlightRequest:
         """The oldest, which an answer that came must belong to. RemoteProtocolError if none can."""
-        request = self.oldest(node_id)
-        if request is None or not request.sent:
+        queue = self._requests.get(node_id)
+        if not queue or not queue[0].sent:
             raise RemoteProtocolError("the broker answered without having been asked")
-        return request
+        return queue[0]
 
     def last_sent(self, node_id: int) -> InFlightRequest | None:
         queue = self._requests.get(node_id)

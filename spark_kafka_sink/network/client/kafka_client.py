@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import AuthenticationError, KafkaError
 from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.messages import MetadataRequest
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 from spark_kafka_sink.protocol.request import Request
 

@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import AuthenticationError, ErrorCode, KafkaError, 
 from spark_kafka_sink.network.client.kafka_client import MetadataStore
 from spark_kafka_sink.network.client.least_loaded_node import LeastLoadedNode
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.messages import MetadataRequest
+from spark_kafka_sink.protocol.control_messages import MetadataRequest
 from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 
 _log = logging.getLogger(__name__)

@@ -49,13 +49,13 @@ from spark_kafka_sink.network.client.metadata_updater import MetadataUpdater
 from spark_kafka_sink.network.client.node_connections import NodeConnections
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.frames import frame
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     MetadataRequest,
     MetadataResponse,
 )
+from spark_kafka_sink.protocol.frames import frame
 from spark_kafka_sink.protocol.request import ApiKey, Request
 
 _log = logging.getLogger(__name__)
@@ -147,9 +147,14 @@ class NetworkClient:
     # ---- questions ----
 
     def ready(self, node: Node, now: int) -> bool:
-        if self.is_ready(node, now):
-            return True
-        if self._connection_states.can_connect(node.id, now):
+        node_id = node.id
+        if self._connection_states.is_ready(node_id, now):
+            return (
+                self._in_flight.can_send_more(node_id)
+                and self._selector.is_channel_ready(node_id)
+                and not self._updater.is_update_due(now)
+            )
+        if self._connection_states.can_connect(node_id, now):
             self.initiate_connect(node, now)
         return False
 
@@ -227,26 +232,27 @@ class NetworkClient:
         callback: Callable[[ClientResponse], None] | None = None,
     ) -> ClientRequest:
         timeout = self._config.request_timeout_ms
+        correlation_id = self._correlation_id
+        following = correlation_id + 1
+        self._correlation_id = 0 if following >= MIN_RESERVED_CORRELATION_ID else following
         return ClientRequest(
             node_id,
             request,
-            self._next_correlation_id(),
+            correlation_id,
             now,
             timeout if request_timeout_ms is None else request_timeout_ms,
             expect_response,
             callback,
         )
 
-    def _next_correlation_id(self) -> int:
-        correlation_id = self._correlation_id
-        following = correlation_id + 1
-        self._correlation_id = 0 if following >= MIN_RESERVED_CORRELATION_ID else following
-        return correlation_id
-
     def send(self, request: ClientRequest, now: int) -> None:
         self._ensure_active()
         node_id = request.destination
-        if not self.can_send_request(node_id, now):
+        if not (
+            self._connection_states.is_ready(node_id, now)
+            and self._in_flight.can_send_more(node_id)
+            and self._selector.is_channel_ready(node_id)
+        ):
             raise IllegalStateError(f"node {node_id} is not ready for a request")
         try:
             self._do_send(request, now)
@@ -304,15 +310,12 @@ class NetworkClient:
 
         With NEVER and nothing in flight, nothing but the network or :meth:`wakeup` ends it.
         """
-        self._ensure_active()
-        if self._aborted_sends:
-            responses, self._aborted_sends = self._aborted_sends, []
-            self._complete_responses(responses)
-            return responses
+        if self._aborted_sends or self._state is not _State.ACTIVE:
+            return self._poll_aborted()
         selector, states = self._selector, self._connection_states
         metadata_timeout = self._updater.maybe_update(now)
         rebootstrap_timeout = self._updater.time_to_rebootstrap(now)
-        selector.poll(
+        now = selector.poll(
             min(
                 timeout_ms,
                 metadata_timeout,
@@ -321,8 +324,7 @@ class NetworkClient:
                 states.time_to_next_setup_timeout(now) if states.connecting_nodes else NEVER,
             )
         )
-        now = self._clock.now_ms()
-        responses = []
+        responses: list[ClientResponse] = []
         if selector.completed_sends:
             self._handle_completed_sends(responses, now)
         if selector.completed_receives:
@@ -343,6 +345,12 @@ class NetworkClient:
             self._handle_rebootstrap(responses, now)
         if responses:
             self._complete_responses(responses)
+        return responses
+
+    def _poll_aborted(self) -> Sequence[ClientResponse]:
+        self._ensure_active()
+        responses, self._aborted_sends = self._aborted_sends, []
+        self._complete_responses(responses)
         return responses
 
     @staticmethod

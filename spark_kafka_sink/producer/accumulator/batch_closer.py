@@ -20,7 +20,7 @@ from spark_kafka_sink.records.compression import Codec
 class BatchCloser:
     """Works for the accumulator, on its lock and its queues, in whichever thread closes."""
 
-    __slots__ = ("_codec", "_limits", "_lock", "_pool", "_queues", "_wakeup")
+    __slots__ = ("_codec", "_limits", "_lock", "_pool", "_queues", "_uncompressed", "_wakeup")
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class BatchCloser:
         self._lock = lock
         self._queues = queues
         self._pool = pool
-        self._codec = codec
+        self._codec, self._uncompressed = codec, codec.is_none
         self._limits = limits
         self._wakeup = wakeup
 
@@ -44,7 +44,7 @@ class BatchCloser:
         """
         batch = self._queues.close_open(queue)
         batch.claim()
-        if self._codec.is_none:
+        if self._uncompressed:
             batch.finish_close(None, self._codec)  # nothing to compress: no reason to let go
             return True
         claimed.append(batch)

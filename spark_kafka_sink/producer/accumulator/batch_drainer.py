@@ -9,8 +9,9 @@ The way out of the accumulator, on the sender's thread. Never: how batches are f
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import NamedTuple
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -29,13 +30,19 @@ from spark_kafka_sink.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER
 MAX_OPEN_MS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyCheckResult:
+class ReadyCheckResult(NamedTuple):
     """Java's ReadyCheckResult: ``next_ready_check_delay_ms`` is NEVER when nothing waits."""
 
     ready_nodes: frozenset[int]
     next_ready_check_delay_ms: int
     unknown_leader_topics: frozenset[str]
+
+
+#: Make one of its fields in order: the loop asks for one in every round.
+_new_result: Callable[[tuple[frozenset[int], int, frozenset[str]]], ReadyCheckResult] = partial(
+    tuple.__new__, ReadyCheckResult
+)
+_NONE: frozenset[str] = frozenset()
 
 
 class _NodeLatency:
@@ -143,18 +150,6 @@ class BatchDrainer:
             return 0
         return max(0, batch.retry_at_ms - now)
 
-    def _stopped_by_sequences(self, batch: ProducerBatch) -> bool:
-        """Java's shouldStopDrainBatchesForPartition: sequences must reach the broker in order."""
-        manager = self._transaction_manager
-        if manager is None:
-            return False
-        if batch.base_sequence == NO_SEQUENCE:
-            return not manager.can_drain(batch.tp)
-        # A batch that has its sequence is a retry. Retries go one by one: the next goes when the
-        # one before it is settled, so that they can't overtake each other.
-        first = manager.first_in_flight_sequence(batch.tp)
-        return first not in (NO_SEQUENCE, batch.base_sequence)
-
     # ---- the sender: ready, drain ------------------------------------------------------------
 
     def ready(self, cluster: Cluster, now: int) -> ReadyCheckResult:
@@ -166,17 +161,20 @@ class BatchDrainer:
         """
         nodes: set[int] = set()
         delay = NEVER
+        manager = self._transaction_manager
         with self._lock:
             if cluster is not self._queues.cluster:
                 self._queues.lay_out(cluster)
-            unknown: frozenset[str] = frozenset()
+            unknown = _NONE
             if self._queues.leaderless:
                 unknown = frozenset(q.tp.topic for q in self._queues.leaderless if q.batches)
             for queue in self._queues.closed_heads:
                 if queue.leader < 0 or queue.muted or queue.leader in nodes:
                     continue
                 head = queue.batches[0]
-                if head.state is BatchState.CLOSING or self._stopped_by_sequences(head):
+                if head.state is BatchState.CLOSING or (
+                    manager is not None and not manager.may_leave(head)
+                ):
                     continue  # the closer, or the answer, wakes the sender
                 left = self._backoff_left(queue, head, now) if head.attempts else 0
                 if left > 0:
@@ -185,16 +183,16 @@ class BatchDrainer:
                 nodes.add(queue.leader)
                 if len(nodes) == len(self._queues.by_node):
                     # All are: nothing can be added, and the delay does not matter any more.
-                    return ReadyCheckResult(frozenset(nodes), delay, unknown)
+                    return _new_result((frozenset(nodes), delay, unknown))
             if self._queues.open:
                 delay = min(delay, self._open_ready(nodes, now))
-        return ReadyCheckResult(frozenset(nodes), delay, unknown)
+        return _new_result((frozenset(nodes), delay, unknown))
 
     def _open_ready(self, nodes: set[int], now: int) -> int:
         """Add the leaders of open batches that must go; the delay until the next may have to."""
         everything = self._everything_must_go(now)
         delay = max(self._linger_left(now), 0) if not everything else NEVER
-        one_kind = not self.mixed
+        one_kind, manager = not self.mixed, self._transaction_manager
         for queue in self._queues.open.values():
             batch = queue.batches[-1]
             left = 0 if everything else self._open_left(batch, now)
@@ -205,7 +203,7 @@ class BatchDrainer:
                 continue
             if queue.batches[0] is not batch or queue.muted or queue.leader < 0:
                 continue  # it is not its turn
-            if queue.leader not in nodes and not self._stopped_by_sequences(batch):
+            if queue.leader not in nodes and (manager is None or manager.may_leave(batch)):
                 nodes.add(queue.leader)
                 if len(nodes) == len(self._queues.by_node):
                     return delay
@@ -281,16 +279,24 @@ class BatchDrainer:
         more than ``room`` bytes; None when it may not be sent now. An open one is closed for that.
         """
         claimed: list[ProducerBatch] = []
+        manager = self._transaction_manager
         with self._lock:
             if queue.muted or not queue.batches:
                 return None
             batch = queue.batches[0]
-            if batch.state is BatchState.CLOSING or self._stopped_by_sequences(batch):
+            if batch.state is BatchState.CLOSING or (
+                manager is not None and not manager.may_leave(batch)
+            ):
                 return None
             if batch.state is BatchState.READY:
                 if batch.attempts and self._backoff_left(queue, batch, now) > 0:
                     return None
-                return self._take(queue, batch, room, now)
+                if batch.size_in_bytes <= room:
+                    self._queues.pop_head(queue)
+                    # Without the epoch of its first attempt its first retry would take any epoch
+                    # for a new leader's.
+                    batch.drained(now, queue.leader_epoch)
+                return batch
             if batch is queue.open:
                 if not self._everything_must_go(now) and not self._goes_along(batch, now):
                     return None
@@ -300,22 +306,8 @@ class BatchDrainer:
                 claimed.append(batch)
         for batch_to_close in claimed:
             self._closer.finish_closing(batch_to_close)
-        with self._lock:
-            # Only this thread takes heads away; an abort by another one leaves it DONE.
-            if not queue.batches or queue.batches[0] is not batch:
-                return None
-            return self._take(queue, batch, room, now)
-
-    def _take(
-        self, queue: PartitionQueue, batch: ProducerBatch, room: int, now: int
-    ) -> ProducerBatch:
-        """READY -> IN_FLIGHT, under the lock, if there is room."""
-        if batch.size_in_bytes <= room:
-            self._queues.pop_head(queue)
-            # Without the epoch of its first attempt its first retry would take any epoch for a new
-            # leader's.
-            batch.drained(now, queue.leader_epoch)
-        return batch
+        # Only this thread takes heads away; one that an abort by another took is not there.
+        return self._take_head(queue, room, now)
 
     def update_node_latency_stats(self, node_id: int, now: int, *, can_drain: bool) -> None:
         """A node has data ready, and (``can_drain``) its connection took some (KIP-794)."""

@@ -66,7 +66,9 @@ class BatchReturns:
 
     def queued(self, created_ms: int) -> None:
         """Under the lock: a batch of that age is in a queue now."""
-        self.next_expiry_ms = min(self.next_expiry_ms, created_ms + self._delivery_timeout_ms)
+        expiry = created_ms + self._delivery_timeout_ms
+        if expiry < self.next_expiry_ms:
+            self.next_expiry_ms = expiry
 
     def reenqueue(self, batch: ProducerBatch, now: int) -> None:
         """Back to the head of its queue; with sequences, behind earlier retries.
@@ -88,7 +90,8 @@ class BatchReturns:
         """
         with self._lock:
             self._check_tracked(batch)
-            first = self._incomplete.new_generations(2)
+            first = self._incomplete.generation + 1
+            self._incomplete.generation += 2
         pieces = batch.split(first)
         self._limits.refused(batch)
         with self._lock:

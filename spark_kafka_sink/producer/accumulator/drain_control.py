@@ -19,10 +19,11 @@ class DrainControl(Protocol):
         """A transaction is being committed or aborted: every batch must go, or is dropped."""
         ...
 
-    def can_drain(self, tp: TopicPartition) -> bool:
-        """May a batch *without* sequence be drained for ``tp`` now (rule 5.3; there is a producer
-        id; transactional: the partition is part of the transaction; nothing unresolved; at most
-        five in flight)?
+    def may_leave(self, batch: ProducerBatch) -> bool:
+        """May ``batch``, the head of its queue, be drained now? Without a sequence by rule 5.3
+        (there is a producer id; transactional: the partition is part of the transaction; nothing
+        unresolved; at most five in flight); a retry, which has its sequence, when all before it
+        are settled, so that they can't overtake each other.
         """
         ...
 

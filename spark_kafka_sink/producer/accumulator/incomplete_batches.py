@@ -27,13 +27,14 @@ class IncompleteBatches:
     woken when a flush is complete.
     """
 
-    __slots__ = ("_batches", "_flushed", "_flushes", "_generation")
+    __slots__ = ("_batches", "_flushed", "_flushes", "generation")
 
     def __init__(self, flushed: Waiters) -> None:
         self._flushed = flushed
         self._batches: dict[int, ProducerBatch] = {}
         self._flushes: list[Flush] = []
-        self._generation = 0
+        #: The last one that a batch has got.
+        self.generation = 0
 
     def __bool__(self) -> bool:
         return bool(self._batches)
@@ -43,14 +44,11 @@ class IncompleteBatches:
         """Some flush is under way."""
         return bool(self._flushes)
 
-    def new_generations(self, count: int) -> int:
-        """The first of ``count`` numbers that no batch has had."""
-        first = self._generation + 1
-        self._generation += count
-        return first
-
     def add(self, batch: ProducerBatch) -> None:
-        """A batch that was opened: flushes that began before don't wait for it."""
+        """A batch that was opened, of the next generation: flushes that began before don't wait
+        for it.
+        """
+        self.generation = batch.generation
         self._batches[batch.generation] = batch
 
     def replace(self, batch: ProducerBatch, pieces: Sequence[ProducerBatch]) -> None:
@@ -80,7 +78,7 @@ class IncompleteBatches:
 
     def begin_flush(self) -> Flush:
         """Wait for what exists now: batches to come have higher generations."""
-        flush = Flush(self._generation, len(self._batches))
+        flush = Flush(self.generation, len(self._batches))
         self._flushes.append(flush)
         return flush
 

@@ -100,7 +100,6 @@ class ProducerBatch:
     __slots__ = (
         "_chunks",
         "_codec",
-        "_header",
         "_leader_epoch",
         "_leader_epoch_attempts",
         "_listener",
@@ -108,6 +107,7 @@ class ProducerBatch:
         "base_offset",
         "base_sequence",
         "base_timestamp",
+        "buffers",
         "created_ms",
         "drained_ms",
         "error",
@@ -172,7 +172,9 @@ class ProducerBatch:
         self._listener = listener
         self._chunks: list[bytes] = []
         self._codec: Codec | None = None
-        self._header: bytes | None = None
+        #: ``[header, *chunks]`` exactly as sent, the same objects for every retry; empty until the
+        #: first drain.
+        self.buffers: Sequence[bytes] = ()
         self._leader_epoch = -1
         self._leader_epoch_attempts = 0
 
@@ -194,11 +196,14 @@ class ProducerBatch:
 
     # ---- filling and closing -----------------------------------------------------------------
 
-    def append(self, chunk: bytes, record_count: int, max_timestamp: int) -> None:
-        """Add finished records; IllegalStateError unless OPEN."""
+    def append(
+        self, chunk: bytes, record_count: int, max_timestamp: int, size: int | None = None
+    ) -> None:
+        """Add finished records, of ``size`` bytes for who knows it; only while OPEN."""
         if self.state is not BatchState.OPEN:
             raise self._refuse()
-        size = len(chunk)
+        if size is None:
+            size = len(chunk)
         self._chunks.append(chunk)
         self.raw_size += size
         self.size_in_bytes += size
@@ -264,7 +269,7 @@ class ProducerBatch:
 
     @property
     def has_header(self) -> bool:
-        return self._header is not None
+        return bool(self.buffers)
 
     @property
     def in_retry(self) -> bool:
@@ -283,7 +288,7 @@ class ProducerBatch:
         """Write the header (with its checksum) for this producer and sequence; only once."""
         if self.state is not BatchState.READY and self.state is not BatchState.IN_FLIGHT:
             raise self._refuse()
-        if self._header is not None:
+        if self.buffers:
             raise IllegalStateError(f"{self.tp}: the header of a batch is written only once")
         self.producer_id = producer_id
         self.producer_epoch = epoch
@@ -291,7 +296,7 @@ class ProducerBatch:
         self.transactional = transactional
         codec = self._codec
         assert codec is not None
-        self._header = write_header(
+        header = write_header(
             self._chunks,
             size=self.size_in_bytes,
             codec=codec,
@@ -303,6 +308,7 @@ class ProducerBatch:
             base_sequence=base_sequence,
             transactional=transactional,
         )
+        self.buffers = [header, *self._chunks]
 
     def drained(self, now: int, leader_epoch: int = -1) -> None:
         """READY -> IN_FLIGHT, to the leader of that epoch (-1: unknown)."""
@@ -312,12 +318,6 @@ class ProducerBatch:
         self.drained_ms = now
         if leader_epoch > self._leader_epoch:
             self._leader_epoch, self._leader_epoch_attempts = leader_epoch, self.attempts
-
-    def buffers(self) -> Sequence[bytes]:
-        """``[header, *chunks]`` exactly as sent; the same objects for every retry."""
-        if self._header is None:
-            raise IllegalStateError(f"{self.tp}: a batch has no header before it is drained")
-        return [self._header, *self._chunks]
 
     def reenqueued(self, retry_at_ms: int) -> None:
         """IN_FLIGHT -> READY: one attempt more; not to be drained before ``retry_at_ms``."""
@@ -342,6 +342,11 @@ class ProducerBatch:
     # ---- the end -----------------------------------------------------------------------------
 
     @property
+    def has_futures_only(self) -> bool:
+        """Every record came by ``send``, and has a future that tells of it."""
+        return self.futures is not None and len(self.futures) == self.record_count
+
+    @property
     def is_done(self) -> bool:
         return self.state is BatchState.DONE
 
@@ -355,7 +360,7 @@ class ProducerBatch:
             return self._ended_before()
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
-        self.state, self._chunks = BatchState.DONE, []
+        self.state, self._chunks, self.buffers = BatchState.DONE, [], ()
         if self.result is not None:
             self._tell_futures(self.result)
         self._listener.batch_done(self)
@@ -436,7 +441,7 @@ class ProducerBatch:
     def _end(self) -> None:
         self._move(BatchState.DONE)
         # A send in progress holds the buffers that it needs; nobody asks us for them again.
-        self._chunks = []
+        self._chunks, self.buffers = [], ()
 
     def split(self, first_generation: int) -> list[ProducerBatch]:
         """Two READY batches with this one's records in order; this one is DONE, unreported.

@@ -120,6 +120,7 @@ class RecordAccumulator:
     ) -> None:
         self.pool = BufferPool(config.buffer_memory, clock)
         self._clock = clock
+        self._delivery_timeout_ms = config.delivery_timeout_ms
         self._listener = listener
         self._wakeup = wakeup
         self._codec = Codec.of(config)
@@ -229,13 +230,13 @@ class RecordAccumulator:
                 if refused and tp in refused_tps:
                     refused.append(piece)
                     continue
-                size = data.nbytes
+                size = memory = data.nbytes
                 if generation == 0:
                     if batch is not None:
                         # The planner saw it and found no room for the next record.
                         ready |= self._closer.claim(queue, claimed)
                     batch = self._open_batch(queue, base, now)
-                    size += HEADER_SIZE
+                    memory += HEADER_SIZE
                 elif (
                     batch is None
                     or batch.generation != generation
@@ -244,11 +245,11 @@ class RecordAccumulator:
                     refused.append(piece)
                     refused_tps.add(tp)
                     continue
-                batch.append(chunk, count, latest)
+                batch.append(chunk, count, latest, size)
                 if largest > batch.largest_record:
                     batch.largest_record = largest
-                batch.pool_size += size
-                taken += size
+                batch.pool_size += memory
+                taken += memory
                 self.appended_records += count
                 if last:
                     ready |= self._closer.claim(queue, claimed)
@@ -404,11 +405,12 @@ class RecordAccumulator:
             raise IllegalStateError("the producer is closed; nothing can be sent with it")
 
     def _open_batch(self, queue: PartitionQueue, base_timestamp: int, now: int) -> ProducerBatch:
-        generation = self._incomplete.new_generations(1)
+        generation = self._incomplete.generation + 1
         batch = ProducerBatch(queue.tp, now, generation, base_timestamp, self._listener)
         self._queues.open_batch(queue, batch)
         self._incomplete.add(batch)
-        self._returns.queued(now)
+        if now + self._delivery_timeout_ms < self._returns.next_expiry_ms:
+            self._returns.queued(now)
         return batch
 
     # ---- the sender: ready, drain ------------------------------------------------------------

@@ -63,11 +63,35 @@ class ProduceRecorder:
             self._failed_alone_of = None
 
     def batch_done(self, batch: ProducerBatch) -> None:
-        error = batch.error
+        if batch.error is not None:
+            self._batch_failed(batch)
+            return
+        size, count = batch.size_in_bytes, batch.record_count
+        queued = batch.drained_ms - batch.created_ms
+        first = batch.base_offset
         with self._lock:
-            if error is None:
-                self._report.acknowledged(batch)
-                return
+            counts = self._report
+            counts.rows += count
+            counts.batches += 1
+            counts.bytes += size
+            counts.batch_bytes += batch.raw_size + HEADER_SIZE
+            counts.queue_ms += queued
+            if queued > counts.max_queue_ms:
+                counts.max_queue_ms = queued
+            if first < 0:
+                return  # acks=0, a duplicate, or proven by a later answer: the offset is not told
+            last = first + count - 1
+            tp, offsets = batch.tp, counts.offsets
+            if tp in offsets:
+                seen_first, seen_last = offsets[tp]
+                if seen_first < first:
+                    first = seen_first
+                if seen_last > last:
+                    last = seen_last
+            offsets[tp] = (first, last)
+
+    def _batch_failed(self, batch: ProducerBatch) -> None:
+        with self._lock:
             if self._failure is not None:
                 return
             self._failure = batch
@@ -194,29 +218,6 @@ class _Counts:
         self.retried_rows = self.queue_ms = self.max_queue_ms = 0
         self.nodes: dict[int, list[int]] = {}
         self.offsets: dict[TopicPartition, tuple[int, int]] = {}
-
-    def acknowledged(self, batch: ProducerBatch) -> None:
-        size = batch.size_in_bytes
-        self.rows += batch.record_count
-        self.batches += 1
-        self.bytes += size
-        self.batch_bytes += batch.raw_size + HEADER_SIZE
-        queued = batch.drained_ms - batch.created_ms
-        self.queue_ms += queued
-        if queued > self.max_queue_ms:
-            self.max_queue_ms = queued
-        if batch.base_offset < 0:
-            return  # acks=0, a duplicate, or proven by a later answer: the offset is not told
-        first = batch.base_offset
-        last = first + batch.record_count - 1
-        tp, offsets = batch.tp, self.offsets
-        if tp in offsets:
-            seen_first, seen_last = offsets[tp]
-            if seen_first < first:
-                first = seen_first
-            if seen_last > last:
-                last = seen_last
-        offsets[tp] = (first, last)
 
     def freeze(
         self,

@@ -175,8 +175,8 @@ _P, _T = Group.PRODUCER, Group.TOPIC
 #: Every metric, as docs/metrics.md shows them.
 METRICS: tuple[Metric, ...] = (
     *_rated("record-send", _P, Stream.RECORDS, "Records sent; again, when they are sent again"),
-    *_rated("byte", _P, Stream.BYTES, "Bytes of the record batches that were sent (Java has it by"
-            " topic only)"),
+    *_rated("byte", _P, Stream.BATCH_SIZE, "Bytes of the record batches that were sent (Java has it"
+            " by topic only)"),
     *_spread("batch-size", _P, Stream.BATCH_SIZE, "Bytes of a record batch as sent"),
     Metric("compression-rate-avg", _P, Stream.COMPRESSION, Statistic.AVG,
            "Bytes of a record batch as sent, by its bytes before compression, on average."),
@@ -313,7 +313,7 @@ class ProducerMetrics:
         of = self._producer.by_stream
         self._batch_size, self._queue_time = of[Stream.BATCH_SIZE], of[Stream.QUEUE_TIME]
         self._compression, self._record_size = of[Stream.COMPRESSION], of[Stream.RECORD_SIZE]
-        self._records, self._bytes = of[Stream.RECORDS], of[Stream.BYTES]
+        self._records = of[Stream.RECORDS]
         self._latency, self._throttle = of[Stream.LATENCY], of[Stream.THROTTLE]
         self._outgoing, self._incoming = of[Stream.OUTGOING], of[Stream.INCOMING]
         self._select, self._io = of[Stream.SELECT], of[Stream.IO]
@@ -331,9 +331,7 @@ class ProducerMetrics:
         ratios = 0.0
         for batch in batches:
             topic = batch.tp.topic
-            sums = topics.get(topic)
-            if sums is None:
-                sums = topics[topic] = _TopicSums()
+            sums = topics[topic] if topic in topics else topics.setdefault(topic, _TopicSums())
             batch_size, batch_raw, count = batch.size_in_bytes, batch.raw_size, batch.record_count
             ratio = batch_size / (batch_raw + HEADER_SIZE)
             waited = now - batch.created_ms
@@ -356,15 +354,13 @@ class ProducerMetrics:
         with self._lock:
             self._latest_ms = now
             self._records.record(records, now)
-            self._bytes.record(size, now, count)
             self._batch_size.record(size, now, count, largest)
             self._queue_time.record(queued, now, count, longest)
             self._compression.record(ratios, now, count)
             self._record_size.record(raw, now, records, largest_record)
             for topic, sums in topics.items():
-                sensors = self._of(self._topics, topic, Group.TOPIC)
-                if sensors is not None:
-                    of = sensors.by_stream
+                if topic in self._topics or self._know(self._topics, topic, Group.TOPIC):
+                    of = self._topics[topic].by_stream
                     of[Stream.RECORDS].record(sums.records, now)
                     of[Stream.BYTES].record(sums.bytes, now)
                     of[Stream.COMPRESSION].record(sums.ratio, now, sums.batches)
@@ -375,7 +371,8 @@ class ProducerMetrics:
             self._latest_ms = now
             self._latency.record(latency_ms, now)
             self._throttle.record(throttle_ms, now)
-            self._of_node(node_id, Stream.LATENCY, latency_ms, now)
+            if node_id in self._nodes or self._know(self._nodes, node_id, Group.NODE):
+                self._nodes[node_id].by_stream[Stream.LATENCY].record(latency_ms, now)
 
     # Batches end and come back where no time is told: it is that of the round they end in.
 
@@ -396,9 +393,8 @@ class ProducerMetrics:
         with self._lock:
             now = self._latest_ms
             self._producer.by_stream[stream].record(records, now)
-            sensors = self._of(self._topics, topic, Group.TOPIC)
-            if sensors is not None:
-                sensors.by_stream[stream].record(records, now)
+            if topic in self._topics or self._know(self._topics, topic, Group.TOPIC):
+                self._topics[topic].by_stream[stream].record(records, now)
 
     # ---- everybody else ------------------------------------------------------------------------
 
@@ -419,14 +415,14 @@ class ProducerMetrics:
         self,
         sends: Sequence[NetworkSend],
         receives: Iterable[NetworkReceive],
-        connected: int,
+        connected: Iterable[int],
         connections: int,
         waited_ms: int,
         io_ms: int,
         now: int,
     ) -> None:
-        """The selector's poll ended: what it brought, how many connections were made in it and are
-        there after it, how long it waited, and how long it read and wrote.
+        """The selector's poll ended: what it brought, to whom connections were made in it, how many
+        are there after it, how long it waited, and how long it read and wrote.
         """
         with self._lock:
             self._latest_ms = now
@@ -434,12 +430,16 @@ class ProducerMetrics:
             self._io.record(io_ms, now)
             for send in sends:
                 self._outgoing.record(send.size, now)
-                self._of_node(send.destination, Stream.OUTGOING, send.size, now)
+                node_id = send.destination
+                if node_id in self._nodes or self._know(self._nodes, node_id, Group.NODE):
+                    self._nodes[node_id].by_stream[Stream.OUTGOING].record(send.size, now)
             for receive in receives:
                 size = len(receive.payload) + 4
                 self._incoming.record(size, now)
-                self._of_node(receive.source, Stream.INCOMING, size, now)
-            for _ in range(connected):
+                node_id = receive.source
+                if node_id in self._nodes or self._know(self._nodes, node_id, Group.NODE):
+                    self._nodes[node_id].by_stream[Stream.INCOMING].record(size, now)
+            for _ in connected:
                 self._producer.by_stream[Stream.CONNECTED].record(1, now)
             self._connections = connections
 
@@ -449,16 +449,12 @@ class ProducerMetrics:
             self._producer.by_stream[Stream.CLOSED].record(1, now)
             self._connections = connections
 
-    def _of_node(self, node_id: int, stream: Stream, value: float, now: int) -> None:
-        node = self._of(self._nodes, node_id, Group.NODE)
-        if node is not None:
-            node.by_stream[stream].record(value, now)
-
-    def _of(self, known: dict[_Tag, _Sensors], tag: _Tag, group: Group) -> _Sensors | None:
-        sensors = known.get(tag)
-        if sensors is None and len(known) < MAX_TAGS:
-            sensors = known[tag] = _Sensors(group, self._windows)
-        return sensors
+    def _know(self, known: dict[_Tag, _Sensors], tag: _Tag, group: Group) -> bool:
+        """Begin to measure a topic or node by itself; False when there are too many."""
+        if len(known) >= MAX_TAGS:
+            return False
+        known[tag] = _Sensors(group, self._windows)
+        return True
 
     # ---- what was measured ---------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ class BatchEnds:
         if batch.error is None:
             self._recorder.batch_done(batch)
         else:
-            if self._spared(batch, told):
+            if self._spared(batch):
                 self._recorder.batch_failed_alone(batch)
             else:
                 self._recorder.batch_done(batch)
@@ -57,10 +57,9 @@ class BatchEnds:
                 batch.error,
             )
 
-    def _spared(self, batch: ProducerBatch, told: int) -> bool:
+    def _spared(self, batch: ProducerBatch) -> bool:
         """This failed batch ends nothing but itself, or its transaction: that is the transaction
         manager's. Its records have futures, or their writer learns of it at the commit.
         """
-        if self._manager is None:
-            return told == batch.record_count
-        return self._manager.is_transactional
+        transactional = self._manager is not None and self._manager.is_transactional
+        return transactional or batch.has_futures_only

@@ -17,18 +17,24 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 class InFlightBatches:
     """A batch is on the wire until its answer comes, whether it has ended before that or not."""
 
-    __slots__ = ("_delivery_timeout_ms", "_doubted", "_last_answers", "_next_expiry_ms", "_on_wire")
+    __slots__ = ("_delivery_timeout_ms", "_doubted", "_last_answers", "_on_wire", "next_expiry_ms")
 
     def __init__(self, delivery_timeout_ms: int) -> None:
         self._delivery_timeout_ms = delivery_timeout_ms
         self._on_wire: dict[ProducerBatch, int] = {}
         self._doubted: dict[ProducerBatch, None] = {}
         self._last_answers: dict[ProducerBatch, tuple[str, ErrorCode]] = {}
-        self._next_expiry_ms = NEVER
+        #: None of them expires before this time; NEVER when there is none.
+        self.next_expiry_ms = NEVER
 
     def __contains__(self, batch: ProducerBatch) -> bool:
         """True while its bytes may be in the socket's hands."""
         return batch in self._on_wire
+
+    @property
+    def is_empty(self) -> bool:
+        """No batch is on the wire, nor waits for proof."""
+        return not self._on_wire and not self._doubted
 
     @property
     def has_doubted(self) -> bool:
@@ -40,17 +46,20 @@ class InFlightBatches:
         for batch in batches:
             self._on_wire[batch] = node_id
             expiry = batch.created_ms + self._delivery_timeout_ms
-            if expiry < self._next_expiry_ms:
-                self._next_expiry_ms = expiry
+            if expiry < self.next_expiry_ms:
+                self.next_expiry_ms = expiry
 
     def landed(self, batches: Iterable[ProducerBatch]) -> None:
         """Their answer has come, or will not come."""
         for batch in batches:
             self._on_wire.pop(batch, None)
+        if not self._on_wire and not self._doubted:
+            self.next_expiry_ms = NEVER
 
     def doubt(self, batch: ProducerBatch) -> None:
         """``batch`` waits for a later acknowledgement."""
         self._doubted[batch] = None
+        self.next_expiry_ms = min(self.next_expiry_ms, batch.created_ms + self._delivery_timeout_ms)
 
     def answered(self, batch: ProducerBatch, broker: str, code: ErrorCode) -> None:
         """What ``broker`` answered, for the words of a time-out: by then its address may be in no
@@ -72,13 +81,15 @@ class InFlightBatches:
             for batch in batches:
                 self._doubted.pop(batch, None)
                 self._last_answers.pop(batch, None)
+            if not self._on_wire and not self._doubted:
+                self.next_expiry_ms = NEVER
 
     def expired(self, now: int) -> list[ProducerBatch]:
         """Those past delivery.timeout.ms that have not ended."""
-        if now < self._next_expiry_ms:
+        if now < self.next_expiry_ms:
             return []
         expired = []
-        self._next_expiry_ms = NEVER
+        self.next_expiry_ms = NEVER
         for batch in (*self._on_wire, *self._doubted):
             if batch.is_done:
                 continue
@@ -86,10 +97,5 @@ class InFlightBatches:
                 expired.append(batch)
             else:
                 expiry = batch.created_ms + self._delivery_timeout_ms
-                self._next_expiry_ms = min(self._next_expiry_ms, expiry)
+                self.next_expiry_ms = min(self.next_expiry_ms, expiry)
         return expired
-
-    @property
-    def next_expiry_ms(self) -> int:
-        """NEVER when nothing is out, whatever the last look remembers."""
-        return self._next_expiry_ms if self._on_wire or self._doubted else NEVER

@@ -6,11 +6,11 @@ batch fails (``sender.py``), which of them loses an attempt (``batch_completion.
 
 What a batch that failed for good does (design.md rule 5.2):
 
-- an idempotent producer fails with it, because nothing may be sent behind a hole: what was not
-  acknowledged fails, and every call but ``close`` raises;
-- in a transaction that can only be aborted now; after ``abort_transaction`` the producer goes on;
-- without idempotence its records fail and the others go on. Rows of columns belong to an attempt,
-  which is lost as a whole: then everything fails as in the first case.
+- records of ``send`` fail, and the others go on: the idempotent producer under a new id, because
+  nothing may be sent behind a hole (``transaction_manager.py``);
+- rows of columns belong to an attempt, which is lost as a whole: what was not acknowledged fails,
+  and every call but ``close`` raises;
+- a transaction can only be aborted now; after ``abort_transaction`` the producer goes on.
 """
 
 from __future__ import annotations

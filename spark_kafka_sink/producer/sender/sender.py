@@ -9,9 +9,9 @@ All of it runs on one thread, the network thread, except :meth:`wakeup`, :meth:`
 :meth:`force_close` and :attr:`fatal_error`. Answers arrive as callbacks inside ``client.poll``.
 
 Unlike Java's (design.md section 5): bytes are never changed, so a retry is the same objects; once
-an idempotent producer's batch fails for good, the producer fails with it: nothing more is sent,
-the loop ends, connections are closed (no Produce stays unanswered behind a failed attempt), and
-every batch and waiter gets the error. An unexpected exception ends it the same way. And a round
+a batch with rows of columns fails for good, an idempotent producer fails with it: nothing more is
+sent, the loop ends, connections are closed (no Produce stays unanswered behind a failed attempt),
+and every batch and waiter gets the error. An unexpected exception ends it the same way. And a round
 that drained nothing does not spin: what holds a batch back ends with an answer, which wakes it.
 """
 
@@ -32,7 +32,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
-from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.accumulator.producer_batch import BatchState, ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.sender.in_flight_batches import InFlightBatches
@@ -46,7 +46,7 @@ from spark_kafka_sink.producer.transaction.partition_sequences import Action, An
 from spark_kafka_sink.producer.transaction.producer_id_requester import ProducerIdRequester
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
 from spark_kafka_sink.producer.transaction.txn_request_sender import TransactionalRequester
-from spark_kafka_sink.protocol.cluster import Cluster, Node, TopicPartition
+from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -120,9 +120,11 @@ class Sender:
         self._clock = clock
         self._report = report
         self._guarantee_message_order = config.max_in_flight_requests_per_connection == 1
+        self._transactional = False
         self._requester: ProducerIdRequester | TransactionalRequester | None = None
         if transaction_manager is not None:
             transaction_manager.attach(self.wakeup, lambda: accumulator.has_incomplete)
+            self._transactional = transaction_manager.is_transactional
             self._requester = self._new_requester(transaction_manager)
         self._running = True
         self._forced = False
@@ -202,13 +204,18 @@ class Sender:
         now = self._clock.now_ms()
         timeout = NEVER
         manager = self._transaction_manager
-        if manager is not None and manager.must_abort:
+        if self._transactional and manager is not None and manager.must_abort:
             timeout = self._abort_undrained_batches(manager)
         if self._requester is not None:
             # The accumulator drains nothing without an id, but connections open meanwhile.
-            timeout = min(timeout, self._requester.maybe_request(now))
-        timeout = min(timeout, self._send_producer_data(now))
-        self._metadata.set_parked(parked=timeout >= NEVER and self._is_idle())
+            timeout = min(
+                timeout, self._requester.maybe_request(now), self._send_producer_data(now)
+            )
+        else:
+            timeout = self._send_producer_data(now)
+        parked = timeout >= NEVER and self._is_idle()
+        if parked is not self._metadata.parked:
+            self._metadata.set_parked(parked=parked)
         if self._fatal_error is None:
             self._client.poll(timeout, now)
 
@@ -274,15 +281,21 @@ class Sender:
 
     def _send_producer_data(self, now: int) -> int:
         """Expire, find ready nodes, drain, send; how long the network may be polled."""
-        time_to_next_expiry = self._expire_batches(now)
-        if self._fatal_error is not None:
-            return 0
+        in_flight, accumulator = self._in_flight, self._accumulator
+        expiry = min(in_flight.next_expiry_ms, accumulator.next_expiry_time_ms())
+        if now >= expiry:
+            self._expire_batches(now)
+            if self._fatal_error is not None:
+                return 0
+            expiry = min(in_flight.next_expiry_ms, accumulator.next_expiry_time_ms())
         cluster = self._metadata.fetch()
-        result = self._accumulator.ready(cluster, now)
+        result = accumulator.ready(cluster, now)
         if result.unknown_leader_topics:
             self._metadata.add_topics(result.unknown_leader_topics, now)
             self._metadata.request_update()
-        timeout = min(result.next_ready_check_delay_ms, time_to_next_expiry)
+        timeout = result.next_ready_check_delay_ms
+        if expiry < NEVER:
+            timeout = min(timeout, max(0, expiry - now))
         if not result.ready_nodes:
             return timeout
         sendable, not_ready_timeout = self._sendable(cluster, result.ready_nodes, now)
@@ -298,7 +311,10 @@ class Sender:
             self._transaction_manager.lapse(now)
         drained = self._accumulator.drain(cluster, nodes, self._config.max_request_size, now)
         for node_id, batches in drained.items():
-            self._take_off(batches, node_id)
+            self._in_flight.take_off(batches, node_id)
+            if self._guarantee_message_order:
+                for batch in batches:
+                    self._accumulator.mute_partition(batch.tp)
             self._send_produce_request(node_id, batches, now)
         return len(drained)
 
@@ -313,21 +329,14 @@ class Sender:
                 self._accumulator.update_node_latency_stats(node_id, now, can_drain=can_drain)
             if can_drain:
                 sendable.append(node_id)
-            else:
-                self._check_authentication(node)
-                timeout = min(timeout, self._client.poll_delay_ms(node, now))
+                continue
+            delay = self._client.poll_delay_ms(node, now)
+            if delay < NEVER:  # it is not connected
+                timeout = min(timeout, delay)
+                error = self._client.authentication_error(node)
+                if error is not None:
+                    self._fail_producer(error)
         return sendable, timeout
-
-    def _check_authentication(self, node: Node) -> None:
-        error = self._client.authentication_error(node)
-        if error is not None:
-            self._fail_producer(error)
-
-    def _take_off(self, batches: Sequence[ProducerBatch], node_id: int) -> None:
-        self._in_flight.take_off(batches, node_id)
-        if self._guarantee_message_order:
-            for batch in batches:
-                self._accumulator.mute_partition(batch.tp)
 
     def _send_produce_request(
         self, node_id: int, batches: Sequence[ProducerBatch], now: int
@@ -335,7 +344,7 @@ class Sender:
         """One request for all batches of one node; at most one batch for each partition."""
         config, manager = self._config, self._transaction_manager
         by_partition = {batch.tp: batch for batch in batches}
-        data = [new_produce_data((b.tp, b.buffers(), b.size_in_bytes)) for b in batches]
+        data = [new_produce_data((b.tp, b.buffers, b.size_in_bytes)) for b in batches]
         lowest, highest = (0, _MAX_VERSION) if manager is None else manager.produce_versions
         request = ProduceRequest(
             config.acks,
@@ -360,17 +369,17 @@ class Sender:
 
     # -- delivery.timeout.ms ----------------------------------------------------------------------
 
-    def _expire_batches(self, now: int) -> int:
-        """Fail what is older than delivery.timeout.ms: queued, on the wire, or in doubt. How long
-        nothing else will be: NEVER when nothing is queued or unanswered.
-        """
-        accumulator, in_flight = self._accumulator, self._in_flight
-        expiry = min(in_flight.next_expiry_ms, accumulator.next_expiry_time_ms())
-        if now >= expiry:
-            for batch in (*accumulator.expired_batches(now), *in_flight.expired(now)):
-                self._fail_batch(batch, self._timeout_error(batch, now), unclear=batch.has_sequence)
-            expiry = min(in_flight.next_expiry_ms, accumulator.next_expiry_time_ms())
-        return NEVER if expiry >= NEVER else max(0, expiry - now)
+    def _expire_batches(self, now: int) -> None:
+        """Fail what is older than delivery.timeout.ms: queued, on the wire, or in doubt."""
+        for batch in (*self._accumulator.expired_batches(now), *self._in_flight.expired(now)):
+            self._fail_batch(batch, self._timeout_error(batch, now), unclear=batch.has_sequence)
+        if self._transaction_manager is not None and self._transaction_manager.renewing:
+            self._maybe_renew(self._transaction_manager)
+
+    def _maybe_renew(self, manager: TransactionManager) -> None:
+        """Not before everything is off the wire: what is late then finds nothing of its own."""
+        if self._in_flight.is_empty:
+            manager.renew()
 
     def _timeout_error(self, batch: ProducerBatch, now: int) -> KafkaTimeoutError:
         last, node = self._in_flight.last_answer(batch), self._in_flight.node_of(batch)
@@ -414,6 +423,8 @@ class Sender:
             answer = PartitionProduceResponse(tp, code, -1, error_message=message or None)
             self._complete_batch(batch, answer, response, done)
         self._release(*done)
+        if self._transaction_manager is not None and self._transaction_manager.renewing:
+            self._maybe_renew(self._transaction_manager)
 
     def _take_leader_hints(self, body: ProduceResponse) -> None:
         """KIP-951: the next send goes to the new leader at once, with no metadata answer."""
@@ -436,12 +447,8 @@ class Sender:
         now, code, manager = response.received_ms, answer.error, self._transaction_manager
         if self._guarantee_message_order:
             self._accumulator.unmute_partition(batch.tp)
-        if batch.is_done:
-            # Proven by a later acknowledgement, or expired, while this copy was on the wire: only
-            # its memory was held back for the socket's sake. An abort may be waiting for the word.
-            if manager is not None:
-                manager.late_answer(batch, answer_of(code))
-            self._release(batch)
+        if batch.state is BatchState.DONE:
+            self._take_late_answer(batch, code)
             return
         if code is not ErrorCode.NONE:
             self._in_flight.answered(batch, self._name(response.request.destination), code)
@@ -456,7 +463,10 @@ class Sender:
             else manager.handle_answer(batch, kind, answer.base_offset, now)
         )
         if verdict.action is Action.COMPLETE:
-            self._succeed(batch, answer, verdict, done)
+            if verdict.proven or code is not ErrorCode.NONE:
+                self._note_duplicates(batch, code, verdict.proven, done)
+            batch.complete(answer.base_offset, answer.log_append_time_ms)
+            done.append(batch)
         elif verdict.action is Action.FAIL:
             # An attempt before this one may still reach a broker, unless this was the first.
             unclear = kind is Answer.UNCLEAR or batch.in_retry
@@ -487,23 +497,32 @@ class Sender:
         self._in_flight.forget((batch,))
         return True
 
-    def _succeed(
+    def _take_late_answer(self, batch: ProducerBatch, code: ErrorCode) -> None:
+        """Proven by a later acknowledgement, or expired, while this copy was on the wire: only its
+        memory was held back for the socket's sake. An abort may be waiting for the word.
+        """
+        if self._transaction_manager is not None:
+            self._transaction_manager.late_answer(batch, answer_of(code))
+        self._release(batch)
+
+    def _note_duplicates(
         self,
         batch: ProducerBatch,
-        answer: PartitionProduceResponse,
-        verdict: Verdict[ProducerBatch],
+        code: ErrorCode,
+        proven: Iterable[ProducerBatch],
         done: list[ProducerBatch],
     ) -> None:
-        for earlier in verdict.proven:
+        """``batch`` was in the log before, if ``code`` says so, and those that its acknowledgement
+        proves are, at offsets that are not told.
+        """
+        if code is not ErrorCode.NONE:
+            self._report.batch_duplicate(batch)
+        for earlier in proven:
             self._report.batch_duplicate(earlier)
             self._accumulator.discard(earlier)
             earlier.complete(-1, -1)
             if earlier not in self._in_flight:
                 done.append(earlier)
-        if answer.error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            self._report.batch_duplicate(batch)
-        batch.complete(answer.base_offset, answer.log_append_time_ms)
-        done.append(batch)
 
     def _fail_batch(
         self,
@@ -513,23 +532,32 @@ class Sender:
         *,
         unclear: bool,
     ) -> None:
-        """Fail ``batch`` for good; with sequences that is the end of the producer (rule 5.2), or,
-        in a transaction, of that. ``unclear``: its records may be in the log.
+        """Fail ``batch`` for good. In a transaction that is the end of this. Else, with sequences,
+        batches of ``send`` fail alone (each record's future tells), and the producer goes on under
+        a new id; rows of columns belong to an attempt, and the producer ends with them (rule 5.2).
+        ``unclear``: its records may be in the log.
 
         The transaction fails before anybody hears of the batch: a writer whose flush returns must
         not find a transaction that still looks whole, and prepare it.
         """
         manager = self._transaction_manager
         failed = [batch]
-        if manager is not None and manager.is_transactional:
-            failed += manager.handle_failed_batch(batch, error, unclear=unclear)
+        if manager is not None:
+            handle = (
+                manager.handle_failed_batch
+                if manager.is_transactional
+                else manager.handle_lost_sequence
+            )
+            failed += handle(batch, error, unclear=unclear)
         record_errors = () if answer is None else answer.record_errors
         for one in failed:
             one.complete_exceptionally(error, record_errors if one is batch else ())
             if one not in self._in_flight:
                 self._release(one)
         if manager is not None:
-            fatal = manager.fatal_error if manager.is_transactional else error
+            fatal = manager.fatal_error
+            if not manager.is_transactional and not all(one.has_futures_only for one in failed):
+                fatal = error
             if fatal is not None:
                 self._fail_producer(fatal)
 

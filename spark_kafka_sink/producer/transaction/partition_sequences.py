@@ -246,7 +246,7 @@ class PartitionSequences(Generic[BatchT]):
         self, batch: BatchT, answer: Answer, base_offset: int = -1, now: int = 0
     ) -> Verdict[BatchT]:
         """Judge an answer and change the state by it. ``base_offset`` is -1 when unknown."""
-        for flight in self._in_flight:
+        for at, flight in enumerate(self._in_flight):  # noqa: B007 - behind the loop it is used
             if flight.batch is batch:
                 break
         else:
@@ -259,7 +259,7 @@ class PartitionSequences(Generic[BatchT]):
             situation = Situation.HEAD if flight.left_as_head else Situation.BEHIND
         action = ACTIONS[situation, answer]
         if action is Action.COMPLETE:
-            return self._acknowledge(flight, base_offset, now)
+            return self._acknowledge(at, base_offset, now)
         if action is Action.RESEND:
             flight.place = _Place.QUEUED
         elif action is Action.AWAIT_PROOF:
@@ -300,11 +300,8 @@ class PartitionSequences(Generic[BatchT]):
         if not self._in_flight and self._last_acknowledged_ms < before_ms:
             self.acknowledged = False
 
-    def _acknowledge(
-        self, flight: _InFlight[BatchT], base_offset: int, now: int
-    ) -> Verdict[BatchT]:
-        at = self._in_flight.index(flight)
-        earlier = self._in_flight[:at]
+    def _acknowledge(self, at: int, base_offset: int, now: int) -> Verdict[BatchT]:
+        flight, earlier = self._in_flight[at], self._in_flight[:at]
         room = self._last_offset + 1
         for before in earlier:
             room += before.record_count

@@ -175,9 +175,13 @@ class ProducerIdentity:
         self.transition(State.READY if known else State.UNINITIALIZED)
         self.transaction = Transaction(self.transaction.version)
 
-    def forget_prepared(self) -> None:
+    def give_up(self) -> None:
+        """A new identity is to be asked for."""
         self.transition(State.UNINITIALIZED)
         self.producer = NO_PRODUCER_ID
+
+    def forget_prepared(self) -> None:
+        self.give_up()
         self.transaction = Transaction(self.transaction.version)
 
     # -- refusals ---------------------------------------------------------------------------------

@@ -8,16 +8,16 @@ the conversation with the coordinator (``txn_request_queue.py``). Never: a node,
 backoff times, bytes.
 
 What Java's class does and this one leaves out (design.md rule 5.2): no epoch is raised here, and no
-sequence is rewritten. A batch that failed for good leaves a hole: an idempotent producer fails with
-it, a transactional one can only abort, and goes on under the identity that the coordinator gives it
-then.
+sequence is rewritten. A batch that failed for good leaves a hole: an idempotent producer goes on
+under a new id (:meth:`TransactionManager.renew`), a transactional one can only abort, and goes on
+under the identity that the coordinator gives it then.
 
 The transaction's version (1, or 2 as of KIP-890) is the cluster's to say (feature
 ``transaction.version``); it is frozen for a transaction when that begins.
 
 Threads: an application thread calls what is named after ``KafkaProducer``'s methods; the rest is
 the sender's. Changes are made under the identity's lock. Single fields are read without it
-(``can_drain`` runs for each batch): each is set or replaced whole, and a wakeup follows each
+(``may_leave`` runs for each batch): each is set or replaced whole, and a wakeup follows each
 change, so that the sender looks again.
 """
 
@@ -55,7 +55,7 @@ from spark_kafka_sink.producer.transaction.txn_request_queue import CoordinatorR
 from spark_kafka_sink.producer.transaction.txn_requests import Kind, TxnRequest
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.messages import InitProducerIdRequest
+from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest
 from spark_kafka_sink.protocol.responses import InitProducerIdResponse
 from spark_kafka_sink.records.record_batch import NO_SEQUENCE
 
@@ -112,6 +112,9 @@ class TransactionManager:
         self._wakeup: Callable[[], None] = lambda: None
         self._has_incomplete: Callable[[], bool] = lambda: False
         self._pending_call: TransactionalResult | None = None
+        #: A batch of an idempotent producer failed for good. Nothing new leaves until all that has
+        #: a sequence has its outcome; then :meth:`renew` asks for another identity.
+        self.renewing = False
 
     def attach(self, wakeup: Callable[[], None], has_incomplete: Callable[[], bool]) -> None:
         """Who sends our requests, and whether any batch is without its end (the sender's)."""
@@ -427,16 +430,19 @@ class TransactionManager:
 
     # -- drain: asked by the accumulator ----------------------------------------------------------
 
-    def can_drain(self, tp: TopicPartition) -> bool:
-        """May a batch of ``tp`` that never left, and so has no sequence, leave now?
+    def may_leave(self, batch: ProducerBatch) -> bool:
+        """May ``batch``, the head of its queue, leave now?
 
-        With :meth:`first_in_flight_sequence` for batches that go again, this is Java's
-        shouldStopDrainBatchesForPartition. False is lifted by an answer or by a call, never by time
-        alone, so nobody has to poll for it.
+        Java's shouldStopDrainBatchesForPartition. False is lifted by an answer or by a call, never
+        by time alone, so nobody has to poll for it.
         """
-        identity = self._identity
+        tp, identity = batch.tp, self._identity
+        sequences = self._sequences.of[tp]
+        if batch.base_sequence != NO_SEQUENCE:
+            # A retry. They go one by one, so that they can't overtake each other.
+            return sequences.first_sequence in (NO_SEQUENCE, batch.base_sequence)
         if self._transactional_id is None:
-            if identity.state is not State.READY:
+            if identity.state is not State.READY or self.renewing:
                 return False
         else:
             transaction = identity.transaction
@@ -447,7 +453,7 @@ class TransactionManager:
                 or not identity.producer.is_valid
             ):
                 return False
-        return self._sequences.of[tp].can_send_new()
+        return sequences.can_send_new()
 
     def first_in_flight_sequence(self, tp: TopicPartition) -> int:
         """The sequence of the one batch of ``tp`` that may be sent again, or NO_SEQUENCE."""
@@ -461,7 +467,8 @@ class TransactionManager:
         identity = self._identity
         identity.transaction.started = True
         producer_id, epoch = identity.producer
-        sequence = self._sequences.take(batch)
+        self._sequences.in_flight += 1
+        sequence = self._sequences.of[batch.tp].take(batch, batch.record_count)
         batch.set_producer_state(
             producer_id, epoch, sequence, transactional=self._transactional_id is not None
         )
@@ -486,7 +493,9 @@ class TransactionManager:
         """What to do with ``batch`` now; rule 5.3 lives in ``partition_sequences.py``."""
         verdict = self._sequences.of[batch.tp].answer(batch, answer, base_offset, now)
         if verdict.action is Action.COMPLETE:
-            self._sequences.in_flight -= 1 + len(verdict.proven)
+            self._sequences.in_flight -= 1
+            if verdict.proven:
+                self._sequences.in_flight -= len(verdict.proven)
         return verdict
 
     def handle_failed_batch(
@@ -516,6 +525,32 @@ class TransactionManager:
                 identity.fail_transaction(_as_abortable(error))
             # Otherwise it was appended outside of a transaction, and fails alone.
         return others
+
+    def handle_lost_sequence(
+        self, batch: ProducerBatch, error: KafkaError, *, unclear: bool
+    ) -> tuple[ProducerBatch, ...]:
+        """An idempotent producer's batch failed for good: nothing can follow on its partition under
+        this identity (see :attr:`renewing`). Returns batches that fail with it.
+
+        :attr:`fatal_error` is set when no other identity would help.
+        """
+        if getattr(error, "code", None) in _FATAL_OF_A_BATCH:
+            self.transition_to_fatal_error(error)
+            return ()
+        if not batch.has_sequence:
+            return ()  # it never left, so there is no hole
+        self.renewing = True
+        return self._sequences.fail(batch, unclear=unclear)
+
+    def renew(self) -> None:
+        """Ask for a new identity, under which every partition begins at sequence 0, if nothing has
+        a sequence of the old one any more.
+        """
+        if self._sequences.in_flight == 0 and self._identity.state is State.READY:
+            with self._identity.lock:
+                self._identity.give_up()
+            self._sequences.reset()
+            self.renewing = False
 
     def late_answer(self, batch: ProducerBatch, answer: Answer) -> None:
         """The answer of a batch that had failed meanwhile may say for sure what became of it."""

@@ -43,7 +43,8 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     _S.UNINITIALIZED: frozenset({_S.INITIALIZING, _S.FATAL_ERROR}),
     # Back to UNINITIALIZED: not authorised, which an administrator can mend.
     _S.INITIALIZING: frozenset({_S.READY, _S.UNINITIALIZED, _S.ABORTABLE_ERROR, _S.FATAL_ERROR}),
-    _S.READY: frozenset({_S.IN_TRANSACTION, _S.FATAL_ERROR}),
+    # To UNINITIALIZED: an idempotent producer goes on under a new id after a batch that failed.
+    _S.READY: frozenset({_S.IN_TRANSACTION, _S.UNINITIALIZED, _S.FATAL_ERROR}),
     _S.IN_TRANSACTION: frozenset(
         {
             _S.PREPARED,

@@ -52,11 +52,6 @@ class TxnPartitionMap:
             )
         self.of.clear()
 
-    def take(self, batch: ProducerBatch) -> int:
-        """The sequence of ``batch``, which leaves for the first time; it is in flight now."""
-        self.in_flight += 1
-        return self.of[batch.tp].take(batch, batch.record_count)
-
     def add(self, batch: ProducerBatch) -> None:
         """A piece of a split."""
         if batch.base_sequence == NO_SEQUENCE:

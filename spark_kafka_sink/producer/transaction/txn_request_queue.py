@@ -38,7 +38,7 @@ from spark_kafka_sink.producer.transaction.txn_requests import (
     reaction_to,
 )
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.messages import (
+from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     FindCoordinatorRequest,

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.records.gather import data_of, lengths_of, offsets_of
+from spark_kafka_sink.records.varint import highest, lowest
 
 UInt32s = npt.NDArray[np.uint32]
 UInt64s = npt.NDArray[np.uint64]
@@ -66,9 +67,9 @@ class KeyWords:
         counts = lengths >> 2
         # Longest first: the keys that still have a word at step k are then a prefix, for every k.
         clipped = np.minimum(counts, _MOST_STEPS).astype(np.int16)
-        steps = int(clipped.max())
+        steps = int(highest(clipped))
         self.order: Int64s | None = None
-        if int(clipped.min()) == steps:
+        if int(lowest(clipped)) == steps:
             alive = np.full(steps, len(keys))
         else:
             order = self.order = np.argsort(-clipped, kind="stable")

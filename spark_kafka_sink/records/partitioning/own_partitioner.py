@@ -57,7 +57,8 @@ class OwnPartitioner:
     def __init__(self, path: str) -> None:
         check(path)
         self._path = path
-        self._own: ColumnPartitioner = import_paths.make(path, OPTION)  # type: ignore[assignment]
+        #: The object that the user's class made.
+        self.own: ColumnPartitioner = import_paths.make(path, OPTION)  # type: ignore[assignment]
 
     def assign(
         self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: object
@@ -87,7 +88,7 @@ class OwnPartitioner:
             for column in (columns.key, columns.value)
         )
         try:
-            said = self._own.partition(topic, keys, values, view.count, view.available)
+            said = self.own.partition(topic, keys, values, view.count, view.available)
         except Exception as error:  # noqa: BLE001 - a user's code may raise anything
             raised = import_paths.place_of(error)
         else:

@@ -1,29 +1,23 @@
-"""The control plane's requests, as values of our own; kio writes their bytes.
+"""The control plane's requests, as values of our own.
 
 Owns: one frozen dataclass for each request that a producer makes. The answers' values are named
-here, too, but read by ``protocol/responses.py``. Never: how kio is asked
-(``protocol/kio_codec.py``), what only the driver asks (``protocol/transaction_admin_messages.py``,
+here, too, but checked by ``protocol/responses.py``. Never: their bytes (``protocol/messages/``),
+what only the driver asks (``protocol/transaction_admin_messages.py``,
 ``protocol/fetch_messages.py``, ``protocol/config_messages.py``), and the Produce request, which is
-zero-copy and ours (``protocol/produce.py``).
+zero-copy (``protocol/produce.py``).
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
 
 from spark_kafka_sink.errors import ErrorCode, UnsupportedVersionError
+from spark_kafka_sink.protocol import messages
+from spark_kafka_sink.protocol.bodies import by_topic, check_version, read_body, topic_name
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.kio_codec import (
-    check_version,
-    read_body,
-    topic_name,
-    write_body,
-)
 from spark_kafka_sink.protocol.metadata_response import (
     MetadataResponse,
     TopicMetadata,
@@ -37,8 +31,8 @@ from spark_kafka_sink.protocol.responses import (
     EndTxnResponse,
     FindCoordinatorResponse,
     InitProducerIdResponse,
+    api_ranges,
     read_add_partitions_to_txn,
-    read_api_ranges,
     read_api_versions,
     read_create_topics,
     read_end_txn,
@@ -83,16 +77,11 @@ class ApiVersionsRequest:
 
     def encode(self, version: int) -> Buffers:
         check_version(self.api_key, version, self.versions)
-        if version < 3:
-            return [b""]
-        return write_body(
-            self.api_key,
-            version,
-            lambda kio: kio.ApiVersionsRequest(
-                client_software_name=self.software_name,
-                client_software_version=self.software_version,
-            ),
+        request = messages.api_versions.ApiVersionsRequest(
+            client_software_name=self.software_name,
+            client_software_version=self.software_version,
         )
+        return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> ApiVersionsResponse:
         """The answer; a broker that does not know ``version`` answers as in version 0."""
@@ -102,9 +91,10 @@ class ApiVersionsRequest:
             return read_body(self.api_key, version, body, read_api_versions)
         # The code is all that is needed. The supported range behind it is a kindness of brokers
         # since 2.4; others send it garbled (librdkafka's mock does).
-        reader = WireReader(bytes(body[2:]), flexible=False)
+        reader = WireReader(bytes(body), flexible=False)
         try:
-            ranges = read_api_ranges(reader)
+            answer = messages.api_versions.ApiVersionsResponse.read(reader, 0)
+            ranges = api_ranges(answer.api_keys)
         except (MalformedError, struct.error, IndexError):
             ranges = {}
         return ApiVersionsResponse(refused, ranges)
@@ -127,23 +117,15 @@ class MetadataRequest:
     def encode(self, version: int) -> Buffers:
         """Raises InvalidTopicError for a topic name that is too long even for the wire."""
         check_version(self.api_key, version, self.versions)
-        names = [topic_name(name) for name in self.topics]
-
-        def entity(kio: Any) -> object:  # noqa: ANN401 - a module of kio, one for each version
-            topic_fields: dict[str, object] = {"topic_id": None} if version >= 10 else {}
-            fields: dict[str, object] = {}
-            if 8 <= version <= 10:
-                fields["include_cluster_authorized_operations"] = False
-            if version >= 8:
-                fields["include_topic_authorized_operations"] = (
-                    self.include_topic_authorized_operations
-                )
-            topics = tuple(kio.MetadataRequestTopic(name=name, **topic_fields) for name in names)
-            return kio.MetadataRequest(
-                topics=topics, allow_auto_topic_creation=self.allow_auto_topic_creation, **fields
-            )
-
-        return write_body(self.api_key, version, entity)
+        topic = messages.metadata.MetadataRequestTopic
+        request = messages.metadata.MetadataRequest(
+            topics=[topic(name=topic_name(name)) for name in self.topics],
+            allow_auto_topic_creation=self.allow_auto_topic_creation,
+            include_topic_authorized_operations=(
+                version >= 8 and self.include_topic_authorized_operations
+            ),
+        )
+        return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> MetadataResponse:
         check_version(self.api_key, version, self.versions)
@@ -181,24 +163,20 @@ class InitProducerIdRequest:
 
     def encode(self, version: int) -> Buffers:
         check_version(self.api_key, version, self.versions)
-        fields: dict[str, object] = {}
-        if version >= 3:
-            fields = {"producer_id": self.producer_id, "producer_epoch": self.producer_epoch}
-        elif self.producer_id != -1:
+        if version < 3 and self.producer_id != -1:
             raise UnsupportedVersionError(
                 f"INIT_PRODUCER_ID v{version} can't carry a producer id; brokers since 2.5 can",
                 code=ErrorCode.UNSUPPORTED_VERSION,
             )
-        if version >= 6:
-            fields |= {"enable2_pc": self.enable_2pc, "keep_prepared_txn": self.keep_prepared_txn}
-        timeout = dt.timedelta(milliseconds=self.transaction_timeout_ms)
-        return write_body(
-            self.api_key,
-            version,
-            lambda kio: kio.InitProducerIdRequest(
-                transactional_id=self.transactional_id, transaction_timeout=timeout, **fields
-            ),
+        request = messages.init_producer_id.InitProducerIdRequest(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=self.transaction_timeout_ms,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            enable2_pc=self.enable_2pc,
+            keep_prepared_txn=self.keep_prepared_txn,
         )
+        return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> InitProducerIdResponse:
         """The answer, whose epoch is higher than the one that this request raises."""
@@ -238,14 +216,12 @@ class FindCoordinatorRequest:
 
     def encode(self, version: int) -> Buffers:
         check_version(self.api_key, version, self.versions)
-
-        def entity(kio: Any) -> object:  # noqa: ANN401 - a module of kio, one for each version
-            fields: dict[str, object] = (
-                {"key": self.keys[0]} if version < 4 else {"coordinator_keys": self.keys}
-            )
-            return kio.FindCoordinatorRequest(key_type=self.type.value, **fields)
-
-        return write_body(self.api_key, version, entity)
+        request = messages.find_coordinator.FindCoordinatorRequest(
+            key=self.keys[0] if version < 4 else "",
+            key_type=self.type.value,
+            coordinator_keys=self.keys if version >= 4 else (),
+        )
+        return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> FindCoordinatorResponse:
         """The answer, which names every key of this request once and no other."""
@@ -274,22 +250,17 @@ class AddPartitionsToTxnRequest:
 
     def encode(self, version: int) -> Buffers:
         check_version(self.api_key, version, self.versions)
-        topics: dict[str, list[int]] = {}
-        for tp in self.partitions:
-            topics.setdefault(topic_name(tp.topic), []).append(tp.partition)
-        return write_body(
-            self.api_key,
-            version,
-            lambda kio: kio.AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id=self.transactional_id,
-                v3_and_below_producer_id=self.producer_id,
-                v3_and_below_producer_epoch=self.producer_epoch,
-                v3_and_below_topics=tuple(
-                    kio.AddPartitionsToTxnTopic(name=topic, partitions=tuple(partitions))
-                    for topic, partitions in topics.items()
-                ),
-            ),
+        topic = messages.add_partitions_to_txn.AddPartitionsToTxnTopic
+        request = messages.add_partitions_to_txn.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.producer_epoch,
+            v3_and_below_topics=[
+                topic(name=name, partitions=numbers)
+                for name, numbers in by_topic(self.partitions).items()
+            ],
         )
+        return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> AddPartitionsToTxnResponse:
         """The answer, which names every partition of this request once and no other."""
@@ -324,16 +295,13 @@ class EndTxnRequest:
 
     def encode(self, version: int) -> Buffers:
         check_version(self.api_key, version, self.versions)
-        return write_body(
-            self.api_key,
-            version,
-            lambda kio: kio.EndTxnRequest(
-                transactional_id=self.transactional_id,
-                producer_id=self.producer_id,
-                producer_epoch=self.producer_epoch,
-                committed=self.committed,
-            ),
+        request = messages.end_txn.EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            committed=self.committed,
         )
+        return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> EndTxnResponse:
         """The answer, whose epoch, if it has one, is higher than that of the ended transaction."""
@@ -377,27 +345,25 @@ class CreateTopicsRequest:
                 code=ErrorCode.UNSUPPORTED_VERSION,
             )
 
-        def entity(kio: Any) -> object:  # noqa: ANN401 - a module of kio, one for each version
-            topics = tuple(
-                kio.CreatableTopic(
+        wire = messages.create_topics
+        request = wire.CreateTopicsRequest(
+            topics=[
+                wire.CreatableTopic(
                     name=topic_name(topic.name),
                     num_partitions=topic.partitions,
                     replication_factor=topic.replication_factor,
                     assignments=(),
-                    configs=tuple(
-                        kio.CreatableTopicConfig(name=name, value=value)
+                    configs=[
+                        wire.CreatableTopicConfig(name=name, value=value)
                         for name, value in topic.configs.items()
-                    ),
+                    ],
                 )
                 for topic in self.topics
-            )
-            return kio.CreateTopicsRequest(
-                topics=topics,
-                timeout=dt.timedelta(milliseconds=self.timeout_ms),
-                validate_only=self.validate_only,
-            )
-
-        return write_body(self.api_key, version, entity)
+            ],
+            timeout_ms=self.timeout_ms,
+            validate_only=self.validate_only,
+        )
+        return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> CreateTopicsResponse:
         """The answer, which must name every topic of this request once and no other."""

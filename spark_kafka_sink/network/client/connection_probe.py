@@ -1,0 +1,177 @@
+"""One connection, step by step: how far it gets, and where it ends.
+
+Owns: :class:`ConnectionProbe`, for those who want to be told which step failed. Never: a request
+beyond what authentication sends, a retry, a decision. It stands beside a record's way: the same
+selector and channels as the network client's, looked at on the caller's thread.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import Final, Self
+
+from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.secret_references import resolve
+from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder, channel_builder
+from spark_kafka_sink.network.channel.kafka_channel import KafkaChannel
+from spark_kafka_sink.network.channel.selector import Selector
+from spark_kafka_sink.network.client.host_resolver import HostResolver, resolve_host
+
+#: How long one poll lasts: what happened between two is told apart.
+_POLL_MS: Final = 20
+_BUFFER: Final = -1  # the operating system's
+
+
+class Stage(StrEnum):
+    """What has to go well before the first request, in this order."""
+
+    NAME = "name"
+    TCP = "TCP"
+    TLS = "TLS"
+    SASL = "SASL"
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How a connection to ``remote`` went. ``done`` are the stages behind it; ``failed`` is the one
+    that it ended in, None when requests may go out. ``hint`` is the error's, if it has one.
+    """
+
+    remote: str
+    done: tuple[Stage, ...]
+    failed: Stage | None = None
+    reason: str = ""
+    hint: str | None = None
+
+
+class ConnectionProbe:
+    """Connects to one address after the other. A context manager; one thread.
+
+    Secrets given by reference are looked up here. ConfigError for settings of TLS and SASL that
+    make no sense, or that need a package that is not installed.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        *,
+        clock: Clock | None = None,
+        resolve_name: HostResolver = resolve_host,
+    ) -> None:
+        self._clock = SystemClock() if clock is None else clock
+        self._resolve = resolve_name
+        options = resolve(dict(config.security))
+        self._builder = _Remembering(
+            channel_builder(config.security_protocol, options, config.client_id, self._clock)
+        )
+        self._selector = Selector(self._builder, self._clock, connections_max_idle_ms=-1)
+        protocol = config.security_protocol.upper()
+        #: Those that come behind TCP.
+        self.stages = tuple(
+            stage
+            for stage, is_in in (
+                (Stage.TLS, protocol.endswith("SSL")),
+                (Stage.SASL, protocol.startswith("SASL")),
+            )
+            if is_in
+        )
+        self._attempts = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._selector.close()
+
+    def reach(self, host: str, port: int, *, timeout_ms: int) -> Reached:
+        """The furthest that any address of ``host`` gets, the first one to the end."""
+        try:
+            addresses = self._resolve(host)
+        except OSError as error:
+            return Reached(f"{host}:{port}", (), Stage.NAME, error.strerror or str(error))
+        deadline = self._clock.now_ms() + timeout_ms
+        best: Reached | None = None
+        for ip in addresses:
+            found = self._reach(host, (ip, port), deadline)
+            if best is None or len(found.done) > len(best.done):
+                best = found
+            if found.failed is None:
+                break
+        assert best is not None
+        return best
+
+    def _reach(self, host: str, address: tuple[str, int], deadline: int) -> Reached:
+        self._attempts += 1
+        node = self._attempts
+        ip, port = address
+        remote = f"{host}:{port}" if host == ip else f"{host}:{port} ({ip})"
+        begun = self._clock.now_ms()
+        try:
+            self._selector.connect(node, host, address, _BUFFER, _BUFFER)
+        except OSError as error:
+            return Reached(remote, (Stage.NAME,), Stage.TCP, error.strerror or str(error))
+        channel = self._builder.made
+        assert channel is not None
+        done: tuple[Stage, ...] = (Stage.NAME,)
+        while True:
+            self._selector.poll(_POLL_MS)
+            state = self._selector.disconnected.get(node)
+            done = _stages(done, channel, self.stages)
+            if state is not None:
+                hint = None if state.error is None else state.error.hint
+                reason = state.detail or "the connection ended"
+                return Reached(remote, done, self._next(done), reason, hint)
+            if channel.ready:
+                self._selector.close_channel(node)
+                return Reached(remote, (Stage.NAME, Stage.TCP, *self.stages))
+            if self._clock.now_ms() >= deadline:
+                self._selector.close_channel(node)
+                waited = self._clock.now_ms() - begun
+                return Reached(remote, done, self._next(done), f"no answer within {waited} ms")
+
+    def _next(self, done: tuple[Stage, ...]) -> Stage:
+        """What comes behind ``done``; the last one when that is all of them."""
+        wanted = (Stage.NAME, Stage.TCP, *self.stages)
+        return wanted[min(len(done), len(wanted) - 1)]
+
+
+def _stages(
+    before: tuple[Stage, ...], channel: KafkaChannel, stages: tuple[Stage, ...]
+) -> tuple[Stage, ...]:
+    """Those that ``channel`` has behind it; a channel that was closed forgets."""
+    if not channel.connected:
+        return before
+    done: tuple[Stage, ...] = (Stage.NAME, Stage.TCP)
+    if Stage.TLS in stages and channel.transport.ready:
+        done = (*done, Stage.TLS)
+    return done if len(done) > len(before) else before
+
+
+class _Remembering:
+    """A builder that knows which channel it made last."""
+
+    def __init__(self, builder: ChannelBuilder) -> None:
+        self._builder = builder
+        self.made: KafkaChannel | None = None
+
+    def build_channel(
+        self, node_id: int, host: str, remote: str, sock: socket.socket
+    ) -> KafkaChannel:
+        self.made = self._builder.build_channel(node_id, host, remote, sock)
+        return self.made
+
+    def attach(self, wakeup: Callable[[], None]) -> None:
+        self._builder.attach(wakeup)
+
+    def close(self) -> None:
+        self._builder.close()

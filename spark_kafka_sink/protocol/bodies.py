@@ -1,0 +1,64 @@
+"""What every request of the control plane shares: its version, its topics' names, its answer.
+
+Owns: the checks around the encoders and decoders of ``protocol/messages/``. Never: what a request
+or an answer says (the modules of messages).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from spark_kafka_sink.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.frames import is_flexible
+from spark_kafka_sink.protocol.request import ApiKey, VersionRange
+from spark_kafka_sink.protocol.wire import WireReader, decoding
+
+T = TypeVar("T")
+
+
+def topic_name(name: str) -> str:
+    """``name`` if a frame can carry it. Whether it is legal is the broker's to say."""
+    try:
+        size = len(name.encode())
+        what = f"is {size} bytes long" if size > 0x7FFF else None
+    except UnicodeEncodeError:
+        what = "is no text: it holds a surrogate"
+    if what is not None:
+        raise InvalidTopicError(
+            f"a topic's name {what}",
+            hint="letters, digits, '.', '_' and '-', at most 249 of them",
+            code=ErrorCode.INVALID_TOPIC_EXCEPTION,
+        )
+    return name
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Topics with their partitions, each once. Raises as :func:`topic_name`."""
+    topics: dict[str, list[int]] = {}
+    for tp in dict.fromkeys(partitions):
+        topics.setdefault(topic_name(tp.topic), []).append(tp.partition)
+    return topics
+
+
+def check_version(api_key: ApiKey, version: int, ours: VersionRange) -> None:
+    """Raise UnsupportedVersionError when ``version`` is none of ours."""
+    if not ours.min <= version <= ours.max:
+        raise UnsupportedVersionError(
+            f"{api_key.name} v{version} is not spoken here; versions {ours.min} to {ours.max} are",
+            code=ErrorCode.UNSUPPORTED_VERSION,
+        )
+
+
+def read_body(
+    api_key: ApiKey, version: int, body: memoryview, parse: Callable[[WireReader, int], T]
+) -> T:
+    """What ``parse`` makes of the whole answer ``body``. Raises RemoteProtocolError only."""
+    return decoding(
+        api_key,
+        version,
+        body,
+        lambda reader: parse(reader, version),
+        flexible=is_flexible(api_key, version),
+    )

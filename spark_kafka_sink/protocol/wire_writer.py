@@ -1,0 +1,100 @@
+"""Writing a request's body: the primitives under every encoder of ``protocol/messages/``.
+
+Owns: :class:`WireWriter`. Never: what a field means. Produce writes its own bytes
+(``protocol/produce.py``), which are views of the batches and are not copied.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from spark_kafka_sink.errors import ErrorCode, IllegalStateError, UnsupportedVersionError
+
+#: The longest string of Kafka's protocol (MessageGenerator writes the same check into Java's).
+_LONGEST_STRING: Final = 0x7FFF
+_NO_TAGGED_FIELDS: Final = b"\x00"
+
+
+class WireWriter:
+    """Gathers one body. Flexible versions have compact lengths and tagged fields."""
+
+    __slots__ = ("_data", "_flexible")
+
+    def __init__(self, *, flexible: bool) -> None:
+        self._data = bytearray()
+        self._flexible = flexible
+
+    def body(self) -> bytes:
+        """What was written."""
+        return bytes(self._data)
+
+    def pack(self, layout: struct.Struct, *values: int) -> None:
+        """Fixed-size numbers that stand side by side."""
+        self._data += layout.pack(*values)
+
+    def uuid(self, value: bytes) -> None:
+        """The 16 bytes of a UUID."""
+        self._data += value
+
+    def string(self, text: str | None, *, nullable: bool = False) -> None:
+        """Raises IllegalStateError for what no string of the protocol can carry."""
+        if text is None:
+            if not nullable:
+                raise IllegalStateError("a string that must be there is null")
+            self._data += b"\x00" if self._flexible else b"\xff\xff"
+            return
+        raw = text.encode()
+        size = len(raw)
+        if size > _LONGEST_STRING:
+            raise IllegalStateError(f"a string is {size} bytes long; the protocol ends at 32767")
+        if self._flexible:
+            self._unsigned_varint(size + 1)
+        else:
+            self._data += size.to_bytes(2, "big")
+        self._data += raw
+
+    def byte_string(self, value: bytes) -> None:
+        self.count(len(value))
+        self._data += value
+
+    def count(self, count: int | None) -> None:
+        """An array's count, None for a null array; or the size of bytes."""
+        if self._flexible:
+            self._unsigned_varint(0 if count is None else count + 1)
+        else:
+            self._data += (-1 if count is None else count).to_bytes(4, "big", signed=True)
+
+    def strings(self, values: Sequence[str] | None) -> None:
+        """An array of strings; None is a null array."""
+        self.count(None if values is None else len(values))
+        for value in values or ():
+            self.string(value)
+
+    def int32s(self, values: Sequence[int]) -> None:
+        self.count(len(values))
+        self._data += struct.pack(f">{len(values)}i", *values)
+
+    def int64s(self, values: Sequence[int]) -> None:
+        self.count(len(values))
+        self._data += struct.pack(f">{len(values)}q", *values)
+
+    def no_tagged_fields(self) -> None:
+        """The end of a struct; nothing in versions that are not flexible."""
+        if self._flexible:
+            self._data += _NO_TAGGED_FIELDS
+
+    def _unsigned_varint(self, value: int) -> None:
+        while value >= 0x80:
+            self._data.append(value & 0x7F | 0x80)
+            value >>= 7
+        self._data.append(value)
+
+
+def refuse_fields(api: str, version: int, *fields: str) -> UnsupportedVersionError:
+    """The error for fields that are set, though ``version`` has no place for them."""
+    return UnsupportedVersionError(
+        f"{api} v{version} has no place for {' or '.join(fields)}",
+        code=ErrorCode.UNSUPPORTED_VERSION,
+    )

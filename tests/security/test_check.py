@@ -1,0 +1,218 @@
+"""``kprod check``: every misconfiguration is named by the first red row, on a real broker."""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import dataclass, field
+
+import pytest
+from typer.testing import CliRunner
+
+from spark_kafka_sink.cli.app import app
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.cluster_checks import STEPS, State, check_cluster
+from tests.secure_kafka import acl
+
+TRUST, KEYS = "ssl.truststore.location", "ssl.keystore.location"
+SSL = {"security.protocol": "SSL", TRUST: "ca"}
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """``listener`` of ``tests/secure_kafka.py``, or what stands in for one; ``ours``: the options
+    that get in there, which ``options`` change; ``text`` stands in the row ``step`` or beside it.
+    """
+
+    listener: str
+    step: str
+    text: str
+    options: dict[str, str] = field(default_factory=dict)
+
+
+CONNECTIONS = {
+    "a name that nobody knows": Wrong("no.such.host.invalid:9092", "name", "bootstrap.servers"),
+    "a port that nobody listens at": Wrong("127.0.0.1:1", "TCP", "Connection refused"),
+    "another CA": Wrong("GOOD", "TLS", "a CA that is not trusted", SSL | {TRUST: "other_ca"}),
+    "expired": Wrong("EXPIRED", "TLS", "certificate has expired", SSL),
+    "not valid yet": Wrong("NOTYET", "TLS", "clocks", SSL),
+    "the certificate of another host": Wrong("OTHERHOST", "TLS", "subjectAltName", SSL),
+    "self-signed": Wrong("SELFSIGNED", "TLS", "a CA that is not trusted", SSL),
+    "no client certificate": Wrong("MUTUAL", "TLS", KEYS, SSL),
+    "a stranger's certificate": Wrong(
+        "MUTUAL", "TLS", "does not accept our client certificate", SSL | {KEYS: "stranger_key"}
+    ),
+    "no TLS version in common": Wrong(
+        "OLDTLS", "TLS", "ssl.enabled.protocols", SSL | {"ssl.enabled.protocols": "TLSv1.3"}
+    ),
+    "TLS to a plaintext port": Wrong("PLAINTEXT", "TLS", "PLAINTEXT", SSL),
+    "plaintext to a TLS port": Wrong("GOOD", "ApiVersions", "security.protocol to SSL"),
+    "plaintext to a SASL port": Wrong("SASL_PLAINTEXT", "ApiVersions", "does it want SASL?"),
+    "SASL to a plaintext port": Wrong(
+        "PLAINTEXT",
+        "SASL",
+        "SASL",
+        {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "alice",
+            "sasl.password": "wrong",
+        },
+    ),
+    "an advertised name that leads nowhere": Wrong(
+        "WILDCARD",
+        "brokers",
+        "advertised.listeners",
+        SSL | {"ssl.endpoint.identification.algorithm": ""},
+    ),
+}
+
+
+def steps_of(bootstrap, options, timeout_ms=2_000):
+    config = SinkConfig.parse(
+        {"kafka.bootstrap.servers": bootstrap}
+        | {n if "." not in n else f"kafka.{n}": v for n, v in options.items()}
+    )
+    steps = list(check_cluster(config, timeout_ms=timeout_ms))
+    assert tuple(step.name for step in steps) == STEPS
+    return steps
+
+
+def first_red(steps):
+    red = [step for step in steps if step.state is State.FAILED]
+    assert red, "\n".join(map(str, steps))
+    return red[0]
+
+
+def assert_named(steps, step, text):
+    found = first_red(steps)
+    assert found.name == step, found
+    assert text in f"{found.said} {found.change}", found
+    assert found.change, "what is to be done?"
+
+
+@pytest.mark.parametrize("name", CONNECTIONS)
+def test_a_connection_that_does_not_work_is_named_by_the_first_red_row(secure_kafka, name):
+    wrong = CONNECTIONS[name]
+    here = ":" in wrong.listener
+    bootstrap = wrong.listener if here else secure_kafka.bootstrap(wrong.listener)
+    options = {
+        option: str(getattr(secure_kafka, value)) if option in (TRUST, KEYS) else value
+        for option, value in wrong.options.items()
+    }
+    assert_named(steps_of(bootstrap, options), wrong.step, wrong.text)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("wrong", ["sasl.username", "sasl.password"])
+def test_a_wrong_name_or_password_is_named_and_not_shown(secure_kafka, mechanism, wrong):
+    options = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": "alice",
+        "sasl.password": secure_kafka.cluster.security.passwords["alice"],
+    } | {wrong: "c4nary"}
+    steps = steps_of(secure_kafka.bootstrap("SASL_PLAINTEXT"), options)
+    assert_named(steps, "SASL", mechanism)
+    if wrong == "sasl.password":
+        assert "c4nary" not in str(steps)
+
+
+def test_who_is_silent_is_told_after_a_while(secure_kafka):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        bootstrap = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert_named(steps_of(bootstrap, {}, 500), "ApiVersions", "no broker answered")
+        assert_named(steps_of(bootstrap, SSL | {TRUST: str(secure_kafka.ca)}, 500), "TLS", "answer")
+
+
+@pytest.fixture
+def bob(secure_kafka):
+    """What gets bob in; he may do nothing without ACLs."""
+    options = secure_kafka.cluster.client_options("SSL", user="bob")
+    return options.pop("bootstrap.servers"), options
+
+
+@pytest.mark.parametrize(
+    ("settings", "more", "step", "text"),
+    [
+        ({"max.message.bytes": "10000"}, {}, "max.message.bytes", "max.request.size"),
+        ({"min.insync.replicas": "2"}, {}, "replicas", "every write is refused"),
+    ],
+)
+def test_a_topic_that_does_not_take_what_is_sent(secure_kafka, settings, more, step, text):
+    topic = secure_kafka.kafka.unique_topic("check", configs=settings)
+    assert_named(steps_of(secure_kafka.kafka.bootstrap, {"topic": topic} | more), step, text)
+
+
+def test_a_topic_that_is_not_there_is_not_created(secure_kafka):
+    for _ in range(2):
+        steps = steps_of(secure_kafka.kafka.bootstrap, {"topic": "check.nobody-made-it"})
+        assert_named(steps, "topic", "UNKNOWN_TOPIC_OR_PARTITION")
+
+
+def test_rights_on_the_topic(secure_kafka, bob):
+    topic = secure_kafka.kafka.unique_topic("check")
+    assert_named(steps_of(bob[0], bob[1] | {"topic": topic}), "topic", "DESCRIBE")
+    with acl(secure_kafka, "bob", ("TOPIC", topic, "READ")):
+        assert_named(steps_of(bob[0], bob[1] | {"topic": topic}), "rights", "the ACL WRITE")
+
+
+def test_what_exactly_once_needs(secure_kafka, bob):
+    topic = secure_kafka.kafka.unique_topic("check")
+    log = secure_kafka.kafka.unique_topic("check-log")  # it deletes, and is not compacted
+    options = bob[1] | {
+        "topic": topic,
+        "deliveryGuarantee": "exactly-once",
+        "transactionalIdPrefix": "check",
+        "commitLogTopic": log,
+    }
+    write = ("TOPIC", topic, "WRITE")
+    with acl(secure_kafka, "bob", write):
+        assert_named(steps_of(bob[0], options), "transactional ids", "'check~'")
+    ids = (("TRANSACTIONAL_ID", "check~*", o) for o in ("WRITE", "DESCRIBE"))
+    with acl(secure_kafka, "bob", write, *ids):
+        long = options | {"transaction.timeout.ms": "900001"}
+        assert_named(steps_of(bob[0], long), "transaction timeout", "transaction.max.timeout.ms")
+        assert_named(steps_of(bob[0], options), "commit log", "the principal needs")
+    admin = {"topic": topic} | {
+        n: v for n, v in options.items() if n.startswith(("del", "tr", "c"))
+    }
+    assert_named(steps_of(secure_kafka.kafka.bootstrap, admin), "commit log", "compact")
+
+
+def test_a_healthy_cluster_is_green_and_nothing_is_left_behind(secure_kafka):
+    topic = secure_kafka.kafka.unique_topic("check")
+    options = secure_kafka.cluster.client_options("SASL_SSL", user="alice")
+    bootstrap = options.pop("bootstrap.servers")
+    options |= {
+        "topic": topic,
+        "deliveryGuarantee": "exactly-once",
+        "transactionalIdPrefix": "check",
+        "commitLogTopic": f"{topic}-log",
+    }
+    steps = steps_of(bootstrap, options, 10_000)
+    states = {step.name: step.state for step in steps}
+    skipped = {name for name, state in states.items() if state is State.SKIPPED}
+    assert skipped == {"clock", "commit log"}
+    assert {state for name, state in states.items() if name not in skipped} == {State.OK}
+    assert secure_kafka.cluster.security.passwords["alice"] not in str(steps)
+
+
+def test_the_command_has_exit_codes_and_json(secure_kafka, tmp_path):
+    topic = secure_kafka.kafka.unique_topic("check", configs={"compression.type": "gzip"})
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers={secure_kafka.kafka.bootstrap}\n")
+    run = CliRunner().invoke(app, ["check", "-c", str(file), "-t", topic, "--json"])
+    assert run.exit_code == 0, run.output
+    told = json.loads(run.stdout)
+    assert told["ok"]
+    states = {step["name"]: step["state"] for step in told["steps"]}
+    assert states["compression"] == "warning"
+    run = CliRunner().invoke(app, ["check", "-c", str(file), "-t", "check.nobody-made-it"])
+    assert run.exit_code == 1
+    assert "failed" in run.stdout
+    wrong = ["check", "-c", str(file), "-o", "kafka.ssl.truststore.location=/nowhere"]
+    assert CliRunner().invoke(app, wrong).exit_code == 2
+    assert CliRunner().invoke(app, ["check", "-c", str(file), "-o", "topic"]).exit_code == 2
+    protocol = "kafka.security.protocol=SSL"
+    assert CliRunner().invoke(app, [*wrong, "-o", protocol]).exit_code == 2
