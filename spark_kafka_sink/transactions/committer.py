@@ -43,8 +43,8 @@ from spark_kafka_sink.transactions.decision_log import (
     LogOutcomeUnknownError,
     LogSession,
 )
-from spark_kafka_sink.transactions.ending import abort_all, commit_all, undo
-from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS, lease_ms, margin_ms
+from spark_kafka_sink.transactions.ending import abort_all, commit_all, older_than, undo
+from spark_kafka_sink.transactions.lease import lease_ms, margin_ms
 from spark_kafka_sink.transactions.outcomes import is_prepared
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, insist
 from spark_kafka_sink.transactions.sweep import Sweeper
@@ -291,13 +291,7 @@ class Committer:
         gone = [t for t in decision.transactions if not is_prepared(t, found[t.transactional_id])]
         late: list[str] = []
         if not gone:
-            # (A transaction of two-phase commit never times out.)
-            timed = [i for i in ids if found[i].timeout_ms < NEVER_TIMES_OUT_MS]
-            old = self._coordinators.older_than(timed, oldest_ms, deadline)
-            if old is None:
-                # Brokers before 3.8: by our clock, which is not theirs.
-                begun = self._clock.wall_ms() - oldest_ms
-                old = frozenset(i for i in timed if 0 <= found[i].start_ms < begun)
+            old = older_than(self._coordinators, found, oldest_ms, self._clock, deadline)
             late = [i for i in ids if i in old]
         if not gone and not late:
             return
@@ -357,8 +351,12 @@ class Committer:
         deadline = self._after()
         lease = lease_ms(self._transaction_timeout_ms)
         is_late = checked_ms is None or self._clock.now_ms() - checked_ms > lease
-        if is_late and undo(self._coordinators, decision.transactions, deadline):
-            return _undone(key, state)
+        if is_late:
+            timeout_ms = self._transaction_timeout_ms
+            oldest_ms = timeout_ms - margin_ms(timeout_ms) // 4
+            given = (self._coordinators, decision.transactions, oldest_ms)
+            if undo(*given, self._clock, deadline):
+                return _undone(key, state)
         ended = commit_all(self._coordinators, decision.transactions, self._clock, deadline)
         if set(ended.lost) == set(decision.ids):
             return _undone(key, state)

@@ -860,7 +860,10 @@ class Application(SparkWorld):
         age = self.scheduler.now - transaction.start_ms
         self.ends.setdefault(key, End(committed, self.scheduler.now, age))
         if not committed and key in self._standing:
-            if age < TIMEOUT_MS:
+            # (The oldest may be about to time out: then all are undone.)
+            known = self.cluster.transactions.transactions
+            oldest = min(known[one].start_ms for one, _, _ in self._standing)
+            if self.scheduler.now - oldest < TIMEOUT_MS - margin_ms(TIMEOUT_MS) // 4:
                 self._breaks(f"decided, and {key[0]} is aborted when it is open for {age} ms")
             self._standing.clear()  # one was over: the others may be undone
         if committed and transaction.transactional_id == log_id(self.key):

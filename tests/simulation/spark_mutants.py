@@ -229,7 +229,9 @@ def ends_without_a_decision() -> AbstractContextManager[Any]:
 
 def finishes_nothing() -> AbstractContextManager[Any]:
     """A decided batch counts as done without being ended."""
-    return patch.object(Committer, "_finish", lambda _self, _key, _session, state: state.finished())
+    return patch.object(
+        Committer, "_finish", lambda _self, _key, _session, state, **_: state.finished()
+    )
 
 
 def one_id_for_two_tasks() -> AbstractContextManager[Any]:
