@@ -11,7 +11,7 @@ import resource
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from spark_kafka_sink.records.record_batch import parse_batch
@@ -51,10 +51,19 @@ def draw(seed: int) -> ApplicationLife:
     """The life of ``seed``: a calm one, in which only what its application does is hard; or a bad
     one, or a terrible one; half of them with a misfortune of which each part alone is harmless.
     """
+    fate, life, misfortune = _drawn(seed)
+    return life if misfortune is None else misfortune(fate, life)
+
+
+def seeds_with(misfortune: Misfortune, seeds: Sequence[int]) -> list[int]:
+    """Those of ``seeds`` whose life has it."""
+    return [seed for seed in seeds if _drawn(seed)[2] is misfortune]
+
+
+def _drawn(seed: int) -> tuple[random.Random, ApplicationLife, Misfortune | None]:
     fate = random.Random(f"spark life {seed}")
     life = _any(fate, seed)
-    misfortune = fate.choice(_MISFORTUNES) if fate.random() < 0.6 else None
-    return life if misfortune is None else misfortune(fate, life)
+    return fate, life, fate.choice(_MISFORTUNES) if fate.random() < 0.6 else None
 
 
 def _any(fate: random.Random, seed: int) -> ApplicationLife:
@@ -144,16 +153,18 @@ def _strike(fate: random.Random) -> Strike:
 _SHORT = (20_000, 5_000, 20_000)
 
 
-def _dies_behind_its_decision(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+def dies_behind_its_decision(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """Tasks began at different times, so that some transactions time out before it is back."""
     return replace(
         life,
         tasks=fate.choice((2, 3)),
         strikes=(Strike("commit", 0, fate.randrange(5), Blow.KILL_ALL, 0, "decided"),),
-        late=0.5,
+        late=0.7,
         late_ms=24_000,
         slow=0.0,
-        away_ms=fate.choice(((36_000, 45_000, 52_000), (90_000,))),
+        fails=0.0,
+        empty=0.0,
+        away_ms=fate.choice(((50_000,), (54_000,), (58_000,), (90_000,))),
         times_ms=_SHORT,
     )
 
@@ -182,7 +193,7 @@ def _dies_before_its_record_is_stable(
     )
 
 
-def _two_die(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+def two_die(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """Both leave something open."""
     return replace(
         life,
@@ -213,7 +224,7 @@ def _an_identity_is_late(fate: random.Random, life: ApplicationLife) -> Applicat
     )
 
 
-def _a_partition_is_late(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+def a_partition_is_late(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """As the identity, with version 1: it opens again what was committed, and nobody has noted."""
     return replace(
         life,
@@ -229,7 +240,7 @@ def _a_partition_is_late(fate: random.Random, life: ApplicationLife) -> Applicat
     )
 
 
-def _abort_beside_a_commit(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+def abort_beside_a_commit(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     """The user stopped the query. The commit goes on, and waits: before its first request to end
     anything, so that abort comes between its check and its decision; or right behind that.
     """
@@ -253,7 +264,7 @@ def _abort_beside_a_commit(fate: random.Random, life: ApplicationLife) -> Applic
     )
 
 
-def _frozen_before_its_decision(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+def frozen_before_its_decision(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
     ms = fate.choice((45_000, 55_000, 75_000))
     since, steps = fate.choice((("check", 20), ("end", 3)))
     strike = Strike("commit", 0, fate.randrange(steps), Blow.FREEZE, ms, since)
@@ -344,15 +355,15 @@ def _calm(**of: object) -> Misfortune:
 
 
 _MISFORTUNES: tuple[Misfortune, ...] = (
-    _dies_behind_its_decision,
+    dies_behind_its_decision,
     _dies_between_two_ends,
     _dies_before_its_record_is_stable,
-    _two_die,
+    two_die,
     _an_identity_is_late,
-    _a_partition_is_late,
-    _abort_beside_a_commit,
-    _abort_beside_a_commit,
-    _frozen_before_its_decision,
+    a_partition_is_late,
+    abort_beside_a_commit,
+    abort_beside_a_commit,
+    frozen_before_its_decision,
     _at_a_deposed_leader,
     _the_log_gives_no_answer,
     _rights_are_gone,
