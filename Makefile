@@ -65,12 +65,13 @@ sparks: install  ## the tests of datasource/ on older PySparks; VERSIONS="4.0.1 
 mutate: $(VENV)/installed  ## mutation testing; MUTATE_ARGS="sender --sample 50"
 	$(BIN)/python tools/mutate.py $(MUTATE_ARGS)
 
-check: $(VENV)/installed  ## format, lint, types, layers, generated docs and messages
+check: $(VENV)/installed  ## format, lint, types, layers, unused code, generated docs and messages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	if [ -f tools/generate_docs.py ]; then $(BIN)/python tools/generate_docs.py --check; fi
+	$(BIN)/python tools/unused.py
+	$(BIN)/python tools/generate_docs.py --check
 	$(BIN)/python tools/generate_messages.py --check
 
 format: $(VENV)/installed  ## let ruff format and fix

@@ -672,7 +672,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
             "Error executing interceptor onSend callback",
             "Error executing user-provided callback on message for topic-partition '...-...'",
             "a done callback of a record raised ...",
-            "Failed to close producer interceptor: ...",
+            "Failed to close producer ...: ...",
             "... failed on the cluster's id: ...",
         ),
     ),

@@ -463,7 +463,8 @@ def _metrics_lines() -> Iterator[str]:
     yield _text(
         "`KafkaProducer.metrics()` answers with a mapping of `MetricName(name, group, tags)` to a",
         "number. Names, groups and units are those of Kafka's Java producer; what the Java client",
-        "has and is not here has no meaning here. Rates are per second. Rates, averages and maxima",
+        "has and is not here (app-info, the count of metrics, offsets sent to transactions) has no",
+        "meaning here. Rates are per second. Rates, averages and maxima",
         "look back over `metrics.num.samples` windows of `metrics.sample.window.ms` (twice 30 s);",
         "an average or a maximum of nothing is NaN. Every metric has the tag `client-id`. Nothing",
         "of it costs anything per row.",

@@ -17,6 +17,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -599,21 +600,17 @@ def pages() -> dict[Path, str]:
     """Every generated file with its text."""
     texts = {f"{snake(api)}.py": module(api) for api in VERSIONS}
     texts |= {"__init__.py": package(), "flexible_versions.py": flexible_versions()}
-    return {MESSAGES / name: formatted(name, text) for name, text in texts.items()}
+    return {MESSAGES / name: text for name, text in formatted(texts).items()}
 
 
-def formatted(name: str, text: str) -> str:
-    ruff = [sys.executable, "-m", "ruff", "--quiet"]
-    for command in (["check", "--select", "I", "--fix"], ["format"]):
-        text = subprocess.run(
-            [*ruff, *command, "--stdin-filename", str(MESSAGES / name), "-"],
-            input=text,
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=ROOT,
-        ).stdout
-    return text
+def formatted(texts: dict[str, str]) -> dict[str, str]:
+    ruff = (sys.executable, "-m", "ruff", "--config", "pyproject.toml", "--quiet")
+    with tempfile.TemporaryDirectory() as place:
+        for name, text in texts.items():
+            Path(place, name).write_text(text, encoding="utf-8")
+        for command in (["check", "--select", "I", "--fix"], ["format"]):
+            subprocess.run((*ruff, *command, "--no-cache", place), check=True, cwd=ROOT)
+        return {name: Path(place, name).read_text(encoding="utf-8") for name in texts}
 
 
 def take_definitions(jar: Path) -> None:

@@ -162,7 +162,7 @@ BEHAVIOURS: dict[str, dict[int, str]] = {
     },
     "Selector (SelectorTest)": {
         121: "one send at a time, one answer in a poll; large, partial and empty ones",
-        122: "mute; idle connections",
+        122: "idle connections",
         123: "what arrived before the end is handed out; refused and doubled connections",
     },
 }

@@ -10,22 +10,21 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
 import typer
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config.config_file import OPTION
 from spark_kafka_sink.config.given_options import given_options
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.config.unknown_options import PREFIX
 from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text
-from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
+from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.operations import Operator
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
 
 #: Exit codes.
 FAILED, USAGE = 1, 2
@@ -62,21 +61,16 @@ def operator_and_log(
     with one_line_errors():
         config, log_topic = settings_of(cluster)
         check()
-        with TransactionClient(config.producer) as client:
+        # One limit for every step, whatever options of a producer the file has.
+        limit_ms = int(cluster.timeout_s * 1000)
+        producer = replace(config.producer, max_block_ms=limit_ms, delivery_timeout_ms=limit_ms)
+        with TransactionClient(producer) as client:
             limit_s = min(cluster.timeout_s, _MOST_TO_CONNECT)
             with _sign_of_life(config.producer, limit_s):
-                client.calls.describe_topics(
+                client.describe_topics(
                     (), timeout_ms=int(limit_s * 1000), allow_auto_topic_creation=False
                 )
-            yield (
-                Operator(
-                    KafkaDecisionLog(client, log_topic),
-                    client,
-                    SystemClock(),
-                    block_ms=int(cluster.timeout_s * 1000),
-                ),
-                log_topic,
-            )
+            yield Operator(DecisionLog(client, log_topic), client), log_topic
 
 
 @contextmanager

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from spark_kafka_sink.admin import AdminClient
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.topic_checks import (
@@ -32,9 +33,8 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.client.connection_probe import ConnectionProbe, Reached, Stage
 from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.exactly_once import check_rights
-from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX
 
 #: Brokers of a large cluster that are connected to: behind one firewall a few tell of all.
@@ -319,10 +319,10 @@ def _transactions(config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
 def _log(
     client: TransactionClient, topic: str, prefix: str, deadline_ms: int, timeout_ms: int
 ) -> Step:
-    keys = KafkaDecisionLog(client, topic).states(prefix, deadline_ms)
+    keys = DecisionLog(client, topic).states(prefix, deadline_ms)
     if keys is None:
         return Step(_LOG, State.SKIPPED, f"{topic} is not there yet: the first write creates it")
-    check_write(topic, topic_rights(client.calls, (topic,), timeout_ms).get(topic))
+    check_write(topic, topic_rights(client, (topic,), timeout_ms).get(topic))
     return Step(_LOG, State.OK, f"{topic}: {len(keys)} keys of '{prefix}'")
 
 

@@ -18,7 +18,6 @@ up the former.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
@@ -30,6 +29,7 @@ from spark_kafka_sink.config.option_table import SINK_OPTIONS
 from spark_kafka_sink.config.sink_config import TXN_CONTEXT, DeliveryGuarantee
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.errors import CommitError, ConfigError, safe_text
+from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.transactions.transactional_ids import check_part, is_part
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ class _Runs:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pid = os.getpid()
         self._current: dict[str, str] = {}
         self._written: dict[str, _Written] = {}
 
@@ -91,10 +90,6 @@ class _Runs:
 
     def of(self, nonce: str) -> str:
         """The same until :meth:`end`, in this process."""
-        if self._pid != os.getpid():
-            # A lock held by another thread at the fork would stay locked for ever.
-            self._lock = threading.Lock()
-            self._pid, self._current, self._written = os.getpid(), {}, {}
         with self._lock:
             return self._current.setdefault(nonce, uuid.uuid4().hex)
 
@@ -103,7 +98,7 @@ class _Runs:
             self._current.pop(nonce, None)
 
 
-_runs = _Runs()
+_runs = ProcessLocal(_Runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +121,15 @@ class ForeachBatch:
         of this name, and for another DataFrame under a number that is done.
         """
         session, options = batch.sparkSession, dict(self.options)
-        context = WriteContext(_runs.of(self.nonce), _query_of(session))
+        context = WriteContext(_runs().of(self.nonce), _query_of(session))
         writes = _written(batch, batch_id)
-        _runs.check(self.name, writes)
+        _runs().check(self.name, writes)
         try:
             context = replace(context, offsets=_offsets(session, options, batch_id))
             _save(batch, self.name, batch_id, options, context)
-            _runs.wrote(self.name, writes)
+            _runs().wrote(self.name, writes)
         except BaseException:
-            _runs.end(self.nonce)
+            _runs().end(self.nonce)
             raise
 
 
@@ -252,12 +247,12 @@ def transaction(name: str, batch_id: int, **options: OptionText) -> Iterator[Tra
     check_part("the name given to transaction", name)
     _check("transaction", options)
     nonce = f"transaction {name}"
-    writes = Transaction(name, batch_id, options, _runs.of(nonce))
+    writes = Transaction(name, batch_id, options, _runs().of(nonce))
     try:
         yield writes
         writes.commit()
     except BaseException:
-        _runs.end(nonce)
+        _runs().end(nonce)
         writes.abort()
         raise
 

@@ -133,7 +133,7 @@ def process_preflight() -> PreflightCheck:
 
 def _describe(config: ProducerConfig, topics: tuple[str, ...], timeout_ms: int) -> Cluster:
     # The network is loaded only when it is asked: commit and abort plan too, without it.
-    from spark_kafka_sink.admin import AdminClient
+    from spark_kafka_sink.admin.admin_client import AdminClient
     from spark_kafka_sink.datasource.topic_checks import check_topics
 
     try:

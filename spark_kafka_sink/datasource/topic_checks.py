@@ -1,8 +1,8 @@
 """Will the topic take what this job is about to send? Asked once, before the first task.
 
 Owns: what is compared (WRITE; max.message.bytes with batch.size and max.request.size; the topic's
-compression.type), and the words for it. Never: whether a topic is there (``admin.py``); an error
-for what may still work, which is a warning; a word about what the principal may not see.
+compression.type), and the words for it. Never: whether a topic is there (``admin_client.py``); an
+error for what may still work, which is a warning; a word about what the principal may not see.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeVar
 
-from spark_kafka_sink.admin import AdminClient
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import (
@@ -20,11 +21,6 @@ from spark_kafka_sink.errors import (
     ErrorCode,
     KafkaError,
     warn_once,
-)
-from spark_kafka_sink.protocol.config_messages import (
-    ConfigResource,
-    ConfigResourceType,
-    DescribeConfigsRequest,
 )
 from spark_kafka_sink.protocol.control_messages import MetadataRequest
 
@@ -89,7 +85,7 @@ def topic_rights(
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=True,
     )
-    answer = admin.call(request, timeout_ms=timeout_ms)
+    answer = admin.loop.ask(Call(request, AnyBroker()), admin.deadline(timeout_ms))
     return {t.name: t.authorized_operations for t in answer.topics}
 
 
@@ -114,10 +110,8 @@ def topic_settings(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, Mapping[str, str | None]]:
     """Those of each topic's settings that a write has to do with; empty where brokers don't say."""
-    resources = tuple(ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics)
-    request = DescribeConfigsRequest(resources, (_LARGEST, _COMPRESSION, LEAST_IN_SYNC))
-    answer = admin.call(request, timeout_ms=timeout_ms)
-    return {resource.name: found.values for resource, found in answer.resources.items()}
+    names = (_LARGEST, _COMPRESSION, LEAST_IN_SYNC)
+    return admin.topic_configs(topics, names, admin.deadline(timeout_ms))
 
 
 def warnings_of(

@@ -3,6 +3,6 @@
 Owns: requests out, responses in. Never: what a request means to a producer.
 
 Its own files are what all its rooms stand on: ``transport_layer`` (plain bytes), ``frame_reader``
-and ``memory_pool`` (responses), ``backoff``. Above them ``tls`` and ``auth``, then ``channel`` (one
-connection, and the selector over all), then ``client`` (which node, which request).
+(responses), ``backoff``. Above them ``tls`` and ``auth``, then ``channel`` (one connection, and the
+selector over all), then ``client`` (which node, which request).
 """

@@ -8,7 +8,6 @@ On a record's way: the first stop of an acknowledgement.
 
 from __future__ import annotations
 
-from spark_kafka_sink.network.memory_pool import MemoryPool
 from spark_kafka_sink.network.transport_layer import TransportLayer
 from spark_kafka_sink.protocol.frames import (
     LENGTH_SIZE,
@@ -30,7 +29,6 @@ class FrameReader:
     """
 
     __slots__ = (
-        "_allocated",
         "_buffer",
         "_filled",
         "_first_limit",
@@ -38,8 +36,6 @@ class FrameReader:
         "_prefix",
         "_size",
         "_started",
-        "pool",
-        "starved",
     )
 
     def __init__(
@@ -55,16 +51,6 @@ class FrameReader:
         self._size = -1
         self._buffer = self._prefix
         self._filled = 0
-        #: Who must let a frame in before its bytes are read, if anybody.
-        self.pool: MemoryPool | None = None
-        #: A frame's length came, and the pool has no memory for it.
-        self.starved = False
-        self._allocated = 0
-
-    @property
-    def in_progress(self) -> bool:
-        """Part of a frame has arrived."""
-        return self._filled > 0 or self._size >= 0
 
     def read_from(self, transport: TransportLayer) -> memoryview | None:
         """The next frame without its length, or None when more bytes must arrive first.
@@ -75,8 +61,7 @@ class FrameReader:
         while True:
             if self._filled == len(self._buffer):
                 if self._buffer is self._prefix:
-                    if not self._begin():
-                        return None
+                    self._begin()
                 elif self._filled == self._size:
                     return self._finish()
                 else:
@@ -88,25 +73,12 @@ class FrameReader:
                 return None
             self._filled += count
 
-    def _begin(self) -> bool:
-        """Make a buffer for the frame whose length is there; False when the pool has no memory."""
-        if self._size < 0:
-            limit = self._limit if self._started else self._first_limit
-            self._size = frame_size(bytes(self._prefix), limit, first=not self._started)
-        if self.pool is not None:
-            self.starved = not self.pool.try_allocate(self._size)
-            if self.starved:
-                return False
-            self._allocated = self._size
+    def _begin(self) -> None:
+        """Make a buffer for the frame whose length is there."""
+        limit = self._limit if self._started else self._first_limit
+        self._size = frame_size(bytes(self._prefix), limit, first=not self._started)
         self._buffer = bytearray(min(self._size, FIRST_BUFFER_SIZE))
         self._filled = 0
-        return True
-
-    def close(self) -> None:
-        """No more is read: give the memory of a frame that did not come back to the pool."""
-        if self.pool is not None and self._allocated:
-            self.pool.release(self._allocated)
-            self._allocated = 0
 
     def _finish(self) -> memoryview:
         # The view alone keeps the buffer; the next frame gets its own.
@@ -115,5 +87,4 @@ class FrameReader:
         self._size = -1
         self._buffer = self._prefix
         self._filled = 0
-        self._allocated = 0  # whoever takes the frame gives that back
         return payload

@@ -1,7 +1,7 @@
 """Columns on their way into the accumulator.
 
 Owns: the sequence of one chunk of rows: metadata, partitions, groups, memory, positions, encoding,
-appending, and encoding again what was refused. The writer's side of steps 2 and 3 of a record's
+appending, and encoding again what was refused. The writer's side of steps 4 to 7 of a record's
 way. One thread at a time. Never: bytes, queues, what an error means for the producer.
 
 Memory is reserved for a whole chunk *before* positions are asked: the wait for memory is long, the

@@ -441,8 +441,11 @@ class KafkaProducer:
         it failed, and IllegalStateError when nothing was written in it.
         """
         manager = self._transactional("prepare")
+        start = self._clock.now_ms()
         self.finish_attempt()
-        return manager.prepare()
+        prepared = manager.prepare()
+        self._took(Stream.TXN_PREPARE, start)
+        return prepared
 
     def forget_prepared(self) -> None:
         """Whoever had to end the prepared transaction did: :meth:`init_transactions` comes next.
@@ -568,7 +571,7 @@ class KafkaProducer:
         self._sender.wakeup()
 
     def waiting_for_input(self) -> WaitingForInput:
-        """Around the wait for more rows: linger.ms runs only inside (design.md section 8)."""
+        """Around the wait for more rows: linger.ms runs only inside (docs/design/batches.md)."""
         return self._waiting
 
     # ---- failures ----------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """A single record as its sender gives it, and what is known of it once it is written.
 
 Owns: :class:`ProducerRecord`, :class:`Headers` and :class:`RecordMetadata`, Java's classes of these
-names. The first step on the way of a record that comes by ``send``. Never: bytes of a record.
+names. The beginning of the way of a record that comes by ``send``. Never: bytes of a record.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which partition a single record goes to (Java's ``KafkaProducer.partition``, KIP-794 exactly).
 
 Owns: the choice for one record, and the sticky partition of each topic's records without a key.
-Beside the second step of a record that comes by ``send``. Never: columns (``records/partitioners``
+Beside the way of a record that comes by ``send``. Never: columns (``records/partitioners``
 has the same rules for many rows at once), a lock: what changes a sticky partition is called under
 the accumulator's.
 

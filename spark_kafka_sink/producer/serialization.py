@@ -1,7 +1,7 @@
 """Keys and values of single records to bytes (Java's ``common.serialization``).
 
 Owns: the built-in serializers, by Java's class names and short ones, and how one of a user's own is
-found. Part of the second step of a record that comes by ``send``. Never: columns, which are bytes
+found. Part of the way of a record that comes by ``send``. Never: columns, which are bytes
 or strings already; headers of a record beyond handing them to a serializer that wants them.
 
 Numbers are big-endian, as Java writes them. None is null everywhere: no serializer sees it.

@@ -12,10 +12,12 @@ from typing import TypeVar
 from spark_kafka_sink.errors import ErrorCode, InvalidTopicError, UnsupportedVersionError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.frames import is_flexible
-from spark_kafka_sink.protocol.request import ApiKey, VersionRange
-from spark_kafka_sink.protocol.wire import WireReader, decoding
+from spark_kafka_sink.protocol.request import Request
+from spark_kafka_sink.protocol.wire import MalformedError, WireReader, decoding
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def topic_name(name: str) -> str:
@@ -42,23 +44,49 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
-def check_version(api_key: ApiKey, version: int, ours: VersionRange) -> None:
-    """Raise UnsupportedVersionError when ``version`` is none of ours."""
+def check_version(request: Request[object], version: int) -> None:
+    """Raise UnsupportedVersionError when ``version`` is none of the request's."""
+    ours = request.versions
     if not ours.min <= version <= ours.max:
         raise UnsupportedVersionError(
-            f"{api_key.name} v{version} is not spoken here; versions {ours.min} to {ours.max} are",
+            f"{request.api_key.name} v{version} is not spoken here; "
+            f"versions {ours.min} to {ours.max} are",
             code=ErrorCode.UNSUPPORTED_VERSION,
         )
 
 
 def read_body(
-    api_key: ApiKey, version: int, body: memoryview, parse: Callable[[WireReader, int], T]
+    request: Request[object],
+    version: int,
+    body: memoryview,
+    parse: Callable[[WireReader, int], T],
 ) -> T:
-    """What ``parse`` makes of the whole answer ``body``. Raises RemoteProtocolError only."""
+    """What ``parse`` makes of the whole answer ``body``. Raises RemoteProtocolError for what is
+    malformed, UnsupportedVersionError as :func:`check_version`.
+    """
+    check_version(request, version)
     return decoding(
-        api_key,
+        request.api_key,
         version,
         body,
         lambda reader: parse(reader, version),
-        flexible=is_flexible(api_key, version),
+        flexible=is_flexible(request.api_key, version),
     )
+
+
+def once_each(
+    answers: Iterable[tuple[K, V]], asked: Iterable[K], what: str = "a partition"
+) -> dict[K, V]:
+    """Each of ``asked`` with its answer. Raises MalformedError, by the name of ``what`` they are,
+    when one comes twice or is missing, and for one that was not asked for.
+    """
+    unanswered = {key: key for key in asked}
+    found: dict[K, V] = {}
+    for answered, value in answers:
+        key = unanswered.pop(answered, None)
+        if key is None:
+            raise MalformedError(f"{what} comes twice, or was not asked for")
+        found[key] = value
+    if unanswered:
+        raise MalformedError(f"{what} is missing")
+    return found

@@ -350,11 +350,6 @@ class Cluster:
         nodes = self.nodes
         return nodes.in_order() if isinstance(nodes, Nodes) else tuple(nodes.values())
 
-    def partition_count(self, topic: str) -> int | None:
-        """How many partitions ``topic`` has, or None while it is unknown."""
-        partitions = self.topics.get(topic)
-        return None if partitions is None else len(partitions)
-
     def partition(self, tp: TopicPartition) -> PartitionInfo | None:
         partitions = self.topics.get(tp.topic)
         if partitions is None or not 0 <= tp.partition < len(partitions):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol import messages
-from spark_kafka_sink.protocol.bodies import check_version, read_body
+from spark_kafka_sink.protocol.bodies import check_version, once_each, read_body
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
 from spark_kafka_sink.protocol.wire import MalformedError, WireReader, error_code
 
@@ -81,7 +81,7 @@ class DescribeConfigsRequest:
     versions = VersionRange(1, 4)
 
     def encode(self, version: int) -> Buffers:
-        check_version(self.api_key, version, self.versions)
+        check_version(self, version)
         resource = messages.describe_configs.DescribeConfigsResource
         request = messages.describe_configs.DescribeConfigsRequest(
             resources=[
@@ -97,22 +97,24 @@ class DescribeConfigsRequest:
 
     def decode(self, version: int, body: memoryview) -> DescribeConfigsResponse:
         """The answer, which names every resource of this request once and no other."""
-        check_version(self.api_key, version, self.versions)
         asked = {(int(resource.type), resource.name): resource for resource in self.resources}
 
         def parse(reader: WireReader, version: int) -> DescribeConfigsResponse:
             answer = messages.describe_configs.DescribeConfigsResponse.read(reader, version)
-            found: dict[ConfigResource, ResourceConfigs] = {}
-            for result in answer.results:
-                resource = asked.get((result.resource_type, result.resource_name))
-                if resource is None or resource in found:
-                    raise MalformedError("a resource comes twice, or was not asked for")
-                found[resource] = _resource_configs(result)
-            if len(found) != len(asked):
-                raise MalformedError("a resource that was asked for is not in it")
-            return DescribeConfigsResponse(found, max(0, answer.throttle_time_ms))
+            found = once_each(
+                (
+                    ((result.resource_type, result.resource_name), _resource_configs(result))
+                    for result in answer.results
+                ),
+                asked,
+                "a resource",
+            )
+            return DescribeConfigsResponse(
+                {asked[key]: configs for key, configs in found.items()},
+                max(0, answer.throttle_time_ms),
+            )
 
-        return read_body(self.api_key, version, body, parse)
+        return read_body(self, version, body, parse)
 
 
 def _resource_configs(result: DescribeConfigsResult) -> ResourceConfigs:

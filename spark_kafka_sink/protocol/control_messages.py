@@ -76,7 +76,7 @@ class ApiVersionsRequest:
     versions = VersionRange(0, 4)
 
     def encode(self, version: int) -> Buffers:
-        check_version(self.api_key, version, self.versions)
+        check_version(self, version)
         request = messages.api_versions.ApiVersionsRequest(
             client_software_name=self.software_name,
             client_software_version=self.software_version,
@@ -85,10 +85,9 @@ class ApiVersionsRequest:
 
     def decode(self, version: int, body: memoryview) -> ApiVersionsResponse:
         """The answer; a broker that does not know ``version`` answers as in version 0."""
-        check_version(self.api_key, version, self.versions)
         refused = ErrorCode.UNSUPPORTED_VERSION
         if version == 0 or bytes(body[:2]) != refused.value.to_bytes(2, "big"):
-            return read_body(self.api_key, version, body, read_api_versions)
+            return read_body(self, version, body, read_api_versions)
         # The code is all that is needed. The supported range behind it is a kindness of brokers
         # since 2.4; others send it garbled (librdkafka's mock does).
         reader = WireReader(bytes(body), flexible=False)
@@ -116,7 +115,7 @@ class MetadataRequest:
 
     def encode(self, version: int) -> Buffers:
         """Raises InvalidTopicError for a topic name that is too long even for the wire."""
-        check_version(self.api_key, version, self.versions)
+        check_version(self, version)
         topic = messages.metadata.MetadataRequestTopic
         request = messages.metadata.MetadataRequest(
             topics=[topic(name=topic_name(name)) for name in self.topics],
@@ -128,9 +127,8 @@ class MetadataRequest:
         return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> MetadataResponse:
-        check_version(self.api_key, version, self.versions)
         topics = self.topics
-        return read_body(self.api_key, version, body, lambda r, v: read_metadata(r, v, topics))
+        return read_body(self, version, body, lambda r, v: read_metadata(r, v, topics))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +160,7 @@ class InitProducerIdRequest:
         return self.enable_2pc or self.keep_prepared_txn
 
     def encode(self, version: int) -> Buffers:
-        check_version(self.api_key, version, self.versions)
+        check_version(self, version)
         if version < 3 and self.producer_id != -1:
             raise UnsupportedVersionError(
                 f"INIT_PRODUCER_ID v{version} can't carry a producer id; brokers since 2.5 can",
@@ -180,14 +178,13 @@ class InitProducerIdRequest:
 
     def decode(self, version: int, body: memoryview) -> InitProducerIdResponse:
         """The answer, whose epoch is higher than the one that this request raises."""
-        check_version(self.api_key, version, self.versions)
 
         def parse(reader: WireReader, version: int) -> InitProducerIdResponse:
             response = read_init_producer_id(reader, version)
             _check_epoch(response, self.producer_id, self.producer_epoch)
             return response
 
-        return read_body(self.api_key, version, body, parse)
+        return read_body(self, version, body, parse)
 
 
 class CoordinatorType(IntEnum):
@@ -215,7 +212,7 @@ class FindCoordinatorRequest:
         return VersionRange(1 if len(self.keys) == 1 else 4, 6)
 
     def encode(self, version: int) -> Buffers:
-        check_version(self.api_key, version, self.versions)
+        check_version(self, version)
         request = messages.find_coordinator.FindCoordinatorRequest(
             key=self.keys[0] if version < 4 else "",
             key_type=self.type.value,
@@ -225,11 +222,8 @@ class FindCoordinatorRequest:
 
     def decode(self, version: int, body: memoryview) -> FindCoordinatorResponse:
         """The answer, which names every key of this request once and no other."""
-        check_version(self.api_key, version, self.versions)
         keys = self.keys
-        return read_body(
-            self.api_key, version, body, lambda r, v: read_find_coordinator(r, v, keys)
-        )
+        return read_body(self, version, body, lambda r, v: read_find_coordinator(r, v, keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +243,7 @@ class AddPartitionsToTxnRequest:
     versions = VersionRange(0, 3)
 
     def encode(self, version: int) -> Buffers:
-        check_version(self.api_key, version, self.versions)
+        check_version(self, version)
         topic = messages.add_partitions_to_txn.AddPartitionsToTxnTopic
         request = messages.add_partitions_to_txn.AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
@@ -264,11 +258,8 @@ class AddPartitionsToTxnRequest:
 
     def decode(self, version: int, body: memoryview) -> AddPartitionsToTxnResponse:
         """The answer, which names every partition of this request once and no other."""
-        check_version(self.api_key, version, self.versions)
         asked = self.partitions
-        return read_body(
-            self.api_key, version, body, lambda r, v: read_add_partitions_to_txn(r, v, asked)
-        )
+        return read_body(self, version, body, lambda r, v: read_add_partitions_to_txn(r, v, asked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +285,7 @@ class EndTxnRequest:
         return VersionRange(5, 5) if self.transaction_version >= 2 else VersionRange(0, 4)
 
     def encode(self, version: int) -> Buffers:
-        check_version(self.api_key, version, self.versions)
+        check_version(self, version)
         request = messages.end_txn.EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
@@ -305,14 +296,13 @@ class EndTxnRequest:
 
     def decode(self, version: int, body: memoryview) -> EndTxnResponse:
         """The answer, whose epoch, if it has one, is higher than that of the ended transaction."""
-        check_version(self.api_key, version, self.versions)
 
         def parse(reader: WireReader, version: int) -> EndTxnResponse:
             response = read_end_txn(reader, version)
             _check_epoch(response, self.producer_id, self.producer_epoch)
             return response
 
-        return read_body(self.api_key, version, body, parse)
+        return read_body(self, version, body, parse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +327,7 @@ class CreateTopicsRequest:
     versions = VersionRange(2, 7)
 
     def encode(self, version: int) -> Buffers:
-        check_version(self.api_key, version, self.versions)
+        check_version(self, version)
         if version < 4 and any(-1 in (t.partitions, t.replication_factor) for t in self.topics):
             raise UnsupportedVersionError(
                 f"CREATE_TOPICS v{version} has no defaults: give partitions and replication "
@@ -367,9 +357,8 @@ class CreateTopicsRequest:
 
     def decode(self, version: int, body: memoryview) -> CreateTopicsResponse:
         """The answer, which must name every topic of this request once and no other."""
-        check_version(self.api_key, version, self.versions)
         names = [topic.name for topic in self.topics]
-        return read_body(self.api_key, version, body, lambda r, v: read_create_topics(r, v, names))
+        return read_body(self, version, body, lambda r, v: read_create_topics(r, v, names))
 
 
 def _check_epoch(

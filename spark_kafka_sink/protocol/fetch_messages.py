@@ -14,13 +14,19 @@ from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol import messages
-from spark_kafka_sink.protocol.bodies import by_topic, check_version, read_body, topic_name
+from spark_kafka_sink.protocol.bodies import (
+    by_topic,
+    check_version,
+    once_each,
+    read_body,
+    topic_name,
+)
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
 from spark_kafka_sink.protocol.wire import MalformedError, WireReader, error_code
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.protocol.messages import fetch
+    from spark_kafka_sink.protocol.messages import fetch, list_offsets
 
 __all__ = [
     "AbortedTransaction",
@@ -89,7 +95,7 @@ class ListOffsetsRequest:
     versions = VersionRange(2, 9)
 
     def encode(self, version: int) -> Buffers:
-        check_version(self.api_key, version, self.versions)
+        check_version(self, version)
         wire = messages.list_offsets
         request = wire.ListOffsetsRequest(
             replica_id=_NO_REPLICA,
@@ -109,38 +115,29 @@ class ListOffsetsRequest:
 
     def decode(self, version: int, body: memoryview) -> ListOffsetsResponse:
         """The answer, which names every partition of this request once and no other."""
-        check_version(self.api_key, version, self.versions)
-        asked = set(self.partitions)
 
         def parse(reader: WireReader, version: int) -> ListOffsetsResponse:
-            response = _read_list_offsets(reader, version, asked)
-            if asked:
-                raise MalformedError("a partition that was asked for is not in it")
-            return response
+            answer = messages.list_offsets.ListOffsetsResponse.read(reader, version)
+            found = once_each(
+                (
+                    (TopicPartition(topic.name, one.partition_index), _partition_offset(one))
+                    for topic in answer.topics
+                    for one in topic.partitions
+                ),
+                self.partitions,
+            )
+            return ListOffsetsResponse(found, max(0, answer.throttle_time_ms))
 
-        return read_body(self.api_key, version, body, parse)
+        return read_body(self, version, body, parse)
 
 
-def _read_list_offsets(
-    reader: WireReader, version: int, asked: set[TopicPartition]
-) -> ListOffsetsResponse:
-    """What was answered is taken out of ``asked``."""
-    answer = messages.list_offsets.ListOffsetsResponse.read(reader, version)
-    found: dict[TopicPartition, PartitionOffset] = {}
-    for topic in answer.topics:
-        for one in topic.partitions:
-            tp = TopicPartition(topic.name, one.partition_index)
-            if tp not in asked:
-                raise MalformedError("a partition comes twice, or was not asked for")
-            asked.remove(tp)
-            error = error_code(one.error_code)
-            if error is not ErrorCode.NONE:
-                found[tp] = PartitionOffset(error)
-                continue
-            if one.offset < 0:
-                raise MalformedError("an offset is negative")
-            found[tp] = PartitionOffset(error, one.offset, max(-1, one.leader_epoch))
-    return ListOffsetsResponse(found, max(0, answer.throttle_time_ms))
+def _partition_offset(one: list_offsets.ListOffsetsPartitionResponse) -> PartitionOffset:
+    error = error_code(one.error_code)
+    if error is not ErrorCode.NONE:
+        return PartitionOffset(error)
+    if one.offset < 0:
+        raise MalformedError("an offset is negative")
+    return PartitionOffset(error, one.offset, max(-1, one.leader_epoch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +207,7 @@ class FetchRequest:
     versions = VersionRange(4, 12)
 
     def encode(self, version: int) -> Buffers:
-        check_version(self.api_key, version, self.versions)
+        check_version(self, version)
         wire = messages.fetch
         topics: dict[str, list[fetch.FetchPartition]] = {}
         for piece in self.partitions:
@@ -236,13 +233,12 @@ class FetchRequest:
 
     def decode(self, version: int, body: memoryview) -> FetchResponse:
         """The answer, which names every partition of this request once and no other."""
-        check_version(self.api_key, version, self.versions)
         asked = {piece.tp: piece.offset for piece in self.partitions}
 
         def parse(reader: WireReader, version: int) -> FetchResponse:
             return _read_fetch(reader, version, asked, self.isolation_level)
 
-        return read_body(self.api_key, version, body, parse)
+        return read_body(self, version, body, parse)
 
 
 def _read_fetch(

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol import messages
+from spark_kafka_sink.protocol.bodies import once_each
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
 from spark_kafka_sink.protocol.wire import MalformedError, WireReader, checked_node, error_code
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.protocol.messages import find_coordinator
     from spark_kafka_sink.protocol.messages.api_versions import ApiVersion, FinalizedFeatureKey
 
 _KNOWN_APIS: Final = frozenset(int(key) for key in ApiKey)
@@ -162,29 +164,24 @@ def read_find_coordinator(
 ) -> FindCoordinatorResponse:
     """FindCoordinator v1 to v6; before v4 it does not name its key, the only one ``asked``."""
     answer = messages.find_coordinator.FindCoordinatorResponse.read(reader, version)
-    coordinators: dict[str, Coordinator] = {}
     if version < 4:
-        coordinators[asked[0]] = _coordinator(
-            answer.error_code, answer.error_message, answer.node_id, answer.host, answer.port
+        coordinators = {asked[0]: _coordinator(answer)}
+    else:
+        coordinators = once_each(
+            ((one.key, _coordinator(one)) for one in answer.coordinators), asked, "a key"
         )
-    unanswered = {key: key for key in asked if key not in coordinators}
-    for one in answer.coordinators:
-        key = unanswered.pop(one.key, None)
-        if key is None:
-            raise MalformedError("a key comes twice, or was not asked for")
-        coordinators[key] = _coordinator(
-            one.error_code, one.error_message, one.node_id, one.host, one.port
-        )
-    if unanswered:
-        raise MalformedError("a key is missing")
     return FindCoordinatorResponse(coordinators, max(0, answer.throttle_time_ms))
 
 
-def _coordinator(code: int, message: str | None, node_id: int, host: str, port: int) -> Coordinator:
-    error = error_code(code)
+def _coordinator(
+    one: find_coordinator.FindCoordinatorResponse | find_coordinator.Coordinator,
+) -> Coordinator:
+    error = error_code(one.error_code)
     if error is not ErrorCode.NONE:
-        return Coordinator(error, None, message)
-    return Coordinator(error, checked_node(node_id, host, port, None), message)
+        return Coordinator(error, None, one.error_message)
+    return Coordinator(
+        error, checked_node(one.node_id, one.host, one.port, None), one.error_message
+    )
 
 
 def read_add_partitions_to_txn(
@@ -192,31 +189,15 @@ def read_add_partitions_to_txn(
 ) -> AddPartitionsToTxnResponse:
     """AddPartitionsToTxn v0 to v3."""
     answer = messages.add_partitions_to_txn.AddPartitionsToTxnResponse.read(reader, version)
-    errors = partition_errors(
+    errors = once_each(
         (
-            (TopicPartition(topic.name, one.partition_index), one.partition_error_code)
+            (TopicPartition(topic.name, one.partition_index), error_code(one.partition_error_code))
             for topic in answer.results_by_topic_v3_and_below
             for one in topic.results_by_partition
         ),
         asked,
     )
     return AddPartitionsToTxnResponse(errors, max(0, answer.throttle_time_ms))
-
-
-def partition_errors(
-    codes: Iterable[tuple[TopicPartition, int]], asked: Iterable[TopicPartition]
-) -> Mapping[TopicPartition, ErrorCode]:
-    """The code of each partition that was ``asked`` for, and of no other."""
-    errors: dict[TopicPartition, ErrorCode] = {}
-    unanswered = {tp: tp for tp in asked}
-    for answered, code in codes:
-        tp = unanswered.pop(answered, None)
-        if tp is None:
-            raise MalformedError("a partition comes twice, or was not asked for")
-        errors[tp] = error_code(code)
-    if unanswered:
-        raise MalformedError("a partition is missing")
-    return errors
 
 
 def read_end_txn(reader: WireReader, version: int) -> EndTxnResponse:
@@ -236,13 +217,12 @@ def read_create_topics(
 ) -> CreateTopicsResponse:
     """CreateTopics v2 to v7."""
     answer = messages.create_topics.CreateTopicsResponse.read(reader, version)
-    errors: dict[str, tuple[ErrorCode, str | None]] = {}
-    unanswered = {name: name for name in asked}
-    for topic in answer.topics:
-        name = unanswered.pop(topic.name, None)
-        if name is None:
-            raise MalformedError("a topic comes twice, or was not asked for")
-        errors[name] = (error_code(topic.error_code), topic.error_message)
-    if unanswered:
-        raise MalformedError("a topic is missing")
+    errors = once_each(
+        (
+            (topic.name, (error_code(topic.error_code), topic.error_message))
+            for topic in answer.topics
+        ),
+        asked,
+        "a topic",
+    )
     return CreateTopicsResponse(errors, max(0, answer.throttle_time_ms))

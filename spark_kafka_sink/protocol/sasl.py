@@ -59,7 +59,7 @@ class SaslHandshakeRequest:
                 raise MalformedError(f"it offers {len(answer.mechanisms)} mechanisms")
             return SaslHandshakeResponse(error_code(answer.error_code), tuple(answer.mechanisms))
 
-        return read_body(self.api_key, version, body, parse)
+        return read_body(self, version, body, parse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +87,4 @@ class SaslAuthenticateRequest:
                 answer.session_lifetime_ms,
             )
 
-        return read_body(self.api_key, version, body, parse)
+        return read_body(self, version, body, parse)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.errors import ErrorCode, UnsupportedVersionError
 from spark_kafka_sink.protocol import messages
-from spark_kafka_sink.protocol.bodies import by_topic, check_version, read_body
+from spark_kafka_sink.protocol.bodies import by_topic, check_version, once_each, read_body
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
 from spark_kafka_sink.protocol.wire import MalformedError, WireReader, error_code
@@ -107,7 +107,7 @@ class DescribeTransactionsRequest:
     versions = VersionRange(0, 0)
 
     def encode(self, version: int) -> Buffers:
-        check_version(self.api_key, version, self.versions)
+        check_version(self, version)
         request = messages.describe_transactions.DescribeTransactionsRequest(
             transactional_ids=tuple(dict.fromkeys(self.transactional_ids))
         )
@@ -115,30 +115,19 @@ class DescribeTransactionsRequest:
 
     def decode(self, version: int, body: memoryview) -> DescribeTransactionsResponse:
         """The answer, which names every id of this request once and no other."""
-        check_version(self.api_key, version, self.versions)
-        asked = set(self.transactional_ids)
 
         def parse(reader: WireReader, version: int) -> DescribeTransactionsResponse:
-            response = _read_describe_transactions(reader, version, asked)
-            if asked:
-                raise MalformedError("an id that was asked for is not in it")
-            return response
+            answer = messages.describe_transactions.DescribeTransactionsResponse.read(
+                reader, version
+            )
+            found = once_each(
+                ((one.transactional_id, _description(one)) for one in answer.transaction_states),
+                self.transactional_ids,
+                "a transactional id",
+            )
+            return DescribeTransactionsResponse(found, max(0, answer.throttle_time_ms))
 
-        return read_body(self.api_key, version, body, parse)
-
-
-def _read_describe_transactions(
-    reader: WireReader, version: int, asked: set[str]
-) -> DescribeTransactionsResponse:
-    """What was answered is taken out of ``asked``."""
-    answer = messages.describe_transactions.DescribeTransactionsResponse.read(reader, version)
-    found: dict[str, TransactionDescription] = {}
-    for one in answer.transaction_states:
-        if one.transactional_id not in asked:
-            raise MalformedError("a transactional id comes twice, or was not asked for")
-        asked.remove(one.transactional_id)
-        found[one.transactional_id] = _description(one)
-    return DescribeTransactionsResponse(found, max(0, answer.throttle_time_ms))
+        return read_body(self, version, body, parse)
 
 
 def _description(one: describe_transactions.TransactionState) -> TransactionDescription:
@@ -217,7 +206,7 @@ class ListTransactionsRequest:
                 "LIST_TRANSACTIONS v0 can't filter by duration; brokers since 3.8 can",
                 code=ErrorCode.UNSUPPORTED_VERSION,
             )
-        check_version(self.api_key, version, self.versions)
+        check_version(self, version)
         request = messages.list_transactions.ListTransactionsRequest(
             state_filters=[state.value for state in self.states],
             producer_id_filters=self.producer_ids,
@@ -229,12 +218,11 @@ class ListTransactionsRequest:
         return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> ListTransactionsResponse:
-        check_version(self.api_key, version, self.versions)
 
         def parse(reader: WireReader, version: int) -> ListTransactionsResponse:
             return _read_list_transactions(reader, version, self.prefix)
 
-        return read_body(self.api_key, version, body, parse)
+        return read_body(self, version, body, parse)
 
 
 def _pattern_of(prefix: str) -> str:
@@ -312,7 +300,7 @@ class DescribeProducersRequest:
     versions = VersionRange(0, 0)
 
     def encode(self, version: int) -> Buffers:
-        check_version(self.api_key, version, self.versions)
+        check_version(self, version)
         topic = messages.describe_producers.TopicRequest
         request = messages.describe_producers.DescribeProducersRequest(
             topics=[
@@ -324,36 +312,27 @@ class DescribeProducersRequest:
 
     def decode(self, version: int, body: memoryview) -> DescribeProducersResponse:
         """The answer, which names every partition of this request once and no other."""
-        check_version(self.api_key, version, self.versions)
-        asked = set(self.partitions)
 
         def parse(reader: WireReader, version: int) -> DescribeProducersResponse:
-            response = _read_describe_producers(reader, version, asked)
-            if asked:
-                raise MalformedError("a partition that was asked for is not in it")
-            return response
-
-        return read_body(self.api_key, version, body, parse)
-
-
-def _read_describe_producers(
-    reader: WireReader, version: int, asked: set[TopicPartition]
-) -> DescribeProducersResponse:
-    """What was answered is taken out of ``asked``."""
-    answer = messages.describe_producers.DescribeProducersResponse.read(reader, version)
-    found: dict[TopicPartition, PartitionProducers] = {}
-    for topic in answer.topics:
-        for one in topic.partitions:
-            tp = TopicPartition(topic.name, one.partition_index)
-            if tp not in asked:
-                raise MalformedError("a partition comes twice, or was not asked for")
-            asked.remove(tp)
-            error = error_code(one.error_code)
-            producers = one.active_producers.checked(_producer)
-            found[tp] = PartitionProducers(
-                error, producers if error is ErrorCode.NONE else (), one.error_message
+            answer = messages.describe_producers.DescribeProducersResponse.read(reader, version)
+            found = once_each(
+                (
+                    (TopicPartition(topic.name, one.partition_index), _producers(one))
+                    for topic in answer.topics
+                    for one in topic.partitions
+                ),
+                self.partitions,
             )
-    return DescribeProducersResponse(found, max(0, answer.throttle_time_ms))
+            return DescribeProducersResponse(found, max(0, answer.throttle_time_ms))
+
+        return read_body(self, version, body, parse)
+
+
+def _producers(one: describe_producers.PartitionResponse) -> PartitionProducers:
+    error, producers = error_code(one.error_code), one.active_producers.checked(_producer)
+    return PartitionProducers(
+        error, producers if error is ErrorCode.NONE else (), one.error_message
+    )
 
 
 def _producer(one: describe_producers.ProducerState) -> ProducerState:

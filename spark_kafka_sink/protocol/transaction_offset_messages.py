@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol import messages
-from spark_kafka_sink.protocol.bodies import check_version, read_body, topic_name
+from spark_kafka_sink.protocol.bodies import check_version, once_each, read_body, topic_name
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey, Buffers, VersionRange
-from spark_kafka_sink.protocol.responses import partition_errors
 from spark_kafka_sink.protocol.wire import WireReader, error_code
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class AddOffsetsToTxnRequest:
     versions = VersionRange(0, 4)
 
     def encode(self, version: int) -> Buffers:
-        check_version(self.api_key, version, self.versions)
+        check_version(self, version)
         request = messages.add_offsets_to_txn.AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
@@ -89,7 +88,6 @@ class AddOffsetsToTxnRequest:
         return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> AddOffsetsToTxnResponse:
-        check_version(self.api_key, version, self.versions)
 
         def parse(reader: WireReader, version: int) -> AddOffsetsToTxnResponse:
             answer = messages.add_offsets_to_txn.AddOffsetsToTxnResponse.read(reader, version)
@@ -97,7 +95,7 @@ class AddOffsetsToTxnRequest:
                 error_code(answer.error_code), max(0, answer.throttle_time_ms)
             )
 
-        return read_body(self.api_key, version, body, parse)
+        return read_body(self, version, body, parse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +125,7 @@ class TxnOffsetCommitRequest:
 
         Before version 2 (brokers before 2.1) leader epochs are left out.
         """
-        check_version(self.api_key, version, self.versions)
+        check_version(self, version)
         wire = messages.txn_offset_commit
         topics: dict[str, list[txn_offset_commit.TxnOffsetCommitRequestPartition]] = {}
         for tp, committed in self.offsets.items():
@@ -153,13 +151,12 @@ class TxnOffsetCommitRequest:
 
     def decode(self, version: int, body: memoryview) -> TxnOffsetCommitResponse:
         """The answer, which names every partition of this request once and no other."""
-        check_version(self.api_key, version, self.versions)
 
         def parse(reader: WireReader, version: int) -> TxnOffsetCommitResponse:
             answer = messages.txn_offset_commit.TxnOffsetCommitResponse.read(reader, version)
-            errors = partition_errors(
+            errors = once_each(
                 (
-                    (TopicPartition(topic.name, one.partition_index), one.error_code)
+                    (TopicPartition(topic.name, one.partition_index), error_code(one.error_code))
                     for topic in answer.topics
                     for one in topic.partitions
                 ),
@@ -167,4 +164,4 @@ class TxnOffsetCommitRequest:
             )
             return TxnOffsetCommitResponse(errors, max(0, answer.throttle_time_ms))
 
-        return read_body(self.api_key, version, body, parse)
+        return read_body(self, version, body, parse)

@@ -36,6 +36,9 @@ INT64: Final = struct.Struct(">q")
 # Ready-made layouts for what nearly every array of ids is.
 _FEW: Final = 8
 _FEW_INT32: Final = [struct.Struct(f">{count}i") for count in range(_FEW)]
+#: The end of an array with so many items is noted, so that it is looked for once and not each time
+#: that somebody comes by. The note weighs less than the bytes of the items.
+_MANY: Final = 256
 
 _CODES: Final = {code.value: code for code in ErrorCode}
 #: What stands for "no UUID".
@@ -65,13 +68,22 @@ class WireReader:
     bytes end early or break a rule; :func:`decoding` is where these end.
     """
 
-    __slots__ = ("_end", "data", "flexible", "position")
+    __slots__ = ("_end", "_ends", "data", "flexible", "position")
 
-    def __init__(self, data: bytes | memoryview, *, flexible: bool) -> None:
+    def __init__(
+        self,
+        data: bytes | memoryview,
+        *,
+        flexible: bool,
+        position: int = 0,
+        ends: dict[int, int] | None = None,
+    ) -> None:
         self.data = data
         self.flexible = flexible
-        self.position = 0
+        self.position = position
         self._end = len(data)
+        #: Where large arrays end, by where they begin.
+        self._ends = {} if ends is None else ends
 
     @property
     def remaining(self) -> int:
@@ -197,23 +209,33 @@ class WireReader:
     ) -> WireArray[T]:
         """An array of structs, which stays bytes. The cursor goes behind it."""
         count = self.count(smallest_item)
-        items = WireArray(self.data, self.position, count, read, version, flexible=self.flexible)
-        for _ in range(count):
-            skip(self, version)
-        return items
+        start = self.position
+        self._skip_items(count, skip, version)
+        return WireArray(
+            self.data, start, count, read, version, flexible=self.flexible, ends=self._ends
+        )
 
     def skip_structs(
         self, smallest_item: int, skip: Callable[[WireReader, int], object], version: int
     ) -> None:
-        for _ in range(self.count(smallest_item)):
+        self._skip_items(self.count(smallest_item), skip, version)
+
+    def _skip_items(
+        self, count: int, skip: Callable[[WireReader, int], object], version: int
+    ) -> None:
+        start = self.position
+        end = self._ends.get(start) if count >= _MANY else None
+        if end is not None:
+            self.position = end
+            return
+        for _ in range(count):
             skip(self, version)
+        if count >= _MANY:
+            self._ends[start] = self.position
 
     def strings(self) -> WireArray[str]:
         """An array of strings, which stays bytes."""
         return self.structs(1, _read_string, _skip_string, 0)
-
-    def skip_strings(self) -> None:
-        self.skip_structs(1, _skip_string, 0)
 
     def count(self, smallest_item: int) -> int:
         """An array's count. No larger than what the rest can hold of items of that many bytes.
@@ -231,13 +253,14 @@ class WireReader:
 
     def int32_array(self) -> array[int]:
         """Four bytes for each number, where a tuple takes 36."""
-        if self.flexible and self.data[self.position] < 2:  # null, or empty
-            self.position += 1
-            return array("i")
+        if self.flexible and (length := self.data[self.position]) <= _FEW:
+            # A count is told plus one; 0 is null. Here it is one byte, and the commonest by far.
+            layout = _FEW_INT32[length - 1 if length else 0]
+            few = layout.unpack_from(self.data, self.position + 1)
+            self.position += 1 + layout.size
+            return array("i", few)
         count = self.count(4)
         start, self.position = self.position, self.position + 4 * count
-        if count < _FEW:
-            return array("i", _FEW_INT32[count].unpack_from(self.data, start))
         values = array("i")
         values.frombytes(self.data[start : self.position])
         if sys.byteorder == "little":
@@ -245,8 +268,8 @@ class WireReader:
         return values
 
     def skip_int32s(self) -> None:
-        if self.flexible and self.data[self.position] < 2:  # null, or empty
-            self.position += 1
+        if self.flexible and (length := self.data[self.position]) <= _FEW:
+            self.skip(4 * length - 3 if length else 1)
             return
         count = self.count(4)  # which moves the cursor, too
         self.position += 4 * count
@@ -307,7 +330,7 @@ class WireArray(Sequence[T_co]):
     ``array[i]`` walks there from the first: this is for whoever goes through it once.
     """
 
-    __slots__ = ("_count", "_data", "_flexible", "_read", "_start", "_version")
+    __slots__ = ("_count", "_data", "_ends", "_flexible", "_read", "_start", "_version")
 
     def __init__(
         self,
@@ -318,6 +341,7 @@ class WireArray(Sequence[T_co]):
         version: int,
         *,
         flexible: bool,
+        ends: dict[int, int] | None = None,
     ) -> None:
         self._data = data
         self._start = start
@@ -325,6 +349,7 @@ class WireArray(Sequence[T_co]):
         self._read = read
         self._version = version
         self._flexible = flexible
+        self._ends = ends
 
     def checked(
         self, of: Callable[[T_co], U], keep: Callable[[U], bool] | None = None
@@ -350,9 +375,9 @@ class WireArray(Sequence[T_co]):
         return WireArray(bytes(kept), 0, count, item, version, flexible=self._flexible)
 
     def _reader(self) -> WireReader:
-        reader = WireReader(self._data, flexible=self._flexible)
-        reader.position = self._start
-        return reader
+        return WireReader(
+            self._data, flexible=self._flexible, position=self._start, ends=self._ends
+        )
 
     def __len__(self) -> int:
         return self._count

@@ -1,7 +1,7 @@
 """Arrow record batches of a caller's own as columns: ``send_batch``.
 
 Owns: which column of an Arrow schema is what, under the same contract and with the same texts as
-the Spark sink's (``datasource/schema``). A part of the second step of a record's way. Never: values
+the Spark sink's (``datasource/schema``). A part of step 3 of a record's way. Never: values
 of rows (``record_columns``).
 """
 

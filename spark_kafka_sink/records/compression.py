@@ -314,8 +314,6 @@ _STREAM: dict[CompressionType, Callable[[Buffer], Iterator[Buffer]]] = {
     CompressionType.ZSTD: _unzstd_stream,
 }
 
-_BATCH_HEADER = 61
-_SAFETY = 1.05
 _RISE, _FALL = 0.05, 0.005
 
 
@@ -343,13 +341,3 @@ class CompressionRatioEstimator:
         step = current + _RISE if observed > current else current - _FALL
         ratio = self._ratios[topic, codec.type] = max(step, observed)
         return ratio
-
-    def set_estimation(self, topic: str, codec: Codec, ratio: float) -> None:
-        """After a split: what was seen of the batch that was too large (Java: max(1, ratio))."""
-        self._ratios[topic, codec.type] = ratio
-
-    def estimated_size(self, topic: str, codec: Codec, raw_bytes: int) -> int:
-        """Size of a batch of ``raw_bytes`` record bytes, header included."""
-        if codec.is_none:
-            return _BATCH_HEADER + raw_bytes
-        return _BATCH_HEADER + int(raw_bytes * self.estimation(topic, codec) * _SAFETY)

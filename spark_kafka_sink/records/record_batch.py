@@ -1,8 +1,8 @@
 """The batch around records: format v2 (Java's ``DefaultRecordBatch``).
 
-Owns: the 61-byte header, written when a batch is drained; the reader of a whole batch, for the
-split and the tests. Never: how records are encoded by columns
-(``record_encoder``). Reading walks records one by one: it is not on a record's way.
+Owns: the 61-byte header, written when a batch is drained, and the split of a batch that was too
+large. Never: how records are encoded by columns (``record_encoder``). The split walks records one
+by one: it is not on a record's way.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crc32c import crc32c
+from google_crc32c import extend
 
 from spark_kafka_sink.errors import (
     CorruptRecordError,
     ErrorCode,
     IllegalStateError,
     InvalidRecordError,
-    RemoteProtocolError,
 )
 from spark_kafka_sink.protocol.request import Buffer
 from spark_kafka_sink.records.compression import Codec, CompressionType
@@ -42,7 +41,6 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_PARTITION_LEADER_EPOCH = -1
-NO_TIMESTAMP = -1
 
 #: Sequences are counted in 31 bits.
 _SEQUENCES = 2**31
@@ -115,29 +113,10 @@ def write_header(
     )
     if size is None:
         size = HEADER_SIZE + sum(map(len, records))
-    checksum = crc32c(covered)
-    for chunk in records:  # from 32 KiB on, the library releases the interpreter lock
-        checksum = crc32c(chunk, checksum)
+    checksum = extend(0, covered)
+    for chunk in records:  # copied for it, as it takes bytes alone; what was compressed is that
+        checksum = extend(checksum, bytes(chunk))
     return _PREFIX.pack(0, size - _LOG_OVERHEAD, partition_leader_epoch, MAGIC, checksum) + covered
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One record as read: its offset and timestamp are whole, not deltas."""
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RecordBatch:
-    """A batch as read."""
-
-    header: BatchHeader
-    records: tuple[Record, ...]
 
 
 def parse_header(data: Buffer) -> BatchHeader:
@@ -150,7 +129,7 @@ def parse_header(data: Buffer) -> BatchHeader:
         raise _corrupt(f"a batch says {length} bytes and has {len(view) - _LOG_OVERHEAD}")
     if magic != MAGIC:
         raise _corrupt(f"a batch has magic {magic}, not {MAGIC}")
-    if crc32c(view[_PREFIX.size :]) != crc:
+    if extend(0, bytes(view[_PREFIX.size :])) != crc:
         raise _corrupt("a batch's checksum does not match its bytes")
     attributes, last, base, latest, producer, epoch, sequence, count = _COVERED.unpack_from(
         view, _PREFIX.size
@@ -172,93 +151,6 @@ def parse_header(data: Buffer) -> BatchHeader:
         partition_leader_epoch=leader_epoch,
         last_offset_delta=last,
     )
-
-
-def parse_batch(data: Buffer, max_size: int = 2**30) -> RecordBatch:
-    """The whole batch; at most ``max_size`` bytes are decompressed.
-
-    Raises CorruptRecordError for a batch, InvalidRecordError for a record that is not whole.
-    """
-    header = parse_header(data)
-    section = memoryview(data)[HEADER_SIZE:]
-    raw = Codec(header.codec).decompress(section, max_size) if header.codec else section
-    records = parse_records(raw, header.record_count, header.base_timestamp, header.base_offset)
-    return RecordBatch(header, records)
-
-
-def parse_records(
-    section: Buffer,
-    count: int,
-    base_timestamp: int,
-    base_offset: int = 0,
-    first_offset_delta: int = 0,
-    *,
-    gaps: bool = False,
-) -> tuple[Record, ...]:
-    """The ``count`` records of an uncompressed section, which must end with the last.
-
-    Their offset deltas must be ``first_offset_delta`` and so on, without a gap; with ``gaps`` they
-    must only ascend, because compaction takes records out of a batch.
-    """
-    records: list[Record] = []
-    expected = base_offset + first_offset_delta
-    at = 0
-    for index in range(count):
-        if at >= len(section):
-            raise _invalid(f"the batch has {index} records and says {count}")
-        record, at = _parse_record(section, at, base_timestamp, base_offset)
-        if record.offset < expected or (record.offset > expected and not gaps):
-            raise _invalid(f"record {index} has offset delta {record.offset - base_offset}")
-        expected = record.offset + 1
-        records.append(record)
-    if at != len(section):
-        raise _invalid(f"{len(section) - at} bytes follow the {count} records of a batch")
-    return tuple(records)
-
-
-def _parse_record(
-    section: Buffer, at: int, base_timestamp: int, base_offset: int
-) -> tuple[Record, int]:
-    try:
-        size, at = read_varint(section, at)
-        end = at + size
-        if size < 0 or end > len(section):
-            raise _invalid(f"a record of {size} bytes runs past the end of its batch")
-        body = bytes(section[at:end])
-        time_delta, at = read_varint(body, 1, MAX_VARLONG_BYTES)
-        offset_delta, at = read_varint(body, at)
-        key, at = _read_bytes(body, at, "key")
-        value, at = _read_bytes(body, at, "value")
-        headers, at = _read_headers(body, at)
-    except RemoteProtocolError as e:
-        raise _invalid(e.message) from e
-    if at != len(body):
-        raise _invalid(f"{len(body) - at} bytes follow the headers of a record")
-    record = Record(base_offset + offset_delta, base_timestamp + time_delta, key, value, headers)
-    return record, end
-
-
-def _read_headers(body: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    count, at = read_varint(body, at)
-    if count < 0 or count > len(body) - at:
-        raise _invalid(f"a record has {count} headers")
-    headers: list[tuple[str, bytes | None]] = []
-    for _ in range(count):
-        key, at = _read_bytes(body, at, "header key")
-        if key is None:
-            raise _invalid("a header's key is null")
-        value, at = _read_bytes(body, at, "header value")
-        headers.append((key.decode("utf-8", "replace"), value))
-    return tuple(headers), at
-
-
-def _read_bytes(body: bytes, at: int, what: str) -> tuple[bytes | None, int]:
-    size, at = read_varint(body, at)
-    if size == -1:
-        return None, at
-    if size < 0 or at + size > len(body):
-        raise _invalid(f"a {what} of {size} bytes runs past the end of its record")
-    return body[at : at + size], at + size
 
 
 @dataclass(frozen=True, slots=True)

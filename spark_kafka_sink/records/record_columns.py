@@ -1,4 +1,4 @@
-"""Arrow columns as Kafka needs them: the second step on the way of a record.
+"""Arrow columns as Kafka needs them: step 3 of a record's way.
 
 Owns: :class:`RecordColumns` (topic, partition, key, value, headers, timestamp of many rows, nulls
 and casts decided) and :func:`from_record_batch`, which makes one from an Arrow batch. Never: which
@@ -23,7 +23,7 @@ from spark_kafka_sink.records.column_plan import ColumnPlan as ColumnPlan  # noq
 from spark_kafka_sink.records.gather import lengths_of, valid_of
 from spark_kafka_sink.records.record_headers import check_headers, encode_headers
 
-#: Input bytes of one chunk (design.md rule 5.5).
+#: Input bytes of one chunk (rule R5).
 MAX_CHUNK_BYTES = 4 * 1024 * 1024
 #: Rows of one chunk: short rows cost memory beyond their bytes, and the arrays of more rows than
 #: these fall out of the cache (measured: 10-byte values, 65 536 rows are encoded at half the rate).

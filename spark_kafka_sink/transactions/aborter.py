@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 
-from spark_kafka_sink.clock import Clock, Latch
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.clock import Latch
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import KafkaError, warn
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.coordinators import Coordinators
 from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
 from spark_kafka_sink.transactions.ending import abort_all
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, insist
@@ -29,24 +29,12 @@ KILLED_AFTER_MS = 3_000
 
 
 class Aborter:
-    """For as long as its log and its coordinators are open. ``block_ms`` bounds each step
-    (max.block.ms).
-    """
+    """For as long as ``client``'s connections are open; each step takes max.block.ms at most."""
 
-    def __init__(
-        self,
-        log: DecisionLog,
-        coordinators: Coordinators,
-        sweeper: Sweeper,
-        clock: Clock,
-        *,
-        block_ms: int,
-    ) -> None:
+    def __init__(self, log: DecisionLog, client: TransactionClient) -> None:
         self._decisions = log
-        self._coordinators = coordinators
-        self._sweeper = sweeper
-        self._clock = clock
-        self._block_ms = block_ms
+        self._client = client
+        self._sweeper = Sweeper(client)
 
     def abort(
         self,
@@ -65,8 +53,8 @@ class Aborter:
         later), so what it leaves is swept once more.
         """
         session = insist(
-            self._clock,
-            lambda: self._decisions.open(owner.key, self._before()),
+            self._client.clock,
+            lambda: self._decisions.open(owner.key, self._client.deadline()),
             lambda session: self._give_up(owner, number, session),
         )
         keep = _decided(session.state)
@@ -80,11 +68,11 @@ class Aborter:
                 owner.key,
             )
             return ()
-        ended = abort_all(self._coordinators, transactions, self._before())
+        ended = abort_all(self._client, transactions, self._client.deadline())
         swept = self._sweep(owner.key, {owner.run_id}, keep, tasks_may_live=tasks_may_live)
         if ended and owner.numbering is Numbering.ONCE:
             try:
-                session.write(None, self._before())
+                session.write(None, self._client.deadline())
             except KafkaError as error:
                 _log.info("kprod abort of '%s' left its record: %s", owner.key, error.message)
         return swept
@@ -93,11 +81,11 @@ class Aborter:
         """As :meth:`abort`, for a batch of which no task has told whose run it is: all runs with an
         open transaction that is ``mine`` are given up, and what they have open is ended.
         """
-        runs = self._sweeper.open_runs(key, self._before(), mine)
+        runs = self._sweeper.open_runs(key, self._client.deadline(), mine)
         if not runs:
             # Who had an identity only, and was killed, may still open a transaction with it.
-            self._clock.wait(Latch(), self._clock.now_ms() + KILLED_AFTER_MS)
-            runs = self._sweeper.open_runs(key, self._before(), mine)
+            self._wait_for_the_killed()
+            runs = self._sweeper.open_runs(key, self._client.deadline(), mine)
             if not runs:
                 return ()
 
@@ -107,10 +95,14 @@ class Aborter:
             for run in sorted(runs - set(state.superseded)):
                 state = state.given_up(run)
             if state != before:
-                session.write(state, self._before())
+                session.write(state, self._client.deadline())
             return session
 
-        session = insist(self._clock, lambda: self._decisions.open(key, self._before()), give_up)
+        session = insist(
+            self._client.clock,
+            lambda: self._decisions.open(key, self._client.deadline()),
+            give_up,
+        )
         return self._sweep(key, runs, _decided(session.state), tasks_may_live=True)
 
     def _give_up(self, owner: Owner, number: int, session: LogSession) -> LogSession:
@@ -133,23 +125,26 @@ class Aborter:
             decision is not None and decision.number == number and state.run_id == owner.run_id
         )
         if owner.may_decide(session.state) and not decided:
-            session.write(state.given_up(owner.run_id), self._before())
+            session.write(state.given_up(owner.run_id), self._client.deadline())
         return session
 
     def _sweep(
         self, key: str, runs: Collection[str], keep: Collection[str], *, tasks_may_live: bool
     ) -> tuple[str, ...]:
         def sweep() -> tuple[str, ...]:
-            return self._sweeper.sweep(key, runs, self._before(), keep=keep, patient=True).ended
+            return self._sweeper.sweep(
+                key, runs, self._client.deadline(), keep=keep, patient=True
+            ).ended
 
         swept = sweep()
         if tasks_may_live:
-            self._clock.wait(Latch(), self._clock.now_ms() + KILLED_AFTER_MS)
+            self._wait_for_the_killed()
             swept += sweep()
         return swept
 
-    def _before(self) -> int:
-        return self._clock.now_ms() + self._block_ms
+    def _wait_for_the_killed(self) -> None:
+        clock = self._client.clock
+        clock.wait(Latch(), clock.now_ms() + KILLED_AFTER_MS)
 
 
 def _decided(state: CommitState | None) -> frozenset[str]:

@@ -22,7 +22,12 @@ from dataclasses import astuple, dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from spark_kafka_sink.errors import CommitError, IllegalStateError, safe_text
+from spark_kafka_sink.errors import (
+    CommitError,
+    CommitOutcomeUnknownError,
+    IllegalStateError,
+    safe_text,
+)
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.transactional_ids import parse, prefix_of_key
 
@@ -39,6 +44,12 @@ NOTHING_DONE: Final = -1
 #: Of a text in a record: run and query ids are far shorter.
 _LONGEST_TEXT: Final = 200
 _LONGEST_ID: Final = 400
+
+
+class LogOutcomeUnknownError(CommitOutcomeUnknownError):
+    """The end of a write's transaction was asked for and got no clear answer in time. Whoever opens
+    the key next finds out.
+    """
 
 
 class Phase(Enum):

@@ -1,8 +1,8 @@
 """The driver ends the transactions of a batch: decide durably, end each, note that it is done.
 
 Owns: the order of these steps, for commit and for the roll forward at planning. Never: who may take
-them (``ownership.py``), an abort that Spark asks for (``aborter.py``), a request
-(``coordinators.py``), what a doubtful answer means (``outcomes.py``).
+them (``ownership.py``), an abort that Spark asks for (``aborter.py``), what a doubtful answer means
+(``outcomes.py``).
 
 **The commit point** is the log's own transaction: once its EndTxn(commit) is answered, batch N is
 DECIDED, and whoever comes next commits its transactions. Before, nobody ends any of them but to
@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import (
     CommitError,
@@ -33,22 +33,22 @@ from spark_kafka_sink.transactions.commit_state import (
     NOTHING_DONE,
     CommitState,
     Decision,
+    LogOutcomeUnknownError,
     Part,
     Payload,
     Phase,
 )
-from spark_kafka_sink.transactions.coordinators import Coordinators, GroupOffsets
-from spark_kafka_sink.transactions.decision_log import (
-    DecisionLog,
-    LogOutcomeUnknownError,
-    LogSession,
-)
 from spark_kafka_sink.transactions.ending import abort_all, commit_all, older_than, undo
 from spark_kafka_sink.transactions.lease import lease_ms, margin_ms
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets, prepare_offsets
 from spark_kafka_sink.transactions.outcomes import is_prepared
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, insist
 from spark_kafka_sink.transactions.sweep import Sweeper
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.admin.transaction_client import TransactionClient
+    from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
 
 _log = logging.getLogger(__name__)
 
@@ -92,30 +92,20 @@ class Commit(Enum):
 
 
 class Committer:
-    """Commits and rolls forward, for as long as its log and its coordinators are open.
+    """Commits and rolls forward, for as long as ``client``'s connections are open.
 
-    ``block_ms`` bounds what comes before a decision (max.block.ms), ``end_ms`` the ending of what
-    is decided (delivery.timeout.ms), ``transaction_timeout_ms`` is the tasks' option.
+    max.block.ms bounds what comes before a decision, delivery.timeout.ms the ending of what is
+    decided; transaction.timeout.ms is the tasks'.
     """
 
-    def __init__(
-        self,
-        log: DecisionLog,
-        coordinators: Coordinators,
-        clock: Clock,
-        *,
-        block_ms: int,
-        end_ms: int,
-        transaction_timeout_ms: int,
-        sweeper: Sweeper | None = None,
-    ) -> None:
+    def __init__(self, log: DecisionLog, client: TransactionClient) -> None:
+        config = client.config
         self._decisions = log
-        self._coordinators = coordinators
-        self._sweeper = Sweeper(coordinators) if sweeper is None else sweeper
-        self._clock = clock
-        self._block_ms = block_ms
-        self._end_ms = end_ms
-        self._transaction_timeout_ms = transaction_timeout_ms
+        self._client = client
+        self._sweeper = Sweeper(client)
+        self._block_ms = config.max_block_ms
+        self._end_ms = max(config.max_block_ms, config.delivery_timeout_ms)
+        self._transaction_timeout_ms = config.transaction_timeout_ms
 
     # -- planning -----------------------------------------------------------------------------
 
@@ -125,7 +115,7 @@ class Committer:
         Raises PartialCommitError for a batch that lost rows and that nobody resolved yet, and
         CommitOutcomeUnknownError when its transactions can't be ended now.
         """
-        state, settled = self._decisions.read(key, self._before())
+        state, settled = self._decisions.read(key, self._client.deadline())
         if settled and state is None:
             return CommitState()
         if settled and state is not None and state.phase is not Phase.DECIDED:
@@ -134,8 +124,8 @@ class Committer:
         # A driver that died in the middle of a write left it open; whoever opens the log ends it.
         # (One that lives opens the log again.)
         return insist(
-            self._clock,
-            lambda: self._decisions.open(key, self._before()),
+            self._client.clock,
+            lambda: self._decisions.open(key, self._client.deadline()),
             lambda session: self._rolled_forward(key, session),
         )
 
@@ -150,7 +140,7 @@ class Committer:
             state = self._finish(key, session, state)
             # Not `_note_done`: who goes on without the note takes these ids for the next batch, and
             # the log, which still says DECIDED, names transactions that nobody can find again.
-            session.write(state, self._before())
+            session.write(state, self._client.deadline())
         return state
 
     # -- commit -------------------------------------------------------------------------------
@@ -166,8 +156,8 @@ class Committer:
             return Commit.EMPTY
 
         return insist(
-            self._clock,
-            lambda: self._decisions.open(owner.key, self._before()),
+            self._client.clock,
+            lambda: self._decisions.open(owner.key, self._client.deadline()),
             lambda session: self._commit(owner, batch, session),
             lambda session: owner.check(session.state),
         )
@@ -200,7 +190,7 @@ class Committer:
             if taken_over and owner.numbering is Numbering.MICRO_BATCHES:
                 # Nobody may know which query this is. Two that live under one name, and whose
                 # batches look alike, would drop each other's for ever; so one stops the other.
-                session.write(state, self._before())
+                session.write(state, self._client.deadline())
                 before = state
             # Else not `state`, which is not written: whom it calls superseded may still decide.
             # (A job decides one version only, so the owner of one that is done decides nothing.)
@@ -209,27 +199,29 @@ class Committer:
             return Commit.ALREADY_DONE
         if batch.part is not None:
             part = Part(batch.part, batch.transactions, batch.payload or Payload())
-            session.write(state.with_part(batch.number, part), self._before())
+            session.write(state.with_part(batch.number, part), self._client.deadline())
             return Commit.PREPARED
         decision = _decision(owner, batch, state)
         if batch.offsets is not None:
             offsets_id = TransactionalId(owner.key, owner.run_id, _OFFSETS, 0)
             decision = decision.plus(
-                self._coordinators.prepare_offsets(str(offsets_id), batch.offsets, self._before())
+                prepare_offsets(
+                    self._client, str(offsets_id), batch.offsets, self._client.deadline()
+                )
             )
         if not decision.transactions:
             if owner.numbering is not Numbering.VERSIONS:
                 before = state.skipped_to(batch.number, decision.payloads)
-                session.write(before, self._before())
+                session.write(before, self._client.deadline())
             # (A version without rows doesn't count as written: its rows may not be there yet.)
             self._sweep(owner, session, before)
             return Commit.EMPTY
-        checked_ms = self._clock.now_ms()
+        checked_ms = self._client.clock.now_ms()
         state = self._decide(owner, session, state.decided(decision))
         with _decided(owner.key, decision):
             state = self._finish(owner.key, session, state, checked_ms=checked_ms)
             if state.last_done != decision.number:
-                session.write(state, self._before())
+                session.write(state, self._client.deadline())
         if state.last_done != decision.number:
             raise CommitError(
                 f"batch {decision.number} of '{owner.key}' was decided, and brokers had aborted "
@@ -254,7 +246,7 @@ class Committer:
 
         Who plans from now on plans at 2, and begins its transactions after we have looked.
         """
-        return sorted(self._sweeper.open_runs(owner.key, self._before()) - {owner.run_id})
+        return sorted(self._sweeper.open_runs(owner.key, self._client.deadline()) - {owner.run_id})
 
     def _note_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
         """Every transaction is committed. That must not fail for want of a note of it: whoever ran
@@ -262,7 +254,7 @@ class Committer:
         changes nothing, and notes it then, or fails before a task starts.
         """
         try:
-            session.write(state, self._before())
+            session.write(state, self._client.deadline())
         except KafkaError as error:
             warn(
                 _log,
@@ -287,15 +279,15 @@ class Committer:
         timeout_ms = self._transaction_timeout_ms
         oldest_ms = timeout_ms - margin_ms(timeout_ms)
         ids = decision.ids
-        found = self._coordinators.describe(ids, deadline)
+        found = self._client.describe(ids, deadline)
         gone = [t for t in decision.transactions if not is_prepared(t, found[t.transactional_id])]
         late: list[str] = []
         if not gone:
-            old = older_than(self._coordinators, found, oldest_ms, self._clock, deadline)
+            old = older_than(self._client, found, oldest_ms, deadline)
             late = [i for i in ids if i in old]
         if not gone and not late:
             return
-        abort_all(self._coordinators, decision.transactions, self._before())
+        abort_all(self._client, decision.transactions, self._client.deadline())
         if gone:
             first = found[gone[0].transactional_id]
             raise CommitError(
@@ -320,7 +312,7 @@ class Committer:
         """
         decision = state.decision
         assert decision is not None
-        deadline = self._clock.now_ms() + min(
+        deadline = self._client.clock.now_ms() + min(
             self._block_ms, margin_ms(self._transaction_timeout_ms) // 2
         )
         try:
@@ -348,16 +340,15 @@ class Committer:
         """
         decision = state.decision
         assert decision is not None
-        deadline = self._after()
+        deadline = self._client.deadline(self._end_ms)
         lease = lease_ms(self._transaction_timeout_ms)
-        is_late = checked_ms is None or self._clock.now_ms() - checked_ms > lease
+        is_late = checked_ms is None or self._client.clock.now_ms() - checked_ms > lease
         if is_late:
             timeout_ms = self._transaction_timeout_ms
             oldest_ms = timeout_ms - margin_ms(timeout_ms) // 4
-            given = (self._coordinators, decision.transactions, oldest_ms)
-            if undo(*given, self._clock, deadline):
+            if undo(self._client, decision.transactions, oldest_ms, deadline):
                 return _undone(key, state)
-        ended = commit_all(self._coordinators, decision.transactions, self._clock, deadline)
+        ended = commit_all(self._client, decision.transactions, deadline)
         if set(ended.lost) == set(decision.ids):
             return _undone(key, state)
         if ended.lost:
@@ -379,7 +370,7 @@ class Committer:
         return state.finished()
 
     def _abort_all(self, batch: Batch) -> None:
-        abort_all(self._coordinators, batch.transactions, self._before())
+        abort_all(self._client, batch.transactions, self._client.deadline())
 
     def _sweep(
         self, owner: Owner, session: LogSession, state: CommitState, *, also: str = ""
@@ -389,11 +380,11 @@ class Committer:
         """
         try:
             swept = self._sweeper.sweep(
-                owner.key, {owner.run_id, also, *state.superseded}, self._before()
+                owner.key, {owner.run_id, also, *state.superseded}, self._client.deadline()
             )
             burnt = [i for i in swept.burnt if (p := parse(i)) and p.run == owner.run_id]
             if burnt and owner.numbering.is_of_micro_batches:
-                session.write(state.with_burnt(burnt), self._before())
+                session.write(state.with_burnt(burnt), self._client.deadline())
         except KafkaError as error:
             warn(
                 _log,
@@ -405,14 +396,6 @@ class Committer:
             return
         if swept.ended:
             _log.info("kprod '%s': ended %d orphaned transactions", owner.key, len(swept.ended))
-
-    # -- deadlines ----------------------------------------------------------------------------
-
-    def _before(self) -> int:
-        return self._clock.now_ms() + self._block_ms
-
-    def _after(self) -> int:
-        return self._clock.now_ms() + self._end_ms
 
 
 def check_number(

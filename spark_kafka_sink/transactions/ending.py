@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from spark_kafka_sink.clock import Clock, Latch
+from spark_kafka_sink.clock import Latch
 from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionDescription
-from spark_kafka_sink.transactions.coordinators import Coordinators
 from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.admin.transaction_client import TransactionClient
 
 #: Between two rounds for transactions that are neither committed nor aborted yet.
 _ROUND_MS = 20
@@ -33,20 +36,17 @@ class Ended:
 
 
 def commit_all(
-    coordinators: Coordinators,
-    transactions: Sequence[PreparedTransaction],
-    clock: Clock,
-    deadline_ms: int,
+    client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
 ) -> Ended:
     """Commit each of ``transactions``; harmless for those that are committed already."""
     lost: list[str] = []
     unknown: list[str] = []
     open_ = {t.transactional_id: t for t in transactions}
     while open_:
-        answers = coordinators.end(list(open_.values()), committed=True, deadline_ms=deadline_ms)
+        answers = client.end(list(open_.values()), committed=True, deadline_ms=deadline_ms)
         doubtful = [i for i, code in answers.items() if code not in (ErrorCode.NONE, None)]
         try:
-            found = coordinators.describe(doubtful, deadline_ms) if doubtful else {}
+            found = client.describe(doubtful, deadline_ms) if doubtful else {}
         except KafkaTimeoutError:
             found = {}
         outcomes = {i: outcome_of(open_[i], description) for i, description in found.items()}
@@ -55,31 +55,30 @@ def commit_all(
         unsettled = {i for i, code in answers.items() if code is None}
         unsettled |= {i for i in doubtful if outcomes.get(i, Outcome.RETRY) is Outcome.RETRY}
         open_ = {i: t for i, t in open_.items() if i in unsettled}
-        now = clock.now_ms()
+        now = client.clock.now_ms()
         if now >= deadline_ms:
             break
         if open_:
-            clock.wait(Latch(), min(deadline_ms, now + _ROUND_MS))
+            client.clock.wait(Latch(), min(deadline_ms, now + _ROUND_MS))
     return Ended(tuple(lost), tuple(unknown), tuple(open_))
 
 
 def abort_all(
-    coordinators: Coordinators, transactions: Sequence[PreparedTransaction], deadline_ms: int
+    client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
 ) -> bool:
     """Abort each as far as it is open; a broker refuses to abort what is committed. True: each got
     a clear answer.
     """
     if not transactions:
         return True
-    answers = coordinators.end(transactions, committed=False, deadline_ms=deadline_ms)
+    answers = client.end(transactions, committed=False, deadline_ms=deadline_ms)
     return None not in answers.values()
 
 
 def undo(
-    coordinators: Coordinators,
+    client: TransactionClient,
     transactions: Sequence[PreparedTransaction],
     oldest_ms: int,
-    clock: Clock,
     deadline_ms: int,
 ) -> bool:
     """Abort all of a decision of which brokers have aborted some, or are about to (it is open for
@@ -92,33 +91,32 @@ def undo(
     may be gone when its EndTxn arrives there, and others would be committed without it.
     """
     ids = [t.transactional_id for t in transactions]
-    found = coordinators.describe(ids, deadline_ms)
+    found = client.describe(ids, deadline_ms)
     outcomes = {t: outcome_of(t, found[t.transactional_id]) for t in transactions}
     open_ = [t for t in transactions if is_prepared(t, found[t.transactional_id])]
     if any(o is not Outcome.LOST for t, o in outcomes.items() if t not in open_):
         return False  # committed, about to be, or nobody knows
     lost = Outcome.LOST in outcomes.values()
-    if not lost and not older_than(coordinators, found, oldest_ms, clock, deadline_ms):
+    if not lost and not older_than(client, found, oldest_ms, deadline_ms):
         return False
-    if not abort_all(coordinators, open_, deadline_ms):
+    if not abort_all(client, open_, deadline_ms):
         return False
-    found = coordinators.describe(ids, deadline_ms)
+    found = client.describe(ids, deadline_ms)
     return all(outcome_of(t, found[t.transactional_id]) is Outcome.LOST for t in transactions)
 
 
 def older_than(
-    coordinators: Coordinators,
+    client: TransactionClient,
     found: Mapping[str, TransactionDescription],
     age_ms: int,
-    clock: Clock,
     deadline_ms: int,
 ) -> frozenset[str]:
     """Those of ``found`` that are open for longer; brokers before 3.8 don't tell, so that it is by
     our clock, which is not theirs. (A transaction of two-phase commit never times out.)
     """
     timed = [i for i, d in found.items() if d.timeout_ms < NEVER_TIMES_OUT_MS]
-    old = coordinators.older_than(timed, age_ms, deadline_ms)
+    old = client.older_than(timed, age_ms, deadline_ms)
     if old is None:
-        begun = clock.wall_ms() - age_ms
+        begun = client.clock.wall_ms() - age_ms
         old = frozenset(i for i in timed if 0 <= found[i].start_ms < begun)
     return old

@@ -12,26 +12,23 @@ log says is read anew each time.
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, Self
 
-from spark_kafka_sink.admin import NewClient
-from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.admin.request_loop import NewClient
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import AuthorizationError, UnsupportedVersionError
-from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.transactions.aborter import Aborter
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
-from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
+from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.ownership import Owner
-from spark_kafka_sink.transactions.sweep import Sweeper
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from spark_kafka_sink.transactions.transactional_ids import (
-    TransactionalId,
     check_id,
     prefix_of_key,
 )
@@ -59,25 +56,18 @@ class ExactlyOnce:
         clock: Clock | None = None,
         new_client: NewClient | None = None,
     ) -> None:
-        self._clock = SystemClock() if clock is None else clock
         self._config = config
         self._checked: dict[str, int] = {}
         self._told: set[str] = set()
-        self._client = TransactionClient(config, clock=self._clock, new_client=new_client)
-        log = KafkaDecisionLog(self._client, log_topic)
-        sweeper = Sweeper(self._client)
-        self._committer = Committer(
-            log,
-            self._client,
-            self._clock,
-            block_ms=config.max_block_ms,
-            end_ms=max(config.max_block_ms, config.delivery_timeout_ms),
-            transaction_timeout_ms=config.transaction_timeout_ms,
-            sweeper=sweeper,
-        )
-        self._aborter = Aborter(
-            log, self._client, sweeper, self._clock, block_ms=config.max_block_ms
-        )
+        self._client = TransactionClient(config, clock=clock, new_client=new_client)
+        self._clock = self._client.clock
+        log = DecisionLog(self._client, log_topic)
+        aborter = Aborter(log, self._client)
+        self._committer = Committer(log, self._client)
+        #: See :class:`Committer` and :class:`Aborter`.
+        self.commit = self._committer.commit
+        self.abort = aborter.abort
+        self.abort_unknown = aborter.abort_unknown
 
     def __enter__(self) -> Self:
         return self
@@ -105,11 +95,13 @@ class ExactlyOnce:
 
     def two_phase_commit(self, key: str) -> bool:
         """Whether brokers give us transactions that never time out (KIP-939): asked, and logged."""
-        deadline = self._clock.now_ms() + self._config.max_block_ms
         asked = check_id(prefix_of_key(key))
         try:
             self._client.init_producer_id(
-                asked, self._config.transaction_timeout_ms, deadline, two_phase_commit=True
+                asked,
+                self._config.transaction_timeout_ms,
+                self._client.deadline(),
+                two_phase_commit=True,
             )
         except (AuthorizationError, UnsupportedVersionError) as error:
             why = (
@@ -131,32 +123,13 @@ class ExactlyOnce:
             self._told.add(text)
             _log.info(text)
 
-    def commit(self, owner: Owner, batch: Batch) -> Commit:
-        """As :meth:`Committer.commit`."""
-        return self._committer.commit(owner, batch)
-
-    def abort(
-        self,
-        owner: Owner,
-        number: int,
-        transactions: Sequence[PreparedTransaction],
-        *,
-        tasks_may_live: bool,
-    ) -> tuple[str, ...]:
-        """As :meth:`Aborter.abort`."""
-        return self._aborter.abort(owner, number, transactions, tasks_may_live=tasks_may_live)
-
-    def abort_unknown(self, key: str, mine: Callable[[TransactionalId], bool]) -> tuple[str, ...]:
-        """As :meth:`Aborter.abort_unknown`."""
-        return self._aborter.abort_unknown(key, mine)
-
     def _check(self, key: str) -> None:
         prefix = prefix_of_key(key)
         now = self._clock.now_ms()
         if self._checked.get(prefix, 0) > now:
             return
-        deadline = now + self._config.max_block_ms
-        check_rights(self._client, prefix, self._config.transaction_timeout_ms, deadline)
+        timeout_ms = self._config.transaction_timeout_ms
+        check_rights(self._client, prefix, timeout_ms, self._client.deadline())
         self._checked[prefix] = now + _CHECKED_MS
 
 
@@ -185,36 +158,28 @@ def check_rights(
         ) from error
 
 
-_shared: dict[tuple[ProducerConfig, str], ExactlyOnce] = {}
-_owner_pid = os.getpid()
+_shared: ProcessLocal[dict[tuple[ProducerConfig, str], ExactlyOnce]] = ProcessLocal(dict)
 
 
 @contextmanager
 def shared(config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnce]:
     """The instance that this process keeps for these options; gone after an error in it."""
-    global _owner_pid
-    if _owner_pid != os.getpid():
-        # A forked child must not talk over its parent's connections.
-        _owner_pid = os.getpid()
-        _shared.clear()
-    key = (config, log_topic)
-    kept = _shared.pop(key, None)
-    if kept is None:
-        kept = ExactlyOnce(config, log_topic)
+    kept = _shared()
+    driver = kept.pop((config, log_topic), None) or ExactlyOnce(config, log_topic)
     try:
-        yield kept
+        yield driver
     except BaseException:
-        kept.close()
+        driver.close()
         raise
-    _shared[key] = kept
-    while len(_shared) > _KEPT:
-        _shared.pop(next(iter(_shared))).close()
+    kept[config, log_topic] = driver
+    while len(kept) > _KEPT:
+        kept.pop(next(iter(kept))).close()
 
 
 def close_shared() -> None:
     """Close what this process keeps (tests, and a process that ends in an orderly way)."""
-    while _shared:
-        _shared.popitem()[1].close()
+    while _shared():
+        _shared().popitem()[1].close()
 
 
 __all__ = ["Batch", "Commit", "ExactlyOnce", "Owner", "close_shared", "shared"]

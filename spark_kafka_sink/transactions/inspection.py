@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.errors import ConfigError, RefusedError, safe_text
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_admin_messages import (
@@ -22,7 +22,6 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionState,
 )
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
-from spark_kafka_sink.transactions.coordinators import Coordinators
 from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
 from spark_kafka_sink.transactions.transactional_ids import (
@@ -39,16 +38,6 @@ _NAMED: Final = 8
 _OPEN: Final = frozenset(
     {TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}
 )
-
-
-class ListedLog(DecisionLog, Protocol):
-    """A log that can tell what is in it."""
-
-    def states(self, prefix: str, deadline_ms: int) -> Mapping[str, CommitState] | None:
-        """All keys of exactly this prefix, fencing nobody; None when the topic is missing (it is
-        not created).
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +96,11 @@ class Overview:
 
 
 class Inspector:
-    """Looks; ``block_ms`` bounds each question (max.block.ms)."""
+    """Looks; each question takes max.block.ms at most."""
 
-    def __init__(
-        self, log: ListedLog, coordinators: Coordinators, clock: Clock, *, block_ms: int
-    ) -> None:
+    def __init__(self, log: DecisionLog, client: TransactionClient) -> None:
         self._log = log
-        self._coordinators = coordinators
-        self._clock = clock
-        self._block_ms = block_ms
+        self._client = client
 
     def overview(self, prefix: str) -> Overview:
         """What is open under ``prefix``, oldest first, and the keys of the log.
@@ -124,11 +109,11 @@ class Inspector:
         """
         check_part("PREFIX", prefix)
         # A broker leaves out silently what we may not see; of an id that is asked for it says so.
-        self._coordinators.describe([check_id(prefix)], self._deadline())
+        self._client.describe([check_id(prefix)], self._client.deadline())
         # The log after the list: what was decided when it was listed is shown so.
-        listed, silent = self._coordinators.open_transactions(prefix, self._deadline())
-        ids = [one.transactional_id for one in listed]
-        keys = self._log.states(prefix, self._deadline())
+        listed, silent = self._client.open_transactions(prefix + SEPARATOR, self._client.deadline())
+        ids = [one.transactional_id for one in listed if parse(one.transactional_id)]
+        keys = self._log.states(prefix, self._client.deadline())
         return Overview(self.described(ids, keys or {}), keys, silent)
 
     def described(
@@ -140,8 +125,8 @@ class Inspector:
         if not ids:
             return ()
         decided = decided_ids(states)
-        found = self._coordinators.describe(ids, self._deadline())
-        now = self._clock.wall_ms()
+        found = self._client.describe(ids, self._client.deadline())
+        now = self._client.clock.wall_ms()
         result = []
         for one, description in found.items():
             data_id = parse(one)
@@ -162,28 +147,25 @@ class Inspector:
         keys = self.keys(name)
         if not keys:
             raise self._no_such_key(name, keys)
-        return tuple(self._report(key, state) for key, state in sorted(keys.items()))
+        return tuple(self.report(key, state) for key, state in sorted(keys.items()))
 
     def key(self, key: str) -> KeyReport:
         """Exactly this key. Raises RefusedError when it is not there."""
         keys = self.keys(prefix_of_key(check_key(key)))
         if key not in keys:
             raise self._no_such_key(key, keys)
-        return self._report(key, keys[key])
+        return self.report(key, keys[key])
 
     def keys(self, prefix: str) -> Mapping[str, CommitState]:
         """All keys of the prefix. RefusedError as :meth:`Overview.known_keys`."""
         check_part("PREFIX", prefix)
-        return _known(self._log.states(prefix, self._deadline()))
+        return _known(self._log.states(prefix, self._client.deadline()))
 
     def report(self, key: str, state: CommitState) -> KeyReport:
         """``state`` of ``key`` with what coordinators hold of its decision."""
-        return self._report(key, state)
-
-    def _report(self, key: str, state: CommitState) -> KeyReport:
         if state.decision is None:
             return KeyReport(key, state)
-        found = self._coordinators.describe(state.decision.ids, self._deadline())
+        found = self._client.describe(state.decision.ids, self._client.deadline())
         return KeyReport(
             key,
             state,
@@ -204,9 +186,6 @@ class Inspector:
             hint="a stream's key is its transactionalIdPrefix, a batch job's is "
             "transactionalIdPrefix~txnAppId; a job without txnAppId leaves no key when it is done",
         )
-
-    def _deadline(self) -> int:
-        return self._clock.now_ms() + self._block_ms
 
 
 def _known(keys: Mapping[str, CommitState] | None) -> Mapping[str, CommitState]:

@@ -19,10 +19,12 @@ when a newer one of that key follows, which lies behind the place and will be me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
+from spark_kafka_sink.admin.call import Call, Leader, judged
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.errors import CommitError, ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.fetch_messages import (
@@ -32,22 +34,16 @@ from spark_kafka_sink.protocol.fetch_messages import (
     FetchResponse,
     IsolationLevel,
     ListOffsetsRequest,
-    ListOffsetsResponse,
     OffsetSpec,
 )
-from spark_kafka_sink.protocol.request import Request
 from spark_kafka_sink.records.log_records import (
     ControlType,
     ReadBatch,
     Unreadable,
     read_batches,
 )
-from spark_kafka_sink.transactions.calls import Call, Leader, Next, following, refusal
 from spark_kafka_sink.transactions.log_parts import belongs_to, join
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
-
-ResponseT = TypeVar("ResponseT")
-FoundT = TypeVar("FoundT")
+from spark_kafka_sink.transactions.transactional_ids import SEPARATOR
 
 #: Places that are remembered, the ones used last.
 _MOST_PLACES: Final = 1000
@@ -75,6 +71,21 @@ class Place:
 
     def copy(self) -> Place:
         return Place(self.next_offset, dict(self.records), self.settled)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """``key``; as a ``prefix`` every key of it. Who doesn't name it in a batch harms nobody else:
+    what can't be read there is not looked at.
+    """
+
+    key: bytes
+    prefix: bool = False
+
+    def takes(self, record_key: bytes) -> bool:
+        return belongs_to(self.key, record_key) or (
+            self.prefix and record_key.startswith(self.key + SEPARATOR.encode())
+        )
 
 
 class LogPlaces:
@@ -115,10 +126,10 @@ class LogReader:
         """``place``, moved to the end that the partition has now. KafkaTimeoutError when that is
         not reached in time, because a leader is silent.
         """
-        return self.read_keys(tp, lambda name: belongs_to(key, name), place, deadline_ms)
+        return self.read_keys(tp, Wanted(key), place, deadline_ms)
 
     def read_keys(
-        self, tp: TopicPartition, wanted: Callable[[bytes], bool], place: Place, deadline_ms: int
+        self, tp: TopicPartition, wanted: Wanted, place: Place, deadline_ms: int
     ) -> Place:
         """As :meth:`read`, with the records of every key that is ``wanted``."""
         end = self._offset(tp, OffsetSpec.LATEST, deadline_ms)
@@ -136,7 +147,7 @@ class LogReader:
     def _read_up_to(
         self,
         tp: TopicPartition,
-        wanted: Callable[[bytes], bool],
+        wanted: Wanted,
         place: Place,
         end: int,
         deadline_ms: int,
@@ -160,7 +171,7 @@ class LogReader:
         """Does anything of ``key``, committed or not, lie in [first, end)? True, too, when it can't
         be looked at.
         """
-        batches = self._batches(tp, lambda name: belongs_to(key, name), first, end, deadline_ms)
+        batches = self._batches(tp, Wanted(key), first, end, deadline_ms)
         try:
             return any(batch.records and batch.base_offset < end for batch in batches)
         except _CutOffError:
@@ -169,7 +180,7 @@ class LogReader:
     def _batches(
         self,
         tp: TopicPartition,
-        wanted: Callable[[bytes], bool],
+        wanted: Wanted,
         first: int,
         end: int,
         deadline_ms: int,
@@ -184,7 +195,7 @@ class LogReader:
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise _CutOffError
             before = first
-            for batch in read_batches(fetched, wanted, max_kept=_MOST_KEPT):
+            for batch in read_batches(fetched, wanted.takes, wanted.key, _MOST_KEPT):
                 first = max(first, batch.next_offset)
                 if batch.header_known and not batch.transactional:
                     continue
@@ -195,57 +206,42 @@ class LogReader:
                 attempts = 0
                 continue
             # A follower that has just become the leader: it doesn't know its end yet.
-            self._client.calls.pause(attempts, deadline_ms)
+            self._client.loop.pause(attempts, deadline_ms)
             attempts += 1
 
     def _offset(self, tp: TopicPartition, spec: OffsetSpec, deadline_ms: int) -> int:
-        def take(response: ListOffsetsResponse) -> tuple[ErrorCode, int]:
-            found = response.partitions[tp]
-            return found.error, found.offset
-
-        request = ListOffsetsRequest((tp,), spec)
-        return self._ask(request, tp, take, deadline_ms)
+        call = Call(
+            ListOffsetsRequest((tp,), spec),
+            Leader(tp),
+            lambda response: self._judged("ListOffsets", tp, response.partitions[tp].error),
+        )
+        return (
+            self._client.loop.ask(call, deadline_ms, _named("ListOffsets", tp))
+            .partitions[tp]
+            .offset
+        )
 
     def _fetch(self, tp: TopicPartition, offset: int, deadline_ms: int) -> FetchedPartition:
-        def take(response: FetchResponse) -> tuple[ErrorCode, FetchedPartition]:
-            if response.error is not ErrorCode.NONE:
-                nothing = FetchedPartition(response.error, offset, IsolationLevel.READ_UNCOMMITTED)
-                return response.error, nothing
-            found = response.partitions[tp]
-            return found.error, found
+        def take(response: FetchResponse) -> ErrorCode | None:
+            code = response.error
+            if code is ErrorCode.NONE:
+                code = response.partitions[tp].error
+                if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    return None
+            return self._judged("Fetch", tp, code)
 
         request = FetchRequest(
             (FetchPartition(tp, offset),), IsolationLevel.READ_UNCOMMITTED, max_wait_ms=0
         )
-        return self._ask(
-            request, tp, take, deadline_ms, answers=frozenset({ErrorCode.OFFSET_OUT_OF_RANGE})
-        )
+        call = Call(request, Leader(tp), take)
+        return self._client.loop.ask(call, deadline_ms, _named("Fetch", tp)).partitions[tp]
 
-    def _ask(
-        self,
-        request: Request[ResponseT],
-        tp: TopicPartition,
-        take: Callable[[ResponseT], tuple[ErrorCode, FoundT]],
-        deadline_ms: int,
-        answers: frozenset[ErrorCode] = frozenset(),
-    ) -> FoundT:
-        """The leader's answer; codes of ``answers`` are some, too."""
-        name = f"{request.api_key.name} of the commit log {tp}"
-        taken: list[FoundT] = []
+    def _judged(self, what: str, tp: TopicPartition, code: ErrorCode) -> ErrorCode | None:
+        return judged(code, _named(what, tp), self._rights)
 
-        def answer(response: ResponseT) -> ErrorCode | None:
-            code, found = take(response)
-            if code is not ErrorCode.NONE and code not in answers:
-                if following(code) is Next.CLEAR:
-                    raise refusal(code, name, self._rights)
-                return code
-            taken.append(found)
-            return None
 
-        call = Call(request, Leader(tp), answer)
-        if not self._client.calls.run([call], deadline_ms):
-            raise self._client.calls.timeout(name, [call])
-        return taken[0]
+def _named(what: str, tp: TopicPartition) -> str:
+    return f"{what} of the commit log {tp}"
 
 
 def _apply(place: Place, written: dict[bytes, bytes | None]) -> None:

@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Final, TypeVar
 
+from spark_kafka_sink.admin.call import Call, Coordinator, Leader, judged
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.errors import (
     ErrorCode,
     IllegalStateError,
@@ -35,10 +37,7 @@ from spark_kafka_sink.producer.transaction.transaction_states import (
     ProducerIdAndEpoch,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.control_messages import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-)
+from spark_kafka_sink.protocol.control_messages import AddPartitionsToTxnRequest
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -48,17 +47,8 @@ from spark_kafka_sink.protocol.transaction_admin_messages import TransactionStat
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.record_batch import write_header
 from spark_kafka_sink.records.single_record import record_bytes, record_tail
-from spark_kafka_sink.transactions.calls import (
-    Call,
-    Coordinator,
-    Leader,
-    Next,
-    following,
-    refusal,
-)
-from spark_kafka_sink.transactions.decision_log import LogOutcomeUnknownError
+from spark_kafka_sink.transactions.commit_state import LogOutcomeUnknownError
 from spark_kafka_sink.transactions.log_parts import PART_BYTES
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
 
 ResponseT = TypeVar("ResponseT")
 
@@ -166,11 +156,12 @@ class LogWriter:
     # -- steps ------------------------------------------------------------------------------------
 
     def _add_partition(self, deadline_ms: int) -> None:
-        def take(response: AddPartitionsToTxnResponse) -> ErrorCode | None:
-            return self._again(response.errors[self._tp], f"AddPartitionsToTxn of '{self._id}'")
-
         request = AddPartitionsToTxnRequest(self._id, *self._producer, (self._tp,))
-        self._run(Call(request, Coordinator(self._id), take), "AddPartitionsToTxn", deadline_ms)
+        where = f"AddPartitionsToTxn of '{self._id}'"
+        call = Call(
+            request, Coordinator(self._id), lambda r: self._judged(r.errors[self._tp], where)
+        )
+        self._run(call, "AddPartitionsToTxn", deadline_ms)
 
     def _await_markers(self, deadline_ms: int) -> None:
         """A leader that is asked to begin a transaction before the one before has its markers
@@ -183,7 +174,7 @@ class LogWriter:
             found = self._client.describe([self._id], deadline_ms)
             if found[self._id].state is not TransactionState.PREPARE_COMMIT:
                 return
-            self._client.calls.pause(attempts, until)
+            self._client.loop.pause(attempts, until)
             attempts += 1
 
     def _batches(
@@ -230,7 +221,7 @@ class LogWriter:
                 self._first_offset = response.partitions[0].base_offset
             if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 code = ErrorCode.NONE
-            return self._again(code, f"Produce to the commit log {self._tp}")
+            return self._judged(code, f"Produce to the commit log {self._tp}")
 
         data = PartitionProduceData(self._tp, [header, section], len(header) + len(section))
         latest = _LATEST_PRODUCE if self._version >= 2 else _LAST_OF_VERSION_1
@@ -272,28 +263,17 @@ class LogWriter:
 
     # -- answers ----------------------------------------------------------------------------------
 
-    def _run(
-        self,
-        call: Call[ResponseT],
-        what: str,
-        deadline_ms: int,
-    ) -> None:
+    def _run(self, call: Call[ResponseT], what: str, deadline_ms: int) -> None:
         try:
-            if not self._client.calls.run([call], deadline_ms):
-                raise self._client.calls.timeout(f"{what} of the commit log's '{self._id}'", [call])
+            self._client.loop.ask(call, deadline_ms, f"{what} of the commit log's '{self._id}'")
         finally:
-            self._unanswered += call.sent
+            self._unanswered += call.sent - call.answered
 
-    def _again(self, code: ErrorCode, where: str) -> ErrorCode | None:
-        self._unanswered -= 1
-        if code is ErrorCode.NONE:
-            return None
-        if following(code) is not Next.CLEAR:
-            return code
-        error = refusal(code, where, self._rights)
-        if isinstance(error, _FENCED):
+    def _judged(self, code: ErrorCode, where: str) -> ErrorCode | None:
+        try:
+            return judged(code, where, self._rights)
+        except _FENCED as error:
             raise self._superseded(error) from error
-        raise error
 
     def _transaction(self) -> PreparedTransaction:
         return PreparedTransaction(self._id, *self._producer, self._version)

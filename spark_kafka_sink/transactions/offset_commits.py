@@ -13,32 +13,23 @@ kept once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.errors import (
-    ConfigError,
-    ErrorCode,
-    IllegalStateError,
-    KafkaError,
-    safe_text,
-)
-from spark_kafka_sink.producer.transaction.transaction_states import (
-    PreparedTransaction,
-    ProducerIdAndEpoch,
-)
+from spark_kafka_sink.admin.call import Call, Coordinator, judged
+from spark_kafka_sink.errors import ConfigError, ErrorCode, IllegalStateError, safe_text
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import CoordinatorType
 from spark_kafka_sink.protocol.transaction_offset_messages import (
     AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
     OffsetAndMetadata,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from spark_kafka_sink.transactions.calls import Call, Coordinator, Next, following, refusal
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.transactions.transaction_client import TransactionClient
+    from spark_kafka_sink.admin.transaction_client import TransactionClient
 
 #: Bytes that the offsets of one request take in __consumer_offsets, which takes a request's offsets
 #: as one batch of at most 1 MiB (max.message.bytes), or not at all.
@@ -66,63 +57,64 @@ def check_group_id(option: str, value: str) -> str:
     return value
 
 
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """What a consumer group has read when a batch is committed: the offset to read next."""
+
+    group_id: str
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+
+
 def prepare_offsets(
     client: TransactionClient,
     transactional_id: str,
-    group_id: str,
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    *,
-    transaction_version: int,
-    timeout_ms: int,
+    group: GroupOffsets,
     deadline_ms: int,
+    *,
+    transaction_version: int | None = None,
 ) -> PreparedTransaction:
-    """A new transaction of ``transactional_id`` that holds ``offsets`` of the group, to be ended.
+    """A new transaction of ``transactional_id`` that holds the offsets of ``group``, to be ended.
 
-    ``transaction_version`` (1 or 2) is the cluster's; ``timeout_ms`` the transaction's;
-    ``deadline_ms`` is of the client's clock. The topics must be in the cluster of ``client``.
+    ``transaction_version`` (1 or 2) is the cluster's unless it is given; the topics must be in the
+    cluster of ``client``.
 
     Raises AuthorizationError (naming the right that is missing), ProducerFencedError when the id
     has another owner by now, InvalidMetadataError for a partition that the cluster has not got,
     other ApiErrors as the brokers say, ConfigError for a time-out above the broker's, and
-    KafkaTimeoutError without a clear answer in time. After any of them the transaction may be open:
-    whoever gave the id ends it, as with every id that it gives to a task. What DescribeTransactions
-    then tells of its partitions is empty for who may not see the topic __consumer_offsets.
+    KafkaTimeoutError without a clear answer in time, also when InitProducerId got lost: should that
+    arrive late, it would abort what the id has open then. After any of them the transaction may be
+    open: whoever gave the id ends it, as with every id that it gives to a task. What
+    DescribeTransactions then tells of its partitions is empty for who may not see the topic
+    __consumer_offsets.
     """
-    if not offsets:
+    if not group.offsets:
         raise IllegalStateError("a transaction of no offsets can't be committed")
+    version = transaction_version or client.transaction_version(deadline_ms)
+    timeout_ms = client.config.transaction_timeout_ms
     owner = client.init_producer_id(transactional_id, timeout_ms, deadline_ms, once=True)
-    if transaction_version < 2:
-        _add_group(client, transactional_id, owner, group_id, deadline_ms)
+    if version < 2:
+        where = (
+            f"AddOffsetsToTxn of group '{group.group_id}', transactional id '{transactional_id}'"
+        )
+        # Once: one that arrives behind the commit would open another transaction.
+        call = Call(
+            AddOffsetsToTxnRequest(transactional_id, *owner, group.group_id),
+            Coordinator(transactional_id),
+            lambda response: _judged(response.error, where, transactional_id),
+            once=True,
+        )
+        client.loop.ask(call, deadline_ms, where)
     calls = [
         Call(
-            TxnOffsetCommitRequest(transactional_id, group_id, *owner, part, transaction_version),
-            Coordinator(group_id, CoordinatorType.GROUP),
-            _kept(client, transactional_id, group_id),
+            TxnOffsetCommitRequest(transactional_id, group.group_id, *owner, part, version),
+            Coordinator(group.group_id, CoordinatorType.GROUP),
+            _kept(client, transactional_id, group.group_id),
         )
-        for part in _parts(group_id, offsets)
+        for part in _parts(group)
     ]
-    if not client.calls.run(calls, deadline_ms):
-        raise client.calls.timeout(f"TxnOffsetCommit of group '{group_id}'", calls)
-    return PreparedTransaction(transactional_id, *owner, transaction_version)
-
-
-def _add_group(
-    client: TransactionClient,
-    transactional_id: str,
-    owner: ProducerIdAndEpoch,
-    group_id: str,
-    deadline_ms: int,
-) -> None:
-    where = f"AddOffsetsToTxn of group '{group_id}', transactional id '{transactional_id}'"
-
-    def take(response: AddOffsetsToTxnResponse) -> ErrorCode | None:
-        return _again(response.error, where, transactional_id)
-
-    request = AddOffsetsToTxnRequest(transactional_id, *owner, group_id)
-    # Once: one that arrives behind the commit would open another transaction.
-    call = Call(request, Coordinator(transactional_id), take, once=True)
-    if not client.calls.run([call], deadline_ms):
-        raise client.calls.timeout(where, [call])
+    if not client.loop.run(calls, deadline_ms):
+        raise client.loop.timeout(f"TxnOffsetCommit of group '{group.group_id}'", calls)
+    return PreparedTransaction(transactional_id, *owner, version)
 
 
 def _kept(
@@ -135,8 +127,6 @@ def _kept(
         nonlocal believe_until
         again: ErrorCode | None = None
         for tp, code in response.errors.items():
-            if code is ErrorCode.NONE:
-                continue
             where = f"TxnOffsetCommit of {tp}, group '{group_id}'"
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 now = client.clock.now_ms()
@@ -147,22 +137,13 @@ def _kept(
                         "the cluster that is written to does not have this partition, and so "
                         "keeps no offset of it",
                     )
-            again = _again(code, where, transactional_id)
+            again = _judged(code, where, transactional_id) or again
         return again
 
     return take
 
 
-def _again(code: ErrorCode, where: str, transactional_id: str) -> ErrorCode | None:
-    """``code`` when it is to be asked for again, None when all is done; raises all others."""
-    if code is ErrorCode.NONE:
-        return None
-    if following(code) is Next.CLEAR:
-        raise _refused(code, where, transactional_id)
-    return code
-
-
-def _refused(code: ErrorCode, where: str, transactional_id: str) -> KafkaError:
+def _judged(code: ErrorCode, where: str, transactional_id: str) -> ErrorCode | None:
     rights = {
         ErrorCode.GROUP_AUTHORIZATION_FAILED: "READ on the group",
         ErrorCode.TOPIC_AUTHORIZATION_FAILED: "READ on the topic whose offsets are committed",
@@ -170,17 +151,15 @@ def _refused(code: ErrorCode, where: str, transactional_id: str) -> KafkaError:
             f"WRITE on the transactional id '{transactional_id}'"
         ),
     }
-    return refusal(code, where, rights[code]) if code in rights else code.error(where)
+    return judged(code, where, rights.get(code, ""))
 
 
-def _parts(
-    group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-) -> Iterator[dict[TopicPartition, OffsetAndMetadata]]:
-    """``offsets`` in pieces that __consumer_offsets takes. An item of its own is never cut."""
+def _parts(group: GroupOffsets) -> Iterator[dict[TopicPartition, OffsetAndMetadata]]:
+    """Its offsets in pieces that __consumer_offsets takes. An item of its own is never cut."""
     part: dict[TopicPartition, OffsetAndMetadata] = {}
     size = 0
-    for tp, offset in offsets.items():
-        texts = group_id, tp.topic, offset.metadata
+    for tp, offset in group.offsets.items():
+        texts = group.group_id, tp.topic, offset.metadata
         needed = _BYTES_OF_AN_OFFSET + sum(len(text.encode()) for text in texts)
         if part and size + needed > _MOST_BYTES:
             yield part

@@ -24,7 +24,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.errors import ConfigError, ErrorCode, RefusedError, safe_text
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
@@ -32,13 +32,11 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
 )
 from spark_kafka_sink.transactions.commit_state import CommitState, Phase, Standing
 from spark_kafka_sink.transactions.committer import Committer
-from spark_kafka_sink.transactions.coordinators import Coordinators
-from spark_kafka_sink.transactions.decision_log import LogSession
+from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
 from spark_kafka_sink.transactions.ending import commit_all
 from spark_kafka_sink.transactions.inspection import (
     Inspector,
     KeyReport,
-    ListedLog,
     OpenTransaction,
     decided_ids,
     standing_of,
@@ -93,21 +91,12 @@ class Resolution:
 
 
 class Operator:
-    """``block_ms`` bounds each step (max.block.ms)."""
+    """Each step takes max.block.ms at most."""
 
-    def __init__(
-        self,
-        log: ListedLog,
-        coordinators: Coordinators,
-        clock: Clock,
-        *,
-        block_ms: int,
-    ) -> None:
-        self.look = Inspector(log, coordinators, clock, block_ms=block_ms)
+    def __init__(self, log: DecisionLog, client: TransactionClient) -> None:
+        self.look = Inspector(log, client)
         self._log = log
-        self._coordinators = coordinators
-        self._clock = clock
-        self._block_ms = block_ms
+        self._client = client
 
     # -- commit -------------------------------------------------------------------------------
 
@@ -133,15 +122,7 @@ class Operator:
 
         Raises PartialCommitError, CommitOutcomeUnknownError.
         """
-        committer = Committer(
-            self._log,
-            self._coordinators,
-            self._clock,
-            block_ms=self._block_ms,
-            end_ms=self._block_ms,
-            transaction_timeout_ms=0,  # of what is to be decided; this is
-        )
-        return committer.roll_forward(report.key)
+        return Committer(self._log, self._client).roll_forward(report.key)
 
     # -- abort, sweep -------------------------------------------------------------------------
 
@@ -235,7 +216,7 @@ class Operator:
 
     def _older(self, age_ms: int, found: Sequence[OpenTransaction]) -> Collection[str]:
         ids = [str(t.id) for t in found]
-        old = self._coordinators.older_than(ids, age_ms, self._deadline()) if ids else frozenset()
+        old = self._client.older_than(ids, age_ms, self._client.deadline()) if ids else frozenset()
         if old is not None:
             return old
         return {str(t.id) for t in found if t.age_ms is not None and t.age_ms > age_ms}
@@ -245,7 +226,7 @@ class Operator:
         SupersededError when a driver opens the log again and again.
         """
         left, kept, sessions = insist(
-            self._clock,
+            self._client.clock,
             lambda: self._fenced(plan.transactions),
             lambda fenced: self._given_up(plan, *fenced),
         )
@@ -278,7 +259,7 @@ class Operator:
             states.update(self.look.keys(prefix))
         sessions: dict[str, LogSession] = {}
         for key in dict.fromkeys(k for t in transactions for k in _keys_of(t, states)):
-            session = sessions[key] = self._log.open(key, self._deadline())
+            session = sessions[key] = self._log.open(key, self._client.deadline())
             if session.state is None:
                 states.pop(key, None)
             else:
@@ -305,12 +286,12 @@ class Operator:
             for run in runs[key]:
                 state = state.given_up(run)
             if runs[key]:
-                session.write(state, self._deadline())
+                session.write(state, self._client.deadline())
         return left, kept, sessions
 
     def _abort(self, open_: Mapping[str, TransactionDescription]) -> dict[str, str]:
         """What went wrong, by transactional id."""
-        answers = self._coordinators.abort_exactly(open_, self._deadline()) if open_ else {}
+        answers = self._client.abort_exactly(open_, self._client.deadline()) if open_ else {}
         return {
             one: "no clear answer in time" if code is None else code.name
             for one, code in answers.items()
@@ -326,7 +307,7 @@ class Operator:
         for key in dict.fromkeys(t.id.key for t in left if t.id.is_only_run):
             session = sessions.get(key)
             if session is not None and session.state is not None and not session.state.decision:
-                session.write(None, self._deadline())
+                session.write(None, self._client.deadline())
 
     # -- resolve ------------------------------------------------------------------------------
 
@@ -366,7 +347,7 @@ class Operator:
 
         Raises RefusedError when something changed meanwhile, or can't be ended.
         """
-        session = self._log.open(plan.report.key, self._deadline())
+        session = self._log.open(plan.report.key, self._client.deadline())
         state = session.state
         if state is None or state.decision != plan.report.state.decision:
             raise _changed(plan.report.key)
@@ -383,7 +364,7 @@ class Operator:
                 else "try again; --force does without",
             )
         state = state.resolved(done=plan.done)
-        session.write(state, self._deadline())
+        session.write(state, self._client.deadline())
         return state
 
     def _end_rest(self, plan: Resolution, now: KeyReport) -> Sequence[str]:
@@ -392,7 +373,7 @@ class Operator:
         if plan.done:
             agreed = _gone(plan.report)
             left = [i for i in _gone(now) if i not in agreed]
-            ended = commit_all(self._coordinators, open_, self._clock, self._deadline())
+            ended = commit_all(self._client, open_, self._client.deadline())
             return (*left, *ended.lost, *ended.unknown, *ended.unclear)
         found = {t.transaction.transactional_id: t.found for t in now.with_outcome(Outcome.RETRY)}
         return list(self._abort(found))
@@ -426,13 +407,10 @@ class Operator:
 
     def reset(self, report: KeyReport) -> None:
         """Behind a fence. RefusedError when something changed meanwhile."""
-        session = self._log.open(report.key, self._deadline())
+        session = self._log.open(report.key, self._client.deadline())
         if session.state != report.state:
             raise _changed(report.key)
-        session.write(None, self._deadline())
-
-    def _deadline(self) -> int:
-        return self._clock.now_ms() + self._block_ms
+        session.write(None, self._client.deadline())
 
 
 def _ongoing(found: Iterable[OpenTransaction]) -> tuple[OpenTransaction, ...]:

@@ -5,7 +5,7 @@ retry (``ending.py``).
 
 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING and PRODUCER_FENCED all mean
 "not committable now", for a transaction that the broker aborted as for one that was committed long
-ago (facts: Flink took them for the latter, and lost data: FLINK-23839). What the coordinator holds
+ago (Flink took them for the latter, and lost data: FLINK-23839). What the coordinator holds
 tells them apart. Let E be the epoch that the transaction was written with:
 
 ======================  ==============================================================

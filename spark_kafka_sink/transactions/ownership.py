@@ -25,8 +25,7 @@ from typing import Final, TypeVar
 
 from spark_kafka_sink.clock import Clock, Latch
 from spark_kafka_sink.errors import CommitError, KafkaError, SupersededError
-from spark_kafka_sink.transactions.commit_state import CommitState, Standing
-from spark_kafka_sink.transactions.decision_log import LogOutcomeUnknownError
+from spark_kafka_sink.transactions.commit_state import CommitState, LogOutcomeUnknownError, Standing
 from spark_kafka_sink.transactions.transactional_ids import prefix_of_key
 
 T = TypeVar("T")

@@ -5,8 +5,8 @@ Owns: :class:`Sweeper`, which of them are ours to end. Never: who may decide abo
 decide any more, or asks for it itself.
 
 An orphan stalls every read_committed consumer of its partitions until it times out. It is ended
-under exactly the identity that its coordinator tells (``Coordinators.abort_exactly``), so that a
-request which arrives late hurts nobody who has the id by then.
+under exactly the identity that its coordinator tells (``TransactionClient.abort_exactly``), so that
+a request which arrives late hurts nobody who has the id by then.
 
 With version 2 ids are ended, too, that are Empty: an attempt got its identity, and its first rows
 may be on their way. Seen on a real broker, where a Produce opens the transaction::
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ErrorCode, warn
@@ -30,8 +30,10 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
     TransactionState,
 )
-from spark_kafka_sink.transactions.coordinators import Coordinators
-from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
+from spark_kafka_sink.transactions.transactional_ids import SEPARATOR, TransactionalId, parse
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.admin.transaction_client import TransactionClient
 
 _log = logging.getLogger(__name__)
 
@@ -51,8 +53,8 @@ class Swept(NamedTuple):
 class Sweeper:
     """Sweeps what is open under one key."""
 
-    def __init__(self, coordinators: Coordinators) -> None:
-        self._coordinators = coordinators
+    def __init__(self, client: TransactionClient) -> None:
+        self._client = client
 
     def open_runs(
         self, key: str, deadline_ms: int, mine: Callable[[TransactionalId], bool] = lambda _: True
@@ -74,9 +76,9 @@ class Sweeper:
         patient: bool = False,
     ) -> Swept:
         """End what is open under ``key`` of these ``runs``, but ``keep``. The ids of others are
-        never touched: "a" is not "a.b". ``patient`` as in ``Coordinators.open_transactions``.
+        never touched: "a" is not "a.b". ``patient`` as in ``TransactionClient.open_transactions``.
         """
-        version = self._coordinators.transaction_version(deadline_ms)
+        version = self._client.transaction_version(deadline_ms)
         endable = (_S.ONGOING, _S.EMPTY) if version >= 2 else (_S.ONGOING,)
         ids = [
             str(one)
@@ -85,9 +87,9 @@ class Sweeper:
         ]
         if not ids:
             return Swept()
-        described = self._coordinators.describe(ids, deadline_ms)
+        described = self._client.describe(ids, deadline_ms)
         found = {i: d for i, d in described.items() if d.state in endable and is_known(d)}
-        answers = self._coordinators.abort_exactly(found, deadline_ms)
+        answers = self._client.abort_exactly(found, deadline_ms)
         done = [i for i, code in answers.items() if code is ErrorCode.NONE]
         ended = tuple(i for i in done if found[i].state is _S.ONGOING)
         return Swept(ended, () if version >= 2 else tuple(found))
@@ -96,7 +98,9 @@ class Sweeper:
         self, key: str, deadline_ms: int, *, patient: bool
     ) -> dict[TransactionalId, TransactionState]:
         """Ongoing and Empty ids of exactly this key."""
-        found = self._coordinators.open_transactions(key, deadline_ms, idle=True, patient=patient)
+        found = self._client.open_transactions(
+            key + SEPARATOR, deadline_ms, idle=True, patient=patient
+        )
         if found.silent:
             warn(
                 _log,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import socket
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
-from spark_kafka_sink.admin import AdminClient, create_topics, describe_topics
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import (
@@ -31,6 +34,16 @@ from tests.real_kafka import RealKafka
 def config(bootstrap: str, **options: str) -> ProducerConfig:
     names = {name.replace("_", "."): value for name, value in options.items()}
     return ProducerConfig.parse({"bootstrap.servers": bootstrap, **names})
+
+
+def describe_topics(config: ProducerConfig, *given: Any, **named: Any) -> Cluster:
+    with AdminClient(config) as admin:
+        return admin.describe_topics(*given, **named)
+
+
+def create_topics(config: ProducerConfig, *given: Any, **named: Any) -> Cluster:
+    with AdminClient(config) as admin:
+        return admin.create_topics(*given, **named)
 
 
 def new_name(kind: str) -> str:
@@ -320,13 +333,12 @@ def test_creating_is_bounded_when_nobody_answers() -> None:
 def test_any_request_can_be_asked(kafka: RealKafka) -> None:
     with AdminClient(config(kafka.bootstrap)) as admin:
         cluster = admin.describe_topics(())
-        node = next(iter(cluster.nodes))
+        node = next(iter(cluster.nodes.values()))
         # Right after its start a broker may still be fetching its ids.
         deadline = time.monotonic() + 20
         while True:
-            response = admin.call(
-                InitProducerIdRequest(None, 60_000), choose=lambda known: known.nodes[node]
-            )
+            call = Call(InitProducerIdRequest(None, 60_000), node)
+            response = admin.loop.ask(call, admin.deadline())
             if not response.error.retriable or time.monotonic() > deadline:
                 break
     assert response.error is ErrorCode.NONE
@@ -339,5 +351,9 @@ def test_a_call_without_an_answer_is_bounded() -> None:
         AdminClient(config(f"127.0.0.1:{port}")) as admin,
         pytest.raises(KafkaTimeoutError, match="INIT_PRODUCER_ID got no answer") as caught,
     ):
-        admin.call(InitProducerIdRequest(None, 60_000), timeout_ms=300)
-    assert "Connection refused" in caught.value.message
+        admin.loop.ask(Call(InitProducerIdRequest(None, 60_000), AnyBroker()), admin.deadline(300))
+    assert caught.value.kind is Kind.NO_BROKER
+    assert re.match(
+        rf"no broker answered within \d+ ms; tried 127.0.0.1:{port}: Connection refused",
+        caught.value.message,
+    )

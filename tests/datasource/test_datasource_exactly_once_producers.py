@@ -11,15 +11,17 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
-    WarmProducers,
     Worker,
     WorkerIds,
     is_of_driver,
+    process_worker,
     producers_of_task,
 )
+from spark_kafka_sink.datasource.write.producer_cache import ProducerCache
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
 from spark_kafka_sink.errors import DeliveryError, ErrorCode, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import CommitState
@@ -70,14 +72,14 @@ def ids_of(
 
 
 def test_the_tasks_of_a_micro_batch_get_ids_of_their_own_and_the_next_one_gets_the_same():
-    worker = WorkerIds(pid=lambda: 1)
+    worker = WorkerIds()
     assert ids_of(worker, 0, -1, 3) == [0, 1, 2]
     assert ids_of(worker, 1, 0, 2) == [0, 1]
     assert ids_of(worker, 2, 1, 4) == [0, 1, 2, 3]
 
 
 def test_an_id_is_not_used_again_before_the_driver_says_that_its_last_use_is_over():
-    worker = WorkerIds(pid=lambda: 1)
+    worker = WorkerIds()
     assert ids_of(worker, 7, 6) == [0]
     assert ids_of(worker, 8, 6, 2) == [1, 2], "planned before 7 was done"
     assert ids_of(worker, 8, 7) == [0]
@@ -85,7 +87,7 @@ def test_an_id_is_not_used_again_before_the_driver_says_that_its_last_use_is_ove
 
 
 def test_runs_and_keys_count_by_themselves():
-    worker = WorkerIds(pid=lambda: 1)
+    worker = WorkerIds()
     taken = [
         str(worker.take(plan(key=key), run, 0, -1)).replace(worker.token, "W")
         for key, run in (("p", "r"), ("p", "s"), ("p.q", "r"), ("p~app", "r"), ("p", "r"))
@@ -117,7 +119,7 @@ def test_an_id_tells_which_driver_planned_it():
 
 
 def test_an_id_that_the_driver_has_burnt_is_never_taken_again():
-    worker = WorkerIds(pid=lambda: 1)
+    worker = WorkerIds()
     taken = [str(take(worker, 0, -1)) for _ in range(3)]
     burnt = CommitState(burnt=(taken[0], taken[2]))
     assert ids_of(worker, 1, 0, 2, state=burnt) == [1, 3]
@@ -126,7 +128,7 @@ def test_an_id_that_the_driver_has_burnt_is_never_taken_again():
 
 
 def test_an_id_that_is_given_up_is_never_taken_again():
-    worker = WorkerIds(pid=lambda: 1)
+    worker = WorkerIds()
     lost = take(worker, 0, -1)
     worker.give_up(lost)
     assert [ids_of(worker, batch, batch - 1)[0] for batch in range(1, 5)] == [1, 1, 1, 1]
@@ -134,22 +136,21 @@ def test_an_id_that_is_given_up_is_never_taken_again():
 
 def test_a_forked_child_has_ids_of_its_own():
     pid = 1
-    worker = WorkerIds(pid=lambda: pid)
-    before = take(worker, 0, -1)
+    worker = ProcessLocal(WorkerIds, pid=lambda: pid)
+    before = take(worker(), 0, -1)
     pid = 2
-    after = take(worker, 0, -1)
+    after = take(worker(), 0, -1)
     assert after.worker != before.worker
     assert after.number == 0
-    assert len(worker.token) == 12
+    assert len(worker().token) == 12
 
 
 def test_a_real_fork_takes_another_token():
-    worker = WorkerIds()
-    mine = str(take(worker, 0, -1))
+    mine = str(take(process_worker().ids, 0, -1))
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(writing, str(take(worker, 0, -1)).encode())
+        os.write(writing, str(take(process_worker().ids, 0, -1)).encode())
         os._exit(0)
     os.waitpid(child, 0)
     os.close(writing)
@@ -158,7 +159,7 @@ def test_a_real_fork_takes_another_token():
 
 
 def test_a_long_stream_takes_as_many_ids_as_its_largest_micro_batch_had_tasks():
-    worker = WorkerIds(pid=lambda: 1)
+    worker = WorkerIds()
     largest = 0
     for batch in range(1_000):
         tasks = 1 + batch * 7 % 5
@@ -171,7 +172,7 @@ def test_a_long_stream_takes_as_many_ids_as_its_largest_micro_batch_had_tasks():
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=60))
 def test_no_id_is_given_out_twice_while_its_use_may_matter(steps):
     """Micro-batches follow each other; some are not done yet when the next one's task comes."""
-    worker = WorkerIds(pid=lambda: 1)
+    worker = WorkerIds()
     batch, done = 0, -1
     in_use: dict[int, int] = {}
     for begins_next, behind in steps:
@@ -192,7 +193,7 @@ class Tasks:
 
     def __init__(self, world: ProducerWorld, **plan_changes: object) -> None:
         self.world = world
-        self.worker = Worker(WorkerIds(), WarmProducers())
+        self.worker = Worker(WorkerIds(), ProducerCache())
         self.plan = plan(**plan_changes)
         self.producers: list[KafkaProducer] = []
 
@@ -559,18 +560,20 @@ def test_a_child_forgets_its_parents_warm_producers():
     world = ProducerWorld()
     tasks = Tasks(world)
     pid = 1
-    warm = WarmProducers(pid=lambda: pid)
-    tasks.worker = Worker(WorkerIds(), warm)
+    worker = ProcessLocal(lambda: Worker(WorkerIds(), ProducerCache()), pid=lambda: pid)
 
     def body():
         nonlocal pid
+        tasks.worker = worker()
         tasks.run(["a"])
-        assert len(warm) == 1
+        assert len(worker().warm) == 1
         pid = 2
+        assert len(worker().warm) == 0
+        tasks.worker = worker()
         tasks.run(["b"])
-        assert len(warm) == 1
+        assert len(worker().warm) == 1
         assert world.networks[0].closed is False, "the sockets are the parent's"
-        warm.close()
+        worker().warm.close()
         tasks.producers[0].close(0)
 
     world.run(body)
@@ -582,7 +585,7 @@ def test_a_producer_whose_thread_died_while_it_was_idle_is_replaced(world: Produ
     def body():
         world.end(tasks.run(["a"], batch_id=0))
         tasks.done(0)
-        ((_, idle),) = tasks.worker.warm._idle.values()
+        (idle,) = tasks.worker.warm._idle.values()
         idle.close(0)
         world.end(tasks.run(["b"], batch_id=1))
         assert tasks.made == 2

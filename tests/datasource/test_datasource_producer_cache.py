@@ -13,6 +13,7 @@ from spark_kafka_sink.datasource.write.producer_cache import (
     ProducerCache,
     effective_config,
 )
+from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.protocol.cluster import Cluster
 
 
@@ -35,8 +36,25 @@ def factory():
     return Factory()
 
 
+class Cache(ProducerCache):
+    """With tasks that take from it, and give back."""
+
+    def __init__(self, factory):
+        super().__init__()
+        self.factory = factory
+
+    def acquire(self, config, cluster):
+        return CachedProducers(self, config, cluster, self.factory).acquire()
+
+    def release(self, config, producer):
+        CachedProducers(self, config, None).release(producer)
+
+    def discard(self, producer):
+        CachedProducers(self, config(), None).discard(producer)
+
+
 def test_the_same_config_gets_the_same_producer_back(factory):
-    cache = ProducerCache(factory)
+    cache = Cache(factory)
     first = cache.acquire(config(), None)
     cache.release(config(), first)
     assert first.events == ["park"]
@@ -45,25 +63,25 @@ def test_the_same_config_gets_the_same_producer_back(factory):
 
 
 def test_a_config_that_differs_in_one_option_gets_another_producer(factory):
-    cache = ProducerCache(factory)
+    cache = Cache(factory)
     first = cache.acquire(config(), None)
     cache.release(config(), first)
     assert cache.acquire(config(acks=1), None) is not first
 
 
 def test_a_producer_in_use_is_never_given_twice(factory):
-    cache = ProducerCache(factory)
+    cache = Cache(factory)
     assert cache.acquire(config(), None) is not cache.acquire(config(), None)
 
 
 def test_the_shipped_cluster_reaches_a_new_producer(factory):
     cluster = Cluster.bootstrap([("127.0.0.1", 9092)])
-    CachedProducers(ProducerCache(factory), config(), cluster).acquire()
+    CachedProducers(ProducerCache(), config(), cluster, factory).acquire()
     assert factory.made[0][1] is cluster
 
 
 def test_two_are_kept_and_the_longest_idle_goes_first(factory):
-    cache = ProducerCache(factory)
+    cache = Cache(factory)
     configs = [config(linger_ms=n) for n in range(3)]
     producers = [cache.acquire(c, None) for c in configs]
     for one, producer in zip(configs, producers, strict=True):
@@ -74,7 +92,7 @@ def test_two_are_kept_and_the_longest_idle_goes_first(factory):
 
 
 def test_being_used_makes_a_producer_young_again(factory):
-    cache = ProducerCache(factory)
+    cache = Cache(factory)
     configs = [config(linger_ms=n) for n in range(3)]
     producers = [cache.acquire(c, None) for c in configs]
     cache.release(configs[0], producers[0])
@@ -85,7 +103,7 @@ def test_being_used_makes_a_producer_young_again(factory):
 
 
 def test_a_producer_that_is_not_reusable_is_closed(factory):
-    cache = ProducerCache(factory)
+    cache = Cache(factory)
     producer = cache.acquire(config(), None)
     producer.reusable = False
     cache.release(config(), producer)
@@ -95,14 +113,14 @@ def test_a_producer_that_is_not_reusable_is_closed(factory):
 
 def test_a_producer_that_cannot_be_parked_is_closed_and_the_task_succeeds():
     producer = RecordingProducer(park_fails=True)
-    cache = ProducerCache(lambda config, cluster: producer)
+    cache = Cache(lambda config, cluster: producer)
     cache.release(config(), cache.acquire(config(), None))
     assert producer.closed_with is not None
     assert len(cache) == 0
 
 
 def test_a_producer_that_failed_while_it_was_idle_is_replaced(factory):
-    cache = ProducerCache(factory)
+    cache = Cache(factory)
     first = cache.acquire(config(), None)
     cache.release(config(), first)
     first.reusable = False
@@ -111,7 +129,7 @@ def test_a_producer_that_failed_while_it_was_idle_is_replaced(factory):
 
 
 def test_a_failed_attempts_producer_is_closed_without_waiting(factory):
-    cache = ProducerCache(factory)
+    cache = Cache(factory)
     producer = cache.acquire(config(), None)
     cache.discard(producer)
     assert producer.closed_with == 0
@@ -119,7 +137,7 @@ def test_a_failed_attempts_producer_is_closed_without_waiting(factory):
 
 
 def test_a_second_producer_of_a_config_closes_the_first(factory):
-    cache = ProducerCache(factory)
+    cache = Cache(factory)
     first, second = cache.acquire(config(), None), cache.acquire(config(), None)
     cache.release(config(), first)
     cache.release(config(), second)
@@ -128,7 +146,7 @@ def test_a_second_producer_of_a_config_closes_the_first(factory):
 
 
 def test_closing_closes_what_is_idle(factory):
-    cache = ProducerCache(factory)
+    cache = Cache(factory)
     producer = cache.acquire(config(), None)
     cache.release(config(), producer)
     cache.close()
@@ -137,21 +155,21 @@ def test_closing_closes_what_is_idle(factory):
 
 def test_a_forked_child_forgets_its_parents_producers_and_leaves_them_alone(factory):
     pid = [os.getpid()]
-    cache = ProducerCache(factory, pid=lambda: pid[0])
-    parents = cache.acquire(config(), None)
-    cache.release(config(), parents)
+    cache = ProcessLocal(lambda: Cache(factory), pid=lambda: pid[0])
+    parents = cache().acquire(config(), None)
+    cache().release(config(), parents)
     pid[0] += 1  # what a fork looks like from in here
-    assert cache.acquire(config(), None) is not parents
+    assert cache().acquire(config(), None) is not parents
     assert parents.closed_with is None
 
 
 def test_a_real_fork_starts_with_an_empty_cache(factory):
-    cache = ProducerCache(factory)
-    cache.release(config(), cache.acquire(config(), None))
+    cache = ProcessLocal(lambda: Cache(factory))
+    cache().release(config(), cache().acquire(config(), None))
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        cache.acquire(config(), None)
+        cache().acquire(config(), None)
         os.write(write, bytes([len(factory.made)]))
         os._exit(0)
     os.waitpid(child, 0)
@@ -159,7 +177,7 @@ def test_a_real_fork_starts_with_an_empty_cache(factory):
     os.close(read)
     os.close(write)
     assert made_in_child == 2
-    assert len(cache) == 1
+    assert len(cache()) == 1
 
 
 def test_the_default_client_id_names_the_application_and_nothing_that_changes_between_tasks():

@@ -24,7 +24,7 @@ from spark_kafka_sink.protocol.produce import (
 )
 from spark_kafka_sink.protocol.request import Request
 from spark_kafka_sink.protocol.responses import InitProducerIdResponse
-from spark_kafka_sink.records.record_batch import RecordBatch, parse_batch
+from tests.fakes.record_reader import RecordBatch, parse_batch
 
 #: ``answer`` returns it to leave a request without an answer.
 HOLD = object()
@@ -139,9 +139,6 @@ class AnsweringClient:
     def is_ready(self, node: Node, now: int) -> bool:
         return self.in_flight_request_count(node.id) < self._max_in_flight
 
-    def connection_delay(self, node: Node, now: int) -> int:
-        return 2**62
-
     def poll_delay_ms(self, node: Node, now: int) -> int:
         return 2**62
 
@@ -157,12 +154,6 @@ class AnsweringClient:
     def api_versions(self, node_id: int) -> NodeApiVersions | None:
         return None
 
-    def disconnect(self, node_id: int) -> None:
-        raise NotImplementedError
-
-    def close_node(self, node_id: int) -> None:
-        raise NotImplementedError
-
     def least_loaded_node(self, now: int) -> Node | None:
         return self._nodes[0]
 
@@ -171,19 +162,6 @@ class AnsweringClient:
 
     def has_in_flight_requests(self, node_id: int | None = None) -> bool:
         return bool(self._in_flight)
-
-    def has_ready_nodes(self, now: int) -> bool:
-        return True
-
-    def throttle_ms(self, node_id: int) -> int:
-        return 0
-
-    def initiate_close(self) -> None:
-        self.closed = True
-
-    @property
-    def active(self) -> bool:
-        return not self.closed
 
     def close(self) -> None:
         self.closed = True

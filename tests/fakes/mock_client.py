@@ -128,9 +128,6 @@ class MockClient:
             and self.in_flight_request_count(node.id) < self._max_in_flight
         )
 
-    def connection_delay(self, node: Node, now: int) -> int:
-        return self.poll_delay_ms(node, now)
-
     def poll_delay_ms(self, node: Node, now: int) -> int:
         if node.id in self.authentication_errors:
             return 0  # no connection stands: it is worth another look after the backoff
@@ -216,12 +213,6 @@ class MockClient:
             else:
                 self._metadata.update(token, response, now)
 
-    def disconnect(self, node_id: int) -> None:
-        raise NotImplementedError
-
-    def close_node(self, node_id: int) -> None:
-        raise NotImplementedError
-
     def least_loaded_node(self, now: int) -> Node | None:
         usable = [n for n in self._metadata.nodes() if self.unready.get(n.id, now) <= now]
         return min(usable, key=lambda n: self.in_flight_request_count(n.id), default=None)
@@ -232,21 +223,8 @@ class MockClient:
     def has_in_flight_requests(self, node_id: int | None = None) -> bool:
         return self.in_flight_request_count(node_id) > 0
 
-    def has_ready_nodes(self, now: int) -> bool:
-        return any(self.is_ready(n, now) for n in self._metadata.nodes())
-
-    def throttle_ms(self, node_id: int) -> int:
-        return 0
-
     def wakeup(self) -> None:
         self.wakeups += 1
-
-    def initiate_close(self) -> None:
-        self.closed = True
-
-    @property
-    def active(self) -> bool:
-        return not self.closed
 
     def close(self) -> None:
         self.closed = True

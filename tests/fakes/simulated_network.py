@@ -103,7 +103,6 @@ class _Channel:
     told: bool = False
     ended: str | None = None
     closing: bool = False
-    muted: bool = False
     send: NetworkSend | None = None
     unwritten: bytes = b""
     writable: bool = True
@@ -238,12 +237,6 @@ class SimulatedNetwork:
         channel = self._channels.get(node_id)
         return channel is not None and channel.told and not channel.closing
 
-    def mute(self, node_id: int) -> None:
-        self._channels[node_id].muted = True
-
-    def unmute(self, node_id: int) -> None:
-        self._channels[node_id].muted = False
-
     def close_channel(self, node_id: int) -> None:
         channel = self._channels.pop(node_id, None)
         if channel is not None:
@@ -267,7 +260,7 @@ class SimulatedNetwork:
             (channel.up and not channel.told)
             or (channel.ended is not None)
             or (channel.send is not None and channel.writable and channel.told)
-            or (channel.has_frame() and not channel.muted)
+            or channel.has_frame()
             for channel in self._channels.values()
         )
 
@@ -278,7 +271,7 @@ class SimulatedNetwork:
                 self._connected.append(node_id)
             if channel.ended is None:
                 self._write(channel)
-            if channel.has_frame() and not channel.muted:
+            if channel.has_frame():
                 size = int.from_bytes(channel.arrived[:_LENGTH], "big")
                 payload = bytes(channel.arrived[_LENGTH : _LENGTH + size])
                 del channel.arrived[: _LENGTH + size]

@@ -277,11 +277,11 @@ class _Asked(wire.WireReader):
 def _answer(rng: random.Random, request: Any, version: int) -> bytes:
     made: list[_Asked] = []
 
-    def reader(data: bytes, *, flexible: bool, real: Any = wire.WireReader) -> Any:
+    def reader(data: bytes, *, real: Any = wire.WireReader, **given: Any) -> Any:
         """The first one is asked by the decoder; the others look again at what it made up."""
         if made:
-            return real(data, flexible=flexible)
-        made.append(_Asked(rng, flexible=flexible))
+            return real(data, **given)
+        made.append(_Asked(rng, **given))
         return made[0]
 
     with mock.patch.object(wire, "WireReader", reader):

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from spark_kafka_sink.config.jaas_config import parse_jaas_config
 from spark_kafka_sink.config.java_properties import parse_properties
 from spark_kafka_sink.errors import ConfigError, KafkaError
-from spark_kafka_sink.network.auth.aws_msk_iam import AwsMskIamMechanism, Keys
-from spark_kafka_sink.network.auth.aws_signature import AwsKeys
+from spark_kafka_sink.network.auth.aws_msk_iam import AwsKeys, AwsMskIamMechanism, Keys
 from spark_kafka_sink.network.auth.oauth_token import Token, expiry_of
 from spark_kafka_sink.network.auth.sasl_authenticator import (
     MIN_RESERVED_CORRELATION_ID,
@@ -28,7 +27,7 @@ _MECHANISMS: tuple[Callable[[], SaslMechanism], ...] = (
     lambda: ScramMechanism("SCRAM-SHA-256", "u", Password("p"), nonce=lambda: "abc"),
     lambda: PlainMechanism("u", Password("p")),
     lambda: OAuthBearerMechanism(Token(Password("t"))),
-    lambda: AwsMskIamMechanism(Keys(AwsKeys("a", "b"), "eu-west-1"), "h", 0),
+    lambda: AwsMskIamMechanism(Keys(AwsKeys("a", "b"), "eu-west-1"), "h"),
 )
 _TOKENS = (
     b"r=abcX,s=W22Z,i=4096",

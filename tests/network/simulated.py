@@ -196,10 +196,6 @@ class SimulatedSelectable:
     def is_channel_ready(self, node_id: int) -> bool:
         return node_id in self.connections and self.channels_ready
 
-    def mute(self, node_id: int) -> None: ...
-
-    def unmute(self, node_id: int) -> None: ...
-
     def close_channel(self, node_id: int) -> None:
         self.closed.append(node_id)
         self._drop(node_id)

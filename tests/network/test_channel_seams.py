@@ -224,19 +224,6 @@ def test_bytes_above_the_socket_are_read_without_a_new_event_one_frame_a_poll() 
         assert driver.payloads() == [b"1111", b"2222", b"3333"]
 
 
-def test_mute_holds_back_bytes_above_the_socket_until_unmute() -> None:
-    with LoopbackServer() as server, Driver(builder=Builder(ReadAheadTransport)) as driver:
-        driver.connect(1, server.address)
-        server.accept().sendall(framed(b"1111") + framed(b"2222"))
-        driver.poll_until(lambda: driver.receives)
-        driver.selector.mute(1)
-        driver.poll(30)
-        assert driver.payloads() == [b"1111"]
-        driver.selector.unmute(1)
-        driver.poll(60_000)
-        assert driver.payloads() == [b"1111", b"2222"]
-
-
 def test_a_send_is_complete_only_when_nothing_is_pending_below() -> None:
     with LoopbackServer() as server, Driver(builder=Builder(LazyTransport)) as driver:
         driver.connect(1, server.address)

@@ -300,8 +300,6 @@ def test_a_throttled_node_is_left_alone_until_the_time_is_over() -> None:
     assert not world.client.is_ready(NODE, world.now)
     assert world.client.least_loaded_node(world.now) is None
     assert world.client.poll_delay_ms(NODE, world.now) == 100
-    assert world.client.throttle_ms(1) == 100
-    assert not world.client.has_ready_nodes(world.now)
     assert world.client.is_ready(NODE, world.clock.advance(100))
     assert world.client.poll_delay_ms(NODE, world.now) == NEVER
 
@@ -316,7 +314,6 @@ def test_a_throttle_time_never_moves_back_and_adds_up_in_the_count() -> None:
     world.poll()
     world.poll()
     assert world.client.poll_delay_ms(NODE, world.now) == 500
-    assert world.client.throttle_ms(1) == 510
 
 
 def test_an_absurd_throttle_time_is_clamped() -> None:
@@ -545,7 +542,7 @@ def test_a_disconnection_fails_requests_in_order_and_asks_for_metadata() -> None
     assert all(r.disconnected and not r.timed_out for r in responses)
     assert world.metadata.requested == 1
     assert world.client.api_versions(1) is None
-    assert world.client.connection_delay(NODE, world.now) == 50
+    assert world.client.poll_delay_ms(NODE, world.now) == 50
 
 
 def test_an_expired_idle_connection_is_no_failure() -> None:
@@ -571,7 +568,7 @@ def test_a_wrong_correlation_id_poisons_the_connection() -> None:
         assert not response.disconnected
     assert world.net.closed == [1]
     # And then life goes on, with backoff.
-    assert world.client.connection_delay(NODE, world.now) == 50
+    assert world.client.poll_delay_ms(NODE, world.now) == 50
     world.clock.advance(50)
     world.make_ready()
 
@@ -748,45 +745,16 @@ def test_a_poll_sleeps_no_longer_than_metadata_allows() -> None:
 # ---- closing ----
 
 
-def test_disconnect_fails_the_requests_from_the_next_poll() -> None:
-    world = World()
-    world.make_ready()
-    world.ask_and_write()
-    world.client.disconnect(1)
-    assert world.responses == []
-    assert [r.disconnected for r in world.poll(NEVER)] == [True]
-    assert world.net.closed == [1]
-    assert world.client.connection_delay(NODE, world.now) > 0
-    world.client.disconnect(1)
-    world.client.disconnect(99)
-    assert world.net.closed == [1]
-
-
-def test_close_node_forgets_without_a_word_and_without_backoff() -> None:
-    world = World()
-    world.make_ready()
-    world.ask_and_write()
-    world.client.close_node(1)
-    assert world.poll() == []
-    assert world.responses == []
-    assert world.client.connection_delay(NODE, world.now) == 0
-
-
 def test_a_closed_client_refuses_to_poll_or_send() -> None:
     world = World()
     world.make_ready()
     request = world.client.new_client_request(1, Ask(), world.now)
-    world.client.initiate_close()
-    assert world.net.wakeups == 1
-    assert not world.client.active
-    for call in (world.poll, lambda: world.client.send(request, world.now)):
-        with pytest.raises(DisconnectError, match="closing"):
-            call()
     world.client.close()
     world.client.close()
     assert world.net.is_closed
-    with pytest.raises(DisconnectError, match="closed"):
-        world.poll()
+    for call in (world.poll, lambda: world.client.send(request, world.now)):
+        with pytest.raises(DisconnectError, match="closed"):
+            call()
 
 
 def test_the_same_connection_failure_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from spark_kafka_sink.admin import describe_topics
+from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.clock import NEVER, SystemClock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.client_factory import new_network_client
@@ -182,5 +182,6 @@ def test_a_canonical_name_leads_to_the_broker(kafka: RealKafka) -> None:
         "client.dns.lookup": "resolve_canonical_bootstrap_servers_only",
     }
     topic = kafka.unique_topic("canonical", partitions=2)
-    cluster = describe_topics(ProducerConfig.parse(given), [topic], timeout_ms=20_000)
-    assert cluster.partition_count(topic) == 2
+    with AdminClient(ProducerConfig.parse(given)) as admin:
+        cluster = admin.describe_topics([topic], timeout_ms=20_000)
+    assert len(cluster.topics[topic]) == 2

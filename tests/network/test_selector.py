@@ -188,26 +188,6 @@ def test_a_poll_ends_in_time_though_bytes_keep_trickling_in() -> None:
         assert driver.receives == []
 
 
-def test_mute_stops_reads_and_nothing_else() -> None:
-    """Behaviour 122."""
-    with LoopbackServer() as server, Driver() as driver:
-        driver.connect(1, server.address)
-        peer = server.accept()
-        driver.selector.mute(1)
-        peer.sendall(framed(b"later"))
-        driver.poll(50)
-        driver.poll(0)
-        assert driver.receives == []
-        driver.selector.send(send_of(1, b"still"))
-        driver.poll(0)
-        assert read_frame(peer) == b"still"
-        driver.selector.unmute(1)
-        driver.poll_until(lambda: driver.receives)
-        assert driver.payloads() == [b"later"]
-        with pytest.raises(IllegalStateError):
-            driver.selector.mute(2)
-
-
 def test_idle_connections_expire_oldest_first() -> None:
     """Behaviour 122."""
     clock = FakeClock()
@@ -229,19 +209,6 @@ def test_idle_connections_expire_oldest_first() -> None:
         assert list(driver.disconnected) == [2, 1]
         assert {s.kind for s in driver.disconnected.values()} == {ChannelStateKind.EXPIRED}
         assert not driver.selector.is_channel_ready(1)
-
-
-def test_an_idle_connection_expires_even_with_an_answer_it_was_not_asked_to_read() -> None:
-    """Behaviour 122."""
-    clock = FakeClock()
-    with LoopbackServer() as server, Driver(connections_max_idle_ms=1000, clock=clock) as driver:
-        driver.connect(1, server.address)
-        driver.selector.mute(1)
-        server.accept().sendall(framed(b"late"))
-        clock.advance(1001)
-        driver.poll(0)
-        assert driver.disconnected[1].kind is ChannelStateKind.EXPIRED
-        assert driver.receives == []
 
 
 def test_answers_that_arrived_before_the_peer_closed_are_handed_out_first() -> None:
@@ -311,6 +278,30 @@ def test_a_refused_connection_says_who_refused_and_why() -> None:
         assert driver.connected == []
         # And the node's id is free again.
         driver.selector.connect(1, "broker.example", address, -1, -1)
+
+
+def test_a_connection_that_stands_at_once_is_told_by_the_next_poll(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some systems connect to themselves without a wait; no event tells of it then."""
+
+    class AtOnce(socket.socket):
+        def connect_ex(self, address: object, /) -> int:
+            self.settimeout(10)
+            self.connect(address)  # type: ignore[arg-type]
+            self.settimeout(0)
+            return 0
+
+    with LoopbackServer() as server, Driver() as driver:
+        monkeypatch.setattr(socket, "socket", AtOnce)
+        driver.connect(1, server.address)
+        monkeypatch.undo()
+        peer = server.accept()
+        driver.poll()
+        assert driver.connected == [1]
+        driver.selector.send(send_of(1, b"at once"))
+        driver.poll_until(lambda: driver.sends)
+        assert read_frame(peer) == b"at once"
 
 
 def test_a_second_connection_to_a_node_is_refused() -> None:

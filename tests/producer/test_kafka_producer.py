@@ -145,7 +145,7 @@ def test_a_batch_spans_many_calls(producers: Producers):
 
 
 def test_rows_encoded_for_a_batch_that_the_sender_closes_are_encoded_again(producers: Producers):
-    """The race of design.md section 4, thousands of times: another thread makes every open batch
+    """The race of rows with the sender, thousands of times: another thread makes every open batch
     go at any moment. Nothing is lost, doubled or out of order."""
     producer, client = producers(batch_size=2000)
     accumulator = producer._accumulator

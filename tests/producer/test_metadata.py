@@ -246,7 +246,7 @@ def test_a_topic_added_while_a_request_is_under_way_is_asked_for_at_once() -> No
 
 
 def test_while_parked_nothing_is_due() -> None:
-    """Design rule 5.4."""
+    """Rule R4."""
     world = World(SEED)
     world.metadata.set_parked(parked=True)
     world.metadata.request_update()
@@ -291,7 +291,7 @@ def test_a_partition_that_is_left_out_or_leaderless_has_no_leader() -> None:
     found = PartitionInfos.of("t", infos, {2: ErrorCode.LEADER_NOT_AVAILABLE})
     world.update(TopicMetadata(ErrorCode.NONE, "t", ID1, False, found))
     cluster = world.metadata.fetch()
-    assert cluster.partition_count("t") == 3
+    assert len(cluster.topics["t"]) == 3
     assert all(cluster.leader_for(TopicPartition("t", p)) is None for p in range(3))
     assert world.due == BACKOFF, "an election is under way: ask again"
 
@@ -330,7 +330,7 @@ def test_rebootstrap_forgets_the_brokers_but_not_the_partitions() -> None:
     world = World(SEED)
     world.metadata.rebootstrap(world.now)
     assert [n.id for n in world.metadata.nodes()] == [-1, -2]
-    assert world.metadata.fetch().partition_count("t") == 1
+    assert len(world.metadata.fetch().topics["t"]) == 1
     assert world.metadata.fetch().leader_for(TP) is None
     world.update(topic("t", epoch=6))
     assert world.metadata.fetch().leader_for(TP) == NODES[0]
@@ -522,7 +522,7 @@ def test_a_topic_deleted_and_made_anew_begins_with_its_own_epochs() -> None:
     world = World(SEED)
     world.metadata.request_update()
     world.update(topic("t", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    assert world.metadata.fetch().partition_count("t") is None
+    assert "t" not in world.metadata.fetch().topics
     world.clock.advance(1_000)
     world.update(topic("t", (2,), epoch=0, topic_id=ID2))
     cluster = world.metadata.fetch()

@@ -11,9 +11,10 @@ from spark_kafka_sink.producer.accumulator.producer_batch import (
     ProducerBatch,
 )
 from spark_kafka_sink.records.compression import Codec, CompressionType
-from spark_kafka_sink.records.record_batch import Record, parse_batch, sequence_before
+from spark_kafka_sink.records.record_batch import sequence_before
 from spark_kafka_sink.records.varint import varint
 from tests.fakes.accumulator_world import HEADER, TP0, Listener, Sequences, World
+from tests.fakes.record_reader import Record, parse_batch
 
 NONE, GZIP = Codec(), Codec(CompressionType.GZIP, -1)
 BASE = 1_700_000_000_000
@@ -196,8 +197,8 @@ def test_the_halves_keep_age_attempts_order_and_the_range_of_sequences(codec: Co
     first, second = batch.split(50)
     assert batch.is_done
     assert listener.done == []
-    assert (first.base_sequence, first.last_sequence) == (2**31 - 2, 0)
-    assert (second.base_sequence, second.last_sequence) == (1, 4)
+    assert (first.base_sequence, first.record_count) == (2**31 - 2, 3)
+    assert (second.base_sequence, second.record_count) == (1, 4)
     for piece in (first, second):
         assert piece.state is BatchState.READY
         assert (piece.created_ms, piece.attempts, piece.lineage) == (100, 1, 1)

@@ -46,7 +46,7 @@ def test_a_batch_that_another_follows_is_full():
 
 
 def test_an_open_batch_is_ready_exactly_when_the_writer_has_waited_linger_ms():
-    """Behaviour 30, under design.md section 8: linger runs while the writer waits for input."""
+    """Behaviour 30, and linger runs while the writer waits for input."""
     world = World()
     world.append(TP0)
     world.clock.advance(500)

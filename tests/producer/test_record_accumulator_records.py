@@ -13,9 +13,9 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import (
 )
 from spark_kafka_sink.producer.record_future import RecordFuture
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.records.record_batch import parse_batch
 from spark_kafka_sink.records.single_record import record_bytes, record_tail, size_upper_bound
 from tests.fakes.accumulator_world import HEADER, TP0, TP1, World, cluster_of
+from tests.fakes.record_reader import parse_batch
 
 
 class Records:

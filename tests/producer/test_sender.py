@@ -1,6 +1,6 @@
 """Sender: behaviours 61 to 83 of Kafka's SenderTest, as far as they apply.
 
-Design rule 5.2 (a task attempt is replayable: once a sent batch fails for good the attempt fails)
+Rule R2 (a task attempt is replayable: once a sent batch fails for good the attempt fails)
 takes the place of these:
 
 * 69, second half (sequences restart at 0 after UNKNOWN_PRODUCER_ID): the attempt fails.
@@ -836,7 +836,7 @@ def test_unknown_leaders_ask_for_metadata_and_the_batch_follows() -> None:
 
 
 def test_an_idle_producer_polls_with_no_timer_and_wants_no_metadata() -> None:
-    """Design rule 5.4."""
+    """Rule R4."""
     with SenderWorld() as world:
         world.establish()
         world.round(2)

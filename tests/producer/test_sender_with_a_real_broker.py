@@ -123,7 +123,7 @@ def test_a_clean_restart_in_the_middle_loses_and_doubles_nothing(own_broker: Kaf
 def test_batches_that_the_topic_refuses_as_too_large_are_split_and_arrive_once(
     kafka: RealKafka, consume: Callable[..., Consumed], codec: str
 ) -> None:
-    """Design rule 5.7, with batches in flight behind the refused ones."""
+    """Rule R7, with batches in flight behind the refused ones."""
     partitions, count = 3, 60_000
     limits = {"max.message.bytes": "6000"}
     topic = kafka.unique_topic("split", partitions, limits)
@@ -142,7 +142,7 @@ def test_batches_that_the_topic_refuses_as_too_large_are_split_and_arrive_once(
 def test_a_warm_producer_keeps_its_id_and_sequences_across_attempts(
     kafka: RealKafka, consume: Callable[..., Consumed]
 ) -> None:
-    """Design rule 5.4."""
+    """Rule R4."""
     topic = kafka.unique_topic("warm", 2)
     with KafkaProducer(config(kafka.bootstrap)) as producer:
         identities = set()

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_kafka_sink.admin import AdminClient
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, ProducerFencedError
 from spark_kafka_sink.local_kafka import KafkaCluster
@@ -93,7 +94,8 @@ def end(kafka: RealKafka, prepared: PreparedTransaction, *, commit: bool) -> End
     config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
     find = FindCoordinatorRequest((prepared.transactional_id,))
     with AdminClient(config) as admin:
-        node = admin.call(find).coordinators[prepared.transactional_id].node
+        answer = admin.loop.ask(Call(find, AnyBroker()), admin.deadline())
+        node = answer.coordinators[prepared.transactional_id].node
         assert node is not None
         request = EndTxnRequest(
             prepared.transactional_id,
@@ -103,7 +105,7 @@ def end(kafka: RealKafka, prepared: PreparedTransaction, *, commit: bool) -> End
             prepared.transaction_version,
         )
         while True:
-            answer = admin.call(request, choose=lambda _: node)
+            answer = admin.loop.ask(Call(request, node), admin.deadline())
             if answer.error is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 return answer
 

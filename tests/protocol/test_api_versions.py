@@ -15,7 +15,7 @@ from spark_kafka_sink.protocol.control_messages import (
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
 
-#: What brokers offer of the APIs that a plain producer needs (facts: Kafka's message files).
+#: What brokers offer of the APIs that a plain producer needs (Kafka's message files).
 BROKERS = {
     "2.1": {0: (0, 7), 3: (0, 7), 18: (0, 2), 22: (0, 1)},
     "2.8": {0: (0, 9), 3: (0, 11), 18: (0, 3), 22: (0, 4)},

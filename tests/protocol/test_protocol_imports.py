@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-HEAVY = ("kio", "hypothesis", "pyarrow", "numpy", "crc32c", "asyncio")
+HEAVY = ("kio", "hypothesis", "pyarrow", "numpy", "google_crc32c", "asyncio")
 
 
 def run(code: str) -> list[str]:

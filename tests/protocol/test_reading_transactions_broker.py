@@ -33,8 +33,7 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     ListTransactionsRequest,
     TransactionState,
 )
-from spark_kafka_sink.records.log_records import LogRecord, committed_records
-from tests.real_kafka import RealKafka, consume_topic
+from tests.real_kafka import RealKafka
 
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 LATEST, EARLIEST = OffsetSpec.LATEST, OffsetSpec.EARLIEST
@@ -134,22 +133,6 @@ def fetch(
     response = connection.call(request, version)
     assert response.error is ErrorCode.NONE
     return [response.partitions[piece.tp] for piece in pieces]
-
-
-def read_to_the_end(
-    connection: BlockingConnection, tp: TopicPartition, max_bytes: int, version: int = 12
-) -> tuple[list[LogRecord], int]:
-    """Everything committed, and the offset behind it: the last stable one."""
-    records: list[LogRecord] = []
-    offset = 0
-    while True:
-        (found,) = fetch(connection, FetchPartition(tp, offset, max_bytes), version=version)
-        more, after = committed_records(found)
-        records += more
-        if after == found.last_stable_offset:
-            return records, after
-        assert after > offset
-        offset = after
 
 
 def test_transactions_are_described_in_their_states(
@@ -274,28 +257,6 @@ def test_a_fetch_brings_what_is_stable(
 def test_a_fetch_beyond_the_end_says_so(connection: BlockingConnection, world: World) -> None:
     (found,) = fetch(connection, FetchPartition(world.partitions[0], 10**6))
     assert found.error is ErrorCode.OFFSET_OUT_OF_RANGE
-
-
-@pytest.fixture(scope="module")
-def expected(kafka: RealKafka, world: World) -> list[LogRecord]:
-    """What confluent-kafka reads: all of it is in partition 0, before the open transaction ends."""
-    found = consume_topic(kafka.bootstrap, world.topic, isolation="read_committed")
-    assert set(found.partitions) == {0}
-    rows = zip(found.offsets, found.timestamps, found.keys, found.values, strict=True)
-    return [LogRecord(*row) for row in rows]
-
-
-@pytest.mark.parametrize("max_bytes", [1, 700, 10**6])
-def test_what_is_committed_is_what_an_independent_reader_sees(
-    connection: BlockingConnection, world: World, expected: list[LogRecord], max_bytes: int
-) -> None:
-    assert len(expected) == len(CODECS) * 2 * 21
-    records, end = read_to_the_end(connection, world.partitions[0], max_bytes)
-    assert records == expected
-    assert all((r.value or b"").startswith(b"yes") for r in records)
-    (found,) = fetch(connection, FetchPartition(world.partitions[0], end))
-    assert end == found.high_watermark
-    assert read_to_the_end(connection, world.partitions[1], max_bytes) == ([], 0)
 
 
 @pytest.mark.parametrize("version", range(1, 5))

@@ -9,7 +9,6 @@ from crc32c import crc32c
 
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.fetch_messages import (
-    AbortedTransaction,
     FetchedPartition,
     IsolationLevel,
 )
@@ -17,7 +16,6 @@ from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.varint import varint
 
 BASE = 1_700_000_000_000
-COMMITTED = IsolationLevel.READ_COMMITTED
 CODECS = list(CompressionType)
 
 
@@ -70,10 +68,6 @@ def data(base: int, *values: bytes, producer: int = -1, **options: object) -> by
     return batch(base, records, producer=producer, transactional=producer >= 0, **options)  # type: ignore[arg-type]
 
 
-def fetched(
-    log: bytes, offset: int = 0, aborted: Sequence[tuple[int, int]] = (), **fields: object
-) -> FetchedPartition:
-    found = tuple(AbortedTransaction(*a) for a in aborted)
-    return FetchedPartition(
-        ErrorCode.NONE, offset, COMMITTED, aborted=found, records=memoryview(log), **fields
-    )  # type: ignore[arg-type]
+def fetched(log: bytes, offset: int = 0) -> FetchedPartition:
+    isolation = IsolationLevel.READ_UNCOMMITTED
+    return FetchedPartition(ErrorCode.NONE, offset, isolation, records=memoryview(log))

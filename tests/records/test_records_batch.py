@@ -14,16 +14,11 @@ from kafka.record.default_records import DefaultRecordBatch
 from spark_kafka_sink.errors import CorruptRecordError, IllegalStateError, InvalidRecordError
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.encoded_slice import OpenPosition
-from spark_kafka_sink.records.record_batch import (
-    HEADER_SIZE,
-    parse_batch,
-    parse_records,
-    split_records,
-    write_header,
-)
+from spark_kafka_sink.records.record_batch import HEADER_SIZE, split_records, write_header
 from spark_kafka_sink.records.record_columns import ColumnPlan, RecordColumns, from_record_batch
 from spark_kafka_sink.records.record_encoder import encode_groups, group_rows
 from spark_kafka_sink.records.varint import varint
+from tests.fakes.record_reader import parse_batch, parse_records
 
 BASE = 1_700_000_000_000
 CODECS = [Codec.parse(t.name) for t in CompressionType]

@@ -179,11 +179,3 @@ def test_the_ratio_never_falls_below_what_was_seen():
     for _ in range(1000):
         ratios.update("t", LZ4, 0.3)
     assert ratios.estimation("t", LZ4) == pytest.approx(0.3)
-
-
-def test_the_estimated_size_is_the_header_and_the_ratio_with_a_margin():
-    """Behaviour 16."""
-    ratios = CompressionRatioEstimator()
-    ratios.set_estimation("t", LZ4, 0.5)
-    assert ratios.estimated_size("t", LZ4, 10_000) == 61 + 5250
-    assert ratios.estimated_size("t", CODECS[0], 10_000) == 10_061

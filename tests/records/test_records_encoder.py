@@ -16,13 +16,13 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records import record_encoder, record_headers
 from spark_kafka_sink.records.encoded_slice import OpenPosition
 from spark_kafka_sink.records.gather import VIEWS_WORK, TakeGather, ViewGather
-from spark_kafka_sink.records.record_batch import parse_records
 from spark_kafka_sink.records.record_columns import ColumnPlan, RecordColumns, from_record_batch
 from spark_kafka_sink.records.record_encoder import (
     encode_groups,
     encode_slice_again,
     group_rows,
 )
+from tests.fakes.record_reader import parse_records
 
 NOW = 1_700_000_000_000
 GATHERS = [ViewGather, TakeGather] if VIEWS_WORK else [TakeGather]

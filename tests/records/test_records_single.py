@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.encoded_slice import OpenPosition
-from spark_kafka_sink.records.record_batch import parse_records
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.record_encoder import Groups, encode_groups
 from spark_kafka_sink.records.single_record import record_bytes, record_tail, size_upper_bound
+from tests.fakes.record_reader import parse_records
 
 MAYBE_BYTES = st.none() | st.binary(max_size=300) | st.just(bytes(range(250)) * 36)
 TIMES = st.integers(0, 2**62)

@@ -18,6 +18,7 @@ from spark_kafka_sink.network.auth.sasl_plain import PlainMechanism
 from spark_kafka_sink.network.auth.sasl_scram import ScramMechanism
 from spark_kafka_sink.network.channel.channel_builder import SaslChannelBuilder
 from spark_kafka_sink.network.channel.selectable import ChannelStateKind
+from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics
 from spark_kafka_sink.security.password import Password
 from tests.network.loopback import (
     Background,
@@ -68,8 +69,8 @@ def plain(password="correct horse"):
     return StaticLogin(lambda: PlainMechanism("alice", Password(password)))
 
 
-def sasl_driver(login=None, clock=None):
-    return Driver(builder=SaslChannelBuilder(login or plain(), None, "me"), clock=clock)
+def sasl_driver(login=None, clock=None, **options):
+    return Driver(builder=SaslChannelBuilder(login or plain(), None, "me"), clock=clock, **options)
 
 
 class Session:
@@ -232,6 +233,50 @@ def test_a_session_is_renewed_before_the_next_request_and_not_before():
         clock.offset += 1_000
         driver.selector.send(request(2))
         driver.poll_until(lambda: len(driver.sends) == 3), "the new session has just begun"
+
+
+def told(metrics):
+    """Of authentications, by name; those that are 0 or nothing are left out."""
+    named = {metric.name: value for metric, value in metrics.snapshot().items()}
+    return {name: v for name, v in named.items() if "authentication" in name and v > 0}
+
+
+def test_authentications_and_renewed_sessions_are_counted_as_java_does():
+    clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
+    metrics = ProducerMetrics(clock)
+    with LoopbackServer() as server, sasl_driver(clock=clock, metrics=metrics) as driver:
+        session = Session(driver, server, broker)
+        session.authenticate()
+        first = told(metrics)
+        assert first.pop("successful-authentication-rate") > 0
+        assert first == {
+            "successful-authentication-total": 1,
+            "successful-authentication-no-reauth-total": 1,
+        }
+        clock.offset = AFTER
+        driver.selector.send(request(0))
+        driver.poll(5)
+        clock.offset += 70
+        session.authenticate(rounds=2)
+        second = told(metrics)
+        assert second["successful-authentication-total"] == 1
+        assert second["successful-reauthentication-total"] == 1
+        assert second["reauthentication-latency-max"] >= 70
+        driver.poll_until(lambda: driver.sends)
+        assert {m.name: v for m, v in metrics.snapshot().items()}["network-io-total"] >= 1
+
+
+def test_refused_authentications_are_counted_apart_from_refused_renewals():
+    metrics = ProducerMetrics(SystemClock())
+    with LoopbackServer() as server, sasl_driver(plain("wrong"), metrics=metrics) as driver:
+        session = Session(driver, server, ScriptedBroker("PLAIN"))
+        for _ in range(3):
+            session.exchange()
+        driver.poll_until(lambda: driver.disconnected)
+        assert driver.disconnected[1].kind is ChannelStateKind.AUTHENTICATION_FAILED
+    found = told(metrics)
+    assert found.pop("failed-authentication-rate") > 0
+    assert found == {"failed-authentication-total": 1}
 
 
 def test_answers_under_way_arrive_in_order_while_a_session_is_renewed():

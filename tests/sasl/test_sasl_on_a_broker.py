@@ -9,7 +9,7 @@ import uuid
 
 import pytest
 
-from spark_kafka_sink.admin import describe_topics
+from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.errors import AuthenticationError, AuthorizationError, KafkaError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
@@ -77,8 +77,11 @@ def test_a_password_beyond_ascii_gets_in_in_the_form_that_the_broker_has(
         secure_kafka, sasl__mechanism="SCRAM-SHA-256", sasl__username=user, sasl__password=TYPED
     )
     # Who gets this answer is in, and has no right to see the topic.
-    with pytest.raises(AuthorizationError, match="TOPIC_AUTHORIZATION_FAILED"):
-        describe_topics(config(secure_kafka.bootstrap("SASL_SSL"), options), ["t"])
+    with (
+        AdminClient(config(secure_kafka.bootstrap("SASL_SSL"), options)) as admin,
+        pytest.raises(AuthorizationError, match="TOPIC_AUTHORIZATION_FAILED"),
+    ):
+        admin.describe_topics(["t"])
     retried = [r.getMessage() for r in caplog.records if "once more" in r.getMessage()]
     assert len(retried) == (stored != TYPED)
     assert not [line for line in retried if "TLS or SASL listener" in line]
@@ -88,8 +91,9 @@ def test_a_password_beyond_ascii_gets_in_in_the_form_that_the_broker_has(
 def test_the_admin_client_gets_in_too(secure_kafka, mechanism):
     topic = secure_kafka.kafka.unique_topic("sasl", 3)
     options = client_options(secure_kafka, "SASL_SSL", mechanism)
-    found = describe_topics(config(secure_kafka.bootstrap("SASL_SSL"), options), [topic])
-    assert found.partition_count(topic) == 3
+    with AdminClient(config(secure_kafka.bootstrap("SASL_SSL"), options)) as admin:
+        found = admin.describe_topics([topic])
+    assert len(found.topics[topic]) == 3
 
 
 def test_sessions_are_renewed_while_rows_flow_and_none_is_lost(secure_kafka, consume, caplog):

@@ -21,14 +21,15 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
-    WarmProducers,
     Worker,
     WorkerIds,
 )
 from spark_kafka_sink.datasource.foreach_batch import ForeachBatch, foreach_batch, transaction
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.write.producer_cache import ProducerCache
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity
 from spark_kafka_sink.errors import (
     CommitOutcomeUnknownError,
@@ -41,16 +42,15 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
-from spark_kafka_sink.records.record_batch import parse_batch
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.committer import Commit
-from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
+from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.lease import margin_ms
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from spark_kafka_sink.transactions.transactional_ids import log_id, log_key, parse
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.fakes.fake_cluster.transaction_coordinator import State, Transaction
+from tests.fakes.record_reader import parse_batch
 from tests.simulation.processes import Blow, Process
 from tests.simulation.scheduler import SimulationError
 from tests.simulation.seeded_cluster import NODES
@@ -642,7 +642,7 @@ class Application(SparkWorld):
             worker = self.fate.choice(free)
         else:
             token = f"{self.fate.getrandbits(48):012x}"
-            kept = Worker(WorkerIds(new_token=lambda: token), WarmProducers())
+            kept = Worker(WorkerIds(token), ProducerCache())
             process = self.machine.process("worker", run.process, dies_with_it=False)
             worker = PythonWorker(process, kept)
             run.workers.append(worker)
@@ -779,7 +779,7 @@ class Application(SparkWorld):
                 client = TransactionClient(
                     config, clock=self.scheduler, new_client=self.sink._client(process)
                 )
-                log = KafkaDecisionLog(client, LOG_TOPIC)
+                log = DecisionLog(client, LOG_TOPIC)
                 self.timeline.after(5_000, process.kill)
                 deadline = self.scheduler.now + 20_000
                 try:

@@ -14,8 +14,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from spark_kafka_sink.records.record_batch import parse_batch
 from spark_kafka_sink.transactions.commit_state import CommitState
+from tests.fakes.record_reader import parse_batch
 from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.processes import Blow, Strike
 from tests.simulation.seeded_cluster import ClusterFaults

@@ -16,6 +16,8 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.datasource.exactly_once import (
     transaction_commit,
     transaction_plan,
@@ -28,28 +30,23 @@ from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
 )
 from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest
 from spark_kafka_sink.transactions import (
     aborter,
     commit_state,
     committer,
+    decision_log,
     ending,
-    kafka_decision_log,
     log_writer,
     outcomes,
     ownership,
-    transaction_client,
 )
 from spark_kafka_sink.transactions.aborter import Aborter
-from spark_kafka_sink.transactions.calls import Call, Coordinator
-from spark_kafka_sink.transactions.commit_state import CommitState, Payload
+from spark_kafka_sink.transactions.commit_state import CommitState, LogOutcomeUnknownError, Payload
 from spark_kafka_sink.transactions.committer import Commit, Committer
-from spark_kafka_sink.transactions.decision_log import LogOutcomeUnknownError
 from spark_kafka_sink.transactions.log_reader import LogReader
 from spark_kafka_sink.transactions.outcomes import Outcome
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.sweep import Sweeper, Swept
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.simulation.spark_lives import SparkLifeError, live
 
@@ -155,7 +152,7 @@ def doubtful_counts_as_committed() -> AbstractContextManager[Any]:
 
 def decides_before_it_checks() -> AbstractContextManager[Any]:
     def decide(self: Any, owner: Any, session: Any, state: Any) -> Any:
-        deadline = self._before()
+        deadline = self._client.deadline()
         session.write(state, deadline)
         self._check_prepared(owner, state.decision, deadline)
         return state
@@ -184,7 +181,7 @@ def generation_never_moves() -> AbstractContextManager[Any]:
 
 def planning_does_not_roll_forward() -> AbstractContextManager[Any]:
     def roll_forward(self: Any, key: str) -> CommitState:
-        return self._decisions.read(key, self._before()).state or CommitState()
+        return self._decisions.read(key, self._client.deadline()).state or CommitState()
 
     return patch.object(Committer, "roll_forward", roll_forward)
 
@@ -282,7 +279,7 @@ def s3_an_abort_of_a_superseded_run_does_not_sweep() -> AbstractContextManager[A
     true = Aborter.abort
 
     def abort(self: Any, owner: Owner, number: int, transactions: Any, **named: Any) -> Any:
-        state = self._decisions.read(owner.key, self._before()).state
+        state = self._decisions.read(owner.key, self._client.deadline()).state
         if state is None or state.run_id in ("", owner.run_id):
             return true(self, owner, number, transactions, **named)
         with patch.object(Aborter, "_sweep", lambda *_, **__: ()):
@@ -305,13 +302,13 @@ def s5_a_decision_is_no_lease() -> AbstractContextManager[Any]:
     """Checked first, and written whenever it gets there."""
 
     def decide(self: Any, owner: Any, session: Any, state: Any) -> Any:
-        self._check_prepared(owner, state.decision, self._before())
-        session.write(state, self._before())
+        self._check_prepared(owner, state.decision, self._client.deadline())
+        session.write(state, self._client.deadline())
         return state
 
     return _all(
         patch.object(Committer, "_decide", decide),
-        patch.object(kafka_decision_log, "lease_ms", lambda _: 30_000),
+        patch.object(decision_log, "lease_ms", lambda _: 30_000),
     )
 
 
@@ -320,31 +317,19 @@ def s6_the_roll_forward_undoes_nothing() -> AbstractContextManager[Any]:
 
 
 def s7_brokers_are_as_they_were_minutes_ago() -> AbstractContextManager[Any]:
-    from spark_kafka_sink.transactions.broker_calls import BrokerCalls
-
-    true = BrokerCalls.brokers
+    true = AdminClient.brokers
 
     def brokers(self: Any, deadline_ms: int, *, max_age_ms: int = 0) -> Any:
         return true(self, deadline_ms, max_age_ms=300_000)
 
-    return patch.object(BrokerCalls, "brokers", brokers)
+    return patch.object(AdminClient, "brokers", brokers)
 
 
 def s8_a_sweep_fences_whoever_has_the_id() -> AbstractContextManager[Any]:
     """InitProducerId, which hits the next transaction when it is late, and leaves ids Empty."""
 
     def abort_exactly(self: TransactionClient, found: Mapping[str, Any], deadline_ms: int) -> Any:
-        answers: dict[str, Any] = dict.fromkeys(found)
-        calls = [
-            Call(
-                InitProducerIdRequest(i, 60_000),
-                Coordinator(i),
-                transaction_client._taking(i, "InitProducerId", answers),
-            )
-            for i in found
-        ]
-        self.calls.run(calls, deadline_ms)
-        return {i: None if a is None else a.error for i, a in answers.items()}
+        return self.fence(found, deadline_ms)
 
     return patch.object(TransactionClient, "abort_exactly", abort_exactly)
 
@@ -403,7 +388,7 @@ def s12_readers_wait_for_strangers() -> AbstractContextManager[Any]:
             fetched = self._fetch(tp, place.next_offset, deadline_ms)
             if fetched.last_stable_offset >= fetched.high_watermark:
                 return true(self, tp, wanted, place, deadline_ms)
-            self._client.calls.pause(attempts, deadline_ms)
+            self._client.loop.pause(attempts, deadline_ms)
             attempts += 1
 
     return patch.object(LogReader, "read_keys", read_keys)
@@ -413,7 +398,7 @@ def s13_every_broker_must_answer() -> AbstractContextManager[Any]:
     true = Committer._check_prepared
 
     def check(self: Any, owner: Owner, decision: Any, deadline: int) -> None:
-        found = self._coordinators.open_transactions(owner.key, deadline, patient=True)
+        found = self._client.open_transactions(owner.key, deadline, patient=True)
         if found.silent:
             raise KafkaTimeoutError("a broker gave no answer", hint="")
         true(self, owner, decision, deadline)
@@ -448,9 +433,9 @@ def s17_an_empty_version_counts() -> AbstractContextManager[Any]:
     def commit(self: Any, owner: Owner, batch: Any) -> Commit:
         how = true(self, owner, batch)
         if how is Commit.EMPTY and owner.numbering is Numbering.VERSIONS:
-            session = self._decisions.open(owner.key, self._before())
+            session = self._decisions.open(owner.key, self._client.deadline())
             state = (session.state or CommitState()).taken_over(owner.run_id, "")
-            session.write(state.skipped_to(batch.number, (Payload(),)), self._before())
+            session.write(state.skipped_to(batch.number, (Payload(),)), self._client.deadline())
         return how
 
     return _all(

@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource import foreach_batch
@@ -33,7 +34,6 @@ from spark_kafka_sink.transactions import exactly_once
 from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnce
 from spark_kafka_sink.transactions.operations import Operator
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from tests.simulation.processes import Machine, Process
 from tests.simulation.spark_world import PythonWorker
 
@@ -149,13 +149,11 @@ class Sink:
             clock=self._machine.scheduler,
             new_client=self._client(self._machine.current),
         )
-        from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
+        from spark_kafka_sink.transactions.decision_log import DecisionLog
 
-        log = KafkaDecisionLog(client, config.commit_log_topic)
+        log = DecisionLog(client, config.commit_log_topic)
         with client:
-            yield Operator(
-                log, client, self._machine.scheduler, block_ms=config.producer.max_block_ms
-            )
+            yield Operator(log, client)
 
     # -- a task --
 
@@ -208,9 +206,8 @@ class _RunsByProcess:
         self._machine = machine
         self._runs: dict[Process, Any] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        own = self._runs.setdefault(self._machine.current, foreach_batch._Runs())
-        return getattr(own, name)
+    def __call__(self) -> Any:
+        return self._runs.setdefault(self._machine.current, foreach_batch._Runs())
 
 
 class Frame:

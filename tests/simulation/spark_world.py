@@ -1,11 +1,11 @@
 """Spark's streaming engine, as far as a sink sees it: drivers, task attempts, and what kills them.
 
 What is real: the driver's side (:class:`ExactlyOnce`), the tasks' (:class:`WriteTask`, the worker's
-ids and warm producers), and the producer. What is Spark here
-does what facts/spark.md section 3 says: a micro-batch is planned, its tasks run in processes of
-their own, up to four attempts each, failed and beaten attempts are told nothing, commit gets one
-message per task and is followed by Spark's own record of it, a driver that died is started anew
-under another run id and plans the same micro-batch again.
+ids and warm producers), and the producer. What is Spark here does what Spark does: a micro-batch is
+planned, its tasks run in processes of their own, up to four attempts each, failed and beaten
+attempts are told nothing, commit gets one message per task and is followed by Spark's own record of
+it, a driver that died is started anew under another run id and plans the same micro-batch
+again.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
 )
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
-    WarmProducers,
     Worker,
     WorkerIds,
     producers_of_task,
 )
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.write.producer_cache import ProducerCache
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.client.client_factory import new_network_client
@@ -357,7 +357,7 @@ class SparkWorld:
             worker = self.fate.choice(free)
         else:
             token = f"{self.fate.getrandbits(48):012x}"
-            kept = Worker(WorkerIds(new_token=lambda: token), WarmProducers())
+            kept = Worker(WorkerIds(token), ProducerCache())
             worker = PythonWorker(self.machine.process("worker"), kept)
             run.workers.append(worker)
         worker.busy = True

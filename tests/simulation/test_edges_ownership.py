@@ -11,8 +11,8 @@ from spark_kafka_sink.errors import CommitError, KafkaError, SupersededError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.exactly_once import Commit
-from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TOPIC, Run, SparkLife
@@ -89,7 +89,7 @@ def test_an_abort_that_does_not_know_its_run_gives_up_nobody(newcomers_batch: in
 def reset(scene: EdgeScene, run: Run) -> None:
     """As ``kprod txn reset``."""
     with scene._driver_side(run) as driver:
-        log = KafkaDecisionLog(driver._client, LOG_TOPIC)
+        log = DecisionLog(driver._client, LOG_TOPIC)
         deadline = scene.scheduler.now + 20_000
         log.open(PREFIX, deadline).write(None, deadline)
 

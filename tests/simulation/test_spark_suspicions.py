@@ -12,8 +12,8 @@ from spark_kafka_sink.errors import (
     SupersededError,
 )
 from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit, Owner
-from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
 from spark_kafka_sink.transactions.ownership import Numbering
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_key
 from tests.fakes.fake_cluster.control import FOREVER
@@ -244,7 +244,7 @@ def test_an_abort_finds_the_log_without_the_key_and_undoes_all_the_same() -> Non
         assert plan.state.generation == 1
         messages = scene.write(run, 1, plan)
         with scene._driver_side(run) as driver:
-            log = KafkaDecisionLog(driver._client, LOG_TOPIC)
+            log = DecisionLog(driver._client, LOG_TOPIC)
             deadline = scene.scheduler.now + 20_000
             log.open(PREFIX, deadline).write(None, deadline)
         assert len(scene.open_ids()) == 1

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 from typing import TypeVar
 
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.client_factory import new_network_client
@@ -16,9 +17,8 @@ from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnce
-from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from tests.fakes.producer_world import ProducerWorld, columns
 from tests.fakes.simulated_network import SimulatedNetwork
 
@@ -75,7 +75,7 @@ class CommittingWorld(ProducerWorld):
     def logged(self, key: str) -> CommitState | None:
         """What a stranger reads."""
         with self.client() as client:
-            log = KafkaDecisionLog(client, LOG_TOPIC)
+            log = DecisionLog(client, LOG_TOPIC)
             return log.read(key, self.scheduler.now_ms() + 30_000).state
 
     def settled(self, transactional_id: str) -> str:

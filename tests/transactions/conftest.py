@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import fence
 from tests.transactions.operator_stage import Stage

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spark_kafka_sink.admin.call import Call, Coordinator, Next, following
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -13,8 +15,6 @@ from spark_kafka_sink.protocol.control_messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from spark_kafka_sink.transactions.calls import Call, Coordinator, Next, following
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
 
 TIMEOUT_MS = 30_000
 
@@ -39,8 +39,8 @@ def open_transactions(
 
         return Call(AddPartitionsToTxnRequest(i, *identities[i], (tp,)), Coordinator(i), take)
 
-    assert client.calls.run([initialise(i) for i in ids], deadline)
-    assert client.calls.run([add(i) for i in ids], deadline)
+    assert client.loop.run([initialise(i) for i in ids], deadline)
+    assert client.loop.run([add(i) for i in ids], deadline)
     return [PreparedTransaction(i, *identities[i], 1) for i in ids]
 
 
@@ -49,9 +49,6 @@ def _again(code: ErrorCode) -> ErrorCode | None:
     return None if code is ErrorCode.NONE else code
 
 
-def fence(client: TransactionClient, ids: Sequence[str]) -> dict[str, ErrorCode]:
+def fence(client: TransactionClient, ids: Sequence[str]) -> dict[str, ErrorCode | None]:
     """InitProducerId for each: what was open is aborted."""
-    deadline = client.clock.now_ms() + TIMEOUT_MS
-    for i in ids:
-        client.init_producer_id(i, 60_000, deadline)
-    return dict.fromkeys(ids, ErrorCode.NONE)
+    return dict(client.fence(ids, client.clock.now_ms() + TIMEOUT_MS))

@@ -12,14 +12,14 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
-from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog, KafkaLogSession
+from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
 from spark_kafka_sink.transactions.operations import Operator
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_key
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import TIMEOUT_MS, open_transactions
@@ -35,8 +35,8 @@ class Stage:
         self.client = client
         self.topic, self.log_topic = topics
         self.prefix = f"p{uuid.uuid4().hex[:8]}"
-        self.log = KafkaDecisionLog(client, self.log_topic)
-        self.operator = Operator(self.log, client, client.clock, block_ms=TIMEOUT_MS)
+        self.log = DecisionLog(client, self.log_topic)
+        self.operator = Operator(self.log, client)
 
     # -- the world --------------------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ class Stage:
             state = state.decided(Decision(8, tuple(transactions)))
         return replace(state, **fields)
 
-    def write(self, state: CommitState | None, key: str | None = None) -> KafkaLogSession:
+    def write(self, state: CommitState | None, key: str | None = None) -> LogSession:
         session = self.log.open(key or self.prefix, self.soon())
         session.write(state, self.soon())
         return session

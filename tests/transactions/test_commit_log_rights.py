@@ -9,12 +9,12 @@ import uuid
 
 import pytest
 
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import AuthorizationError
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from spark_kafka_sink.transactions.decision_log import DecisionLog
 from tests.secure_kafka import SecureKafka, acl
 
 STATE = CommitState(generation=1, run_id="run", last_done=7)
@@ -25,7 +25,7 @@ def write(options: dict[str, str], topic: str, key: str) -> None:
     """Open, write, read."""
     deadline = SystemClock().now_ms() + 20_000
     with TransactionClient(ProducerConfig.parse(options)) as client:
-        log = KafkaDecisionLog(client, topic)
+        log = DecisionLog(client, topic)
         log.open(key, deadline).write(STATE, deadline)
         assert log.read(key, deadline).state == STATE
 

@@ -7,11 +7,13 @@ newer versions of most requests, lists transactions by pattern, and tells that f
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,9 @@ import pyarrow as pa
 import pytest
 
 import spark_kafka_sink
-from spark_kafka_sink.admin import AdminClient
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.call import AnyBroker, Call
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import (
     CommitError,
@@ -44,10 +48,8 @@ from spark_kafka_sink.transactions.commit_state import (
     Phase,
 )
 from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
-from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
+from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.ownership import Owner
-from spark_kafka_sink.transactions.sweep import Sweeper
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.engine.rows import Row, in_pieces, plan, stored, write
 from tests.real_kafka import RealKafka, consume_topic
@@ -136,7 +138,9 @@ def test_it_is_a_broker_that_offers_no_transactions_of_version_2(
     kafka_3_9: RealKafka, client: TransactionClient
 ) -> None:
     with AdminClient(client.config) as admin:
-        answer = admin.call(ApiVersionsRequest("test", "0"))
+        answer = admin.loop.ask(
+            Call(ApiVersionsRequest("test", "0"), AnyBroker()), admin.deadline()
+        )
     offered = answer.api_versions
     assert offered[ApiKey.PRODUCE].max == 11, "12 is the first of version 2"
     assert offered[ApiKey.END_TXN].max == 4, "5 is"
@@ -272,7 +276,7 @@ def test_a_producer_goes_on_when_its_prepared_transaction_was_ended(
 def test_a_state_is_written_read_replaced_and_removed(kafka_3_9: RealKafka, stage: Stage) -> None:
     """The missing topic is created; an independent reader finds each state once."""
     topic = f"commits-{uuid.uuid4().hex[:12]}"
-    stage.log = KafkaDecisionLog(stage.client, topic)
+    stage.log = DecisionLog(stage.client, topic)
     assert stage.read() is None
     done = stage.state()
     decided = done.decided(
@@ -313,20 +317,12 @@ class Query:
         self.topic = stage.kafka.unique_topic("query", partitions=2)
 
     def driver(self, transaction_timeout_ms: int = 60_000) -> Committer:
-        client = self.stage.client
-        return Committer(
-            self.stage.log,
-            client,
-            client.clock,
-            block_ms=TIMEOUT_MS,
-            end_ms=TIMEOUT_MS,
-            transaction_timeout_ms=transaction_timeout_ms,
-        )
+        client = copy.copy(self.stage.client)
+        client.config = replace(client.config, transaction_timeout_ms=transaction_timeout_ms)
+        return Committer(self.stage.log, client)
 
     def aborter(self) -> Aborter:
-        client = self.stage.client
-        sweeper = Sweeper(client)
-        return Aborter(self.stage.log, client, sweeper, client.clock, block_ms=TIMEOUT_MS)
+        return Aborter(self.stage.log, self.stage.client)
 
     def owner(self, run: str = "run-1", generation: int = 0) -> Owner:
         incarnation = "run-1" if generation else ""

@@ -12,7 +12,8 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
-from spark_kafka_sink.admin import NewClient
+from spark_kafka_sink.admin.request_loop import NewClient
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import (
@@ -28,12 +29,14 @@ from spark_kafka_sink.network.client.client_request import ClientRequest
 from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.control_messages import NewTopic
 from spark_kafka_sink.protocol.fetch_messages import FetchRequest
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
-from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.real_kafka import RealKafka, consume_topic
+
+pytestmark = pytest.mark.broker
 
 SOON_MS = 30_000
 
@@ -60,10 +63,10 @@ class Drivers:
         self.topic = topic
         self.clients: list[TransactionClient] = []
 
-    def new(self, new_client: NewClient | None = None, **options: object) -> KafkaDecisionLog:
+    def new(self, new_client: NewClient | None = None, **options: object) -> DecisionLog:
         config = ProducerConfig.parse({"bootstrap.servers": self.kafka.bootstrap})
         self.clients.append(TransactionClient(config, new_client=new_client))
-        return KafkaDecisionLog(self.clients[-1], self.topic, **options)  # type: ignore[arg-type]
+        return DecisionLog(self.clients[-1], self.topic, **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -246,7 +249,7 @@ class Fetches:
         self.drivers = drivers
         self.offsets: list[int] = []
 
-    def log(self, **options: object) -> KafkaDecisionLog:
+    def log(self, **options: object) -> DecisionLog:
         return self.drivers.new(self._new_client, **options)
 
     def _new_client(
@@ -275,11 +278,11 @@ def client(kafka: RealKafka) -> Iterator[TransactionClient]:
 
 def test_a_missing_topic_is_created_compacted(kafka: RealKafka, client: TransactionClient) -> None:
     topic = f"commits-{uuid.uuid4().hex[:12]}"
-    log = KafkaDecisionLog(client, topic)
+    log = DecisionLog(client, topic)
     assert log.read("k", soon()).state is None
-    assert len(client.calls.cluster.topics[topic]) == 16
+    assert len(client.loop.cluster.topics[topic]) == 16
     names = ("cleanup.policy", "segment.bytes", "segment.ms", "min.cleanable.dirty.ratio")
-    assert dict(client.topic_configs(topic, names, soon())) == {
+    assert dict(client.topic_configs((topic,), names, soon())[topic]) == {
         "cleanup.policy": "compact",
         "segment.bytes": "16777216",
         "segment.ms": "3600000",
@@ -298,7 +301,7 @@ def test_adding_partitions_to_the_topic_loses_nothing(
     kafka: RealKafka, client: TransactionClient, there: int, then: int
 ) -> None:
     topic = kafka.unique_topic("commits", there, {"cleanup.policy": "compact"})
-    log = KafkaDecisionLog(client, topic)
+    log = DecisionLog(client, topic)
     keys = [f"p~k{i}" for i in range(4)]
     for number, key in enumerate(keys):
         log.open(key, soon()).write(state(number), soon())
@@ -308,17 +311,41 @@ def test_adding_partitions_to_the_topic_loses_nothing(
     while seen != then:
         assert SystemClock().now_ms() < deadline
         with TransactionClient(client.config) as other:
-            again = KafkaDecisionLog(other, topic)
+            again = DecisionLog(other, topic)
             found = [again.read(key, soon()).state for key in keys]
             assert again.states("p", soon()) == {k: state(n) for n, k in enumerate(keys)}
-            seen = len(other.calls.cluster.topics[topic])
+            seen = len(other.loop.cluster.topics[topic])
     assert found == [state(n) for n in range(len(keys))]
+
+
+def test_settings_that_may_lose_decisions_are_warned_of(
+    kafka3: RealKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing else of a topic is worth a word."""
+    compact = {"cleanup.policy": "compact"}
+    risky = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    safe = {"min.insync.replicas": "2"}
+    config = ProducerConfig.parse({"bootstrap.servers": kafka3.bootstrap})
+
+    def told_of(topic: str, configs: dict[str, str]) -> list[str]:
+        with TransactionClient(config) as client:
+            client.create_topics((NewTopic(topic, 1, 3, configs),))
+        caplog.clear()
+        with TransactionClient(config) as client:
+            DecisionLog(client, topic).read(new_key(), soon())
+        return [r.getMessage() for r in caplog.records if r.name.endswith("decision_log")]
+
+    topic = f"commits-{uuid.uuid4().hex[:8]}"
+    unclean, replicas = told_of(topic, compact | risky)
+    assert f"'{topic}' has unclean.leader.election.enable=true" in unclean
+    assert f"'{topic}' has 3 replicas and min.insync.replicas=1" in replicas
+    assert told_of(f"{topic}-safe", compact | safe) == []
 
 
 def test_a_topic_that_deletes_is_refused(kafka: RealKafka, client: TransactionClient) -> None:
     topic = kafka.unique_topic("commits", 1, {"cleanup.policy": "compact,delete"})
     with pytest.raises(ConfigError, match=r"cleanup\.policy=compact,delete; it must be compact"):
-        KafkaDecisionLog(client, topic).read("k", soon())
+        DecisionLog(client, topic).read("k", soon())
 
 
 def test_a_refused_record_leaves_no_transaction_open(
@@ -327,7 +354,7 @@ def test_a_refused_record_leaves_no_transaction_open(
     topic = kafka.unique_topic(
         "commits", 1, {"cleanup.policy": "compact", "max.message.bytes": "300"}
     )
-    log, key = KafkaDecisionLog(client, topic), new_key()
+    log, key = DecisionLog(client, topic), new_key()
     with pytest.raises(RecordTooLargeError):
         log.open(key, soon()).write(state(1, 1000, uuid.uuid4().hex), soon())
     # Were it open, the read would tell so.
@@ -343,7 +370,7 @@ def test_what_we_can_not_have_written_does_not_count(
     for value, key in ((b"{", b"k"), (b"no key", None), (state(1).encode(), b"k")):
         producer.produce(topic, value, key)
     assert producer.flush(30) == 0
-    log = KafkaDecisionLog(client, topic)
+    log = DecisionLog(client, topic)
     assert log.read("k", soon()) == (None, True)
     log.open("k", soon()).write(CommitState(last_done=7), soon())
     assert log.read("k", soon()) == (CommitState(last_done=7), True)
@@ -366,7 +393,7 @@ def test_a_record_that_is_too_large_harms_its_own_key_only_and_is_told_with_its_
     bomb.begin_transaction()
     bomb.produce(topic, bytes(17 * 1024 * 1024), b"k")
     bomb.commit_transaction(30)
-    log = KafkaDecisionLog(client, topic)
+    log = DecisionLog(client, topic)
     log.open("other", soon()).write(CommitState(last_done=7), soon())
     assert log.read("other", soon()) == (CommitState(last_done=7), True)
     with pytest.raises(CommitError, match=rf"offset 0 of {topic}-0, the commit log") as told:
@@ -385,8 +412,8 @@ def test_a_strangers_record_is_told_as_such(kafka: RealKafka, client: Transactio
         producer.produce(topic, value, b"k")
         producer.commit_transaction(30)
         with pytest.raises(CommitError, match=r"commitLogTopic must not be written by anybody"):
-            KafkaDecisionLog(client, topic).read("k", soon())
-        assert KafkaDecisionLog(client, topic).read("other", soon()) == (None, True)
+            DecisionLog(client, topic).read("k", soon())
+        assert DecisionLog(client, topic).read("other", soon()) == (None, True)
 
 
 def test_a_compacted_log_is_read_over_its_holes(
@@ -404,7 +431,7 @@ def test_a_compacted_log_is_read_over_its_holes(
             "delete.retention.ms": "0",
         },
     )
-    log = KafkaDecisionLog(client, topic)
+    log = DecisionLog(client, topic)
     sessions = [log.open(f"p~k{i}", soon()) for i in range(3)]
     wanted: list[CommitState | None] = []
     deadline = time.monotonic() + 60
@@ -416,7 +443,7 @@ def test_a_compacted_log_is_read_over_its_holes(
         wanted = [s.state for s in sessions]
         offsets = consume_topic(kafka.bootstrap, topic).offsets
         assert [
-            KafkaDecisionLog(client, topic).read(f"p~k{i}", soon()).state for i in range(3)
+            DecisionLog(client, topic).read(f"p~k{i}", soon()).state for i in range(3)
         ] == wanted
         if offsets[0] > 0 and number > 3:
             break
@@ -429,7 +456,7 @@ def test_what_a_log_costs(
 ) -> None:
     """A micro-batch opens the log, writes DECIDED and DONE: p50 of all of it below 60 ms."""
     topic = kafka.unique_topic("commits", 1, {"cleanup.policy": "compact"})
-    log = KafkaDecisionLog(client, topic)
+    log = DecisionLog(client, topic)
     taken = []
     for number in range(1, 22):
         start = time.monotonic()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pytest
 from kafka import KafkaAdminClient
 
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import (
     AuthorizationError,
@@ -23,8 +24,7 @@ from spark_kafka_sink.producer.transaction.transaction_states import PreparedTra
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
-from spark_kafka_sink.transactions.offset_commits import prepare_offsets
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets, prepare_offsets
 from tests.real_kafka import RealKafka
 from tests.secure_kafka import SecureKafka, acl
 from tests.transactions.open_transactions import fence
@@ -65,11 +65,9 @@ class Group:
         return prepare_offsets(
             self.client,
             transactional_id or self.id(),
-            self.name,
-            offsets,
+            GroupOffsets(self.name, offsets),
+            self.client.clock.now_ms() + TIMEOUT_MS,
             transaction_version=self.version,
-            timeout_ms=60_000,
-            deadline_ms=self.client.clock.now_ms() + TIMEOUT_MS,
         )
 
     def end(self, *prepared: PreparedTransaction, committed: bool) -> list[ErrorCode | None]:
@@ -83,7 +81,7 @@ class Group:
             d.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
             for d in self.client.describe(ids, deadline).values()
         ):
-            self.client.calls.pause(1, deadline)
+            self.client.loop.pause(1, deadline)
         return answers
 
     def at(self, *offsets: int) -> Offsets:
@@ -218,11 +216,9 @@ def test_each_missing_right_is_named(secure_kafka: SecureKafka) -> None:
             return prepare_offsets(
                 client,
                 transactional_id,
-                name,
-                {TopicPartition(topic, 0): OffsetAndMetadata(1)},
+                GroupOffsets(name, {TopicPartition(topic, 0): OffsetAndMetadata(1)}),
+                client.clock.now_ms() + TIMEOUT_MS,
                 transaction_version=version,
-                timeout_ms=60_000,
-                deadline_ms=client.clock.now_ms() + TIMEOUT_MS,
             )
 
     cases = (

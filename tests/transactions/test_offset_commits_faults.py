@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import pytest
 
+from spark_kafka_sink.admin.call import Call, Coordinator
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.errors import (
     AuthorizationError,
     ConfigError,
@@ -21,9 +23,11 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import CoordinatorType
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
-from spark_kafka_sink.transactions.calls import Call, Coordinator
-from spark_kafka_sink.transactions.offset_commits import check_group_id, prepare_offsets
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from spark_kafka_sink.transactions.offset_commits import (
+    GroupOffsets,
+    check_group_id,
+    prepare_offsets,
+)
 from tests.fakes.fake_cluster import FOREVER, FakeCluster
 from tests.fakes.fake_cluster.codec import Request
 from tests.transactions.simulated_driver import DriverWorld
@@ -57,11 +61,9 @@ def prepare(
     return prepare_offsets(
         client,
         ID,
-        GROUP,
-        {tp: OffsetAndMetadata(offset)},
+        GroupOffsets(GROUP, {tp: OffsetAndMetadata(offset)}),
+        world.soon(milliseconds),
         transaction_version=version,
-        timeout_ms=60_000,
-        deadline_ms=world.soon(milliseconds),
     )
 
 
@@ -174,7 +176,7 @@ def test_the_groups_coordinator_dies_under_the_request(
 
     def main() -> None:
         client = world.client()
-        client.calls.coordinators([ID], world.soon())
+        client.loop.coordinators([ID], world.soon())
         world.after(60, lambda: cluster.stop_broker(dead))
         prepared = prepare(world, client, version)
         end(world, client, prepared)
@@ -295,10 +297,10 @@ def test_groups_and_transactional_ids_of_one_name_have_coordinators_of_their_own
             Call(None, Coordinator(key, kind)) for key in ("a", "b") for kind in kinds
         ]
         client = world.client()
-        assert client.calls.run(calls, world.soon())
+        assert client.loop.run(calls, world.soon())
         assert sorted(asked) == [(0, ("a", "b")), (1, ("a", "b"))]
-        client.calls.forget_coordinators(["a"])
-        assert client.calls.run([Call(None, call.to) for call in calls], world.soon())
+        client.loop.forget_coordinators(["a"])
+        assert client.loop.run([Call(None, call.to) for call in calls], world.soon())
         assert asked[2:] == [(1, ("a",))], "the group of that name is still known"
 
     world.run(main)

@@ -9,13 +9,14 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as TheirPartition
 
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ApiError, CommitError
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
 from spark_kafka_sink.transactions.commit_state import Payload
-from spark_kafka_sink.transactions.coordinators import GroupOffsets
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit, ExactlyOnce, Owner
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import open_transactions
 
@@ -41,7 +42,7 @@ class Sink:
     def batch(self, number: int, offset: int, *, rows: int = 1, topic: str = "") -> Batch:
         ids = [f"{self.key}~run~w{number}~{k}" for k in range(rows)]
         prepared = open_transactions(self.client, ids, TopicPartition(self.topic, 0))
-        given = {TopicPartition(topic or self.topic, 1): offset}
+        given = {TopicPartition(topic or self.topic, 1): OffsetAndMetadata(offset)}
         offsets = GroupOffsets(self.group, given)
         return Batch(number, tuple(prepared), Payload(rows, rows), offsets=offsets)
 

@@ -13,10 +13,9 @@ from spark_kafka_sink.errors import RefusedError, SupersededError
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Done, Standing
 from spark_kafka_sink.transactions.committer import Batch, Committer
-from spark_kafka_sink.transactions.kafka_decision_log import KafkaDecisionLog, KafkaLogSession
+from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
 from spark_kafka_sink.transactions.operations import Operator
 from spark_kafka_sink.transactions.ownership import Owner
-from tests.transactions.open_transactions import TIMEOUT_MS
 from tests.transactions.operator_stage import Stage, names
 
 DECIDED = "its batch is decided"
@@ -108,10 +107,10 @@ def test_a_driver_that_opens_the_log_behind_the_fence_commits_nothing(
     owner = Owner(stage.prefix, "run-2", "query", 2)
     refused: list[str] = []
 
-    class Behind(KafkaDecisionLog):
+    class Behind(DecisionLog):
         """The driver comes while the operator has opened the key, and has not written yet."""
 
-        def open(self, key: str, deadline_ms: int) -> KafkaLogSession:
+        def open(self, key: str, deadline_ms: int) -> LogSession:
             session = super().open(key, deadline_ms)
             if not refused:
                 driver = stage.log.open(key, deadline_ms)
@@ -119,18 +118,11 @@ def test_a_driver_that_opens_the_log_behind_the_fence_commits_nothing(
                 refused.append("the operator is fenced")
             return session
 
-    operator = Operator(Behind(client, stage.log_topic), client, client.clock, block_ms=TIMEOUT_MS)
+    operator = Operator(Behind(client, stage.log_topic), client)
     aborted = operator.end(plan)
     assert refused
     assert set(aborted.ended) == set(names(transactions))
-    committer = Committer(
-        stage.log,
-        client,
-        client.clock,
-        block_ms=TIMEOUT_MS,
-        end_ms=TIMEOUT_MS,
-        transaction_timeout_ms=TIMEOUT_MS,
-    )
+    committer = Committer(stage.log, client)
     with pytest.raises(SupersededError, match=r"run-2 .*this one must stop"):
         committer.commit(owner, Batch(8, tuple(transactions)))
     state = stage.read()
@@ -183,7 +175,7 @@ def test_the_log_lists_whole_states_of_exactly_the_prefix(stage: Stage) -> None:
     """Also those in several records, and not those that were forgotten."""
     transactions = [PreparedTransaction(f"{stage.prefix}~r~w{k}~0", k, 0, 2) for k in range(20)]
     long = stage.state(transactions)
-    small_parts = KafkaDecisionLog(stage.client, stage.log_topic, part_bytes=200)
+    small_parts = DecisionLog(stage.client, stage.log_topic, part_bytes=200)
     small_parts.open(stage.prefix, stage.soon()).write(long, stage.soon())
     stage.write(stage.state(), f"{stage.prefix}~app")
     stage.write(stage.state(), f"{stage.prefix}~forgotten")
@@ -192,5 +184,5 @@ def test_the_log_lists_whole_states_of_exactly_the_prefix(stage: Stage) -> None:
     stage.write(stage.state(), f"{stage.prefix}b")
     found = stage.log.states(stage.prefix, stage.soon())
     assert found == {stage.prefix: long, f"{stage.prefix}~app": stage.state()}
-    missing = KafkaDecisionLog(stage.client, f"{stage.prefix}-missing")
+    missing = DecisionLog(stage.client, f"{stage.prefix}-missing")
     assert missing.states(stage.prefix, stage.soon()) is None

@@ -6,10 +6,10 @@ import uuid
 
 import pytest
 
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
 from spark_kafka_sink.transactions.sweep import Sweeper
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import open_transactions
 

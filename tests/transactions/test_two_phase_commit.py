@@ -14,6 +14,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from spark_kafka_sink.admin.call import Call, Coordinator, Next, following
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, UnsupportedVersionError
 from spark_kafka_sink.local_kafka import KafkaCluster
@@ -26,8 +28,6 @@ from spark_kafka_sink.protocol.control_messages import (
     InitProducerIdResponse,
 )
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
-from spark_kafka_sink.transactions.calls import Call, Coordinator, Next, following
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from tests.fakes.fake_cluster.codec import Answer, write
 from tests.fakes.script_worlds import RealWorld
 from tests.real_kafka import RealKafka
@@ -73,7 +73,7 @@ def initialise(client: TransactionClient, request: InitProducerIdRequest) -> Ini
 
     assert request.transactional_id is not None
     call = Call(request, Coordinator(request.transactional_id), take)
-    assert client.calls.run([call], soon(client)), call.told
+    assert client.loop.run([call], soon(client)), call.told
     return found[-1]
 
 
@@ -89,7 +89,7 @@ def open_transaction(
         return None if code is ErrorCode.NONE else code
 
     call = Call(AddPartitionsToTxnRequest(name, *identity, (tp,)), Coordinator(name), take)
-    assert client.calls.run([call], soon(client)), call.told
+    assert client.loop.run([call], soon(client)), call.told
     return PreparedTransaction(name, *identity, 1)
 
 
@@ -125,7 +125,7 @@ def test_its_transaction_is_not_aborted_for_its_age(
     described = client.describe([old], soon(client))[old]
     assert (described.state, described.timeout_ms) == (TransactionState.ONGOING, 2**31 - 1)
     while client.describe([aged], soon(client))[aged].state is TransactionState.ONGOING:
-        client.calls.pause(3, soon(client))
+        client.loop.pause(3, soon(client))
     assert client.describe([old], soon(client))[old].state is TransactionState.ONGOING
     ended = client.end([opened], committed=True, deadline_ms=soon(client))
     assert ended == {old: ErrorCode.NONE}, "EndTxn is as ever"
@@ -183,7 +183,7 @@ def eventually(
         if found is expected:
             return
         assert client.clock.now_ms() < deadline, found
-        client.calls.pause(5, deadline)
+        client.loop.pause(5, deadline)
 
 
 def allow(cluster: KafkaCluster, transactional_id: str, operation: int) -> None:

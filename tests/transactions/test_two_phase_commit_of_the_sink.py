@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
@@ -17,7 +18,6 @@ from spark_kafka_sink.producer.transaction.transaction_states import PreparedTra
 from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.exactly_once import Batch, Commit, ExactlyOnce, Owner
 from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS
-from spark_kafka_sink.transactions.transaction_client import TransactionClient
 from tests.real_kafka import RealKafka, consume_topic
 
 pytestmark = pytest.mark.broker
@@ -62,7 +62,7 @@ def test_a_transaction_of_it_outlives_every_time_out_and_is_committed(
         with TransactionClient(config(ready)) as client:
             deadline = client.clock.now_ms() + 30_000
             while (d := client.describe([timed_out], deadline)[timed_out]).state.value == "Ongoing":
-                client.calls.pause(5, deadline)
+                client.loop.pause(5, deadline)
             assert d.state.value in ("PrepareAbort", "CompleteAbort")
             lives = prepared[0].transactional_id
             found = client.describe([lives], deadline)[lives]

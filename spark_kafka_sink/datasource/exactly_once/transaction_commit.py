@@ -1,7 +1,7 @@
 """A batch's messages as the driver's side of exactly-once takes them: who commits, and what.
 
 Owns: what must be true of the transactions in commit messages, and the calls to
-``transactions/exactly_once.py``. It is step 8 of a record's way, seen from Spark. Never: the
+``transactions/exactly_once.py``. It is step 15 of a record's way, seen from Spark. Never: the
 protocol (``transactions/committer.py``).
 
 At commit and abort of a stream Spark gives us options, messages and the micro-batch's id. Run id,
@@ -23,9 +23,10 @@ from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import CommitError, safe_text, warn
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
 from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.committer import Batch, Commit
-from spark_kafka_sink.transactions.coordinators import GroupOffsets
+from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse
 
@@ -190,7 +191,9 @@ def _offsets(
         assert config.checkpoint_location is not None
         assert batch_id is not None
         offsets = offsets_by_arrow(config.checkpoint_location, batch_id)
-    return GroupOffsets(group_id, offsets) if offsets else None
+    if not offsets:
+        return None
+    return GroupOffsets(group_id, {tp: OffsetAndMetadata(at) for tp, at in offsets.items()})
 
 
 def _number(plan: TransactionPlan | None, batch_id: int | None) -> int:

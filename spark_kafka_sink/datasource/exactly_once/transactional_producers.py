@@ -43,17 +43,22 @@ from typing import Protocol, cast
 
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
-from spark_kafka_sink.datasource.write.producer_cache import effective_config
+from spark_kafka_sink.datasource.write.producer_cache import (
+    ProducerCache,
+    ProducerFactory,
+    close,
+    effective_config,
+    new_producer,
+    process_cache,
+)
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity, TaskProducer
 from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
+from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.transactions.commit_state import NOTHING_DONE
 from spark_kafka_sink.transactions.ownership import Numbering
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
-
-#: Idle producers of one process: the first tasks of each micro-batch find theirs warm.
-CAPACITY = 2
 
 #: How long a failed attempt may take to abort its transaction. The sweep ends what is left then.
 ABANDON_MS = 5_000
@@ -63,9 +68,6 @@ _MOST_IDS = 3
 _NEVER = 2**63
 #: Between the driver's token and the worker's.
 _OF_DRIVER = "."
-
-#: Nothing is in flight and nothing is asked of a broker: this bounds a stuck thread.
-_CLOSE_MS = 1_000
 
 
 class TransactionalProducer(TaskProducer, Protocol):
@@ -93,40 +95,24 @@ class TransactionalProducer(TaskProducer, Protocol):
         ...
 
 
-TransactionalFactory = Callable[[ProducerConfig, Cluster | None], TransactionalProducer]
-
-
 class WorkerIds:
-    """The ids of one process. ``_lock`` guards all fields.
+    """The ids of one process, whose ``token`` nobody else has. ``_lock`` guards all fields.
 
     Nothing is ever forgotten: an id that is not known as used would be used again. That is a number
     for each task of the largest micro-batch of each run.
     """
 
-    def __init__(
-        self,
-        *,
-        pid: Callable[[], int] = os.getpid,
-        new_token: Callable[[], str] = lambda: os.urandom(6).hex(),
-    ) -> None:
-        self._current_pid = pid
-        self._new_token = new_token
+    def __init__(self, token: str = "") -> None:
+        self.token = token or os.urandom(6).hex()
         self._lock = threading.Lock()
-        self._pid = pid()
-        self._token = new_token()
         #: By key and run: the batch in which each k was used last.
         self._used: dict[tuple[str, str], list[int]] = {}
-
-    @property
-    def token(self) -> str:
-        return self._token
 
     def take(
         self, plan: TransactionPlan, run: str, batch_id: int, last_done: int
     ) -> TransactionalId:
         """The id for the next task of ``batch_id``; it counts as used in that."""
-        self._begin_anew_after_fork()
-        worker = f"{plan.driver}{_OF_DRIVER}{self._token}" if plan.driver else self._token
+        worker = f"{plan.driver}{_OF_DRIVER}{self.token}" if plan.driver else self.token
         burnt = plan.state.burnt
         with self._lock:
             used = self._used.setdefault((plan.key, run), [])
@@ -145,92 +131,6 @@ class WorkerIds:
         with self._lock:
             self._used[id_.key, id_.run][id_.number] = _NEVER
 
-    def _begin_anew_after_fork(self) -> None:
-        pid = self._current_pid()
-        if pid != self._pid:
-            self._pid = pid
-            # A lock held by another thread at the fork would stay locked for ever.
-            self._lock = threading.Lock()
-            self._token = self._new_token()
-            self._used = {}
-
-
-class WarmProducers:
-    """Idle producers of one process, by config, each with a prepared transaction. ``_lock`` guards
-    ``_idle``; closing, which asks nothing of a broker, is outside of it.
-    """
-
-    def __init__(self, *, capacity: int = CAPACITY, pid: Callable[[], int] = os.getpid) -> None:
-        self._capacity = capacity
-        self._current_pid = pid
-        self._lock = threading.Lock()
-        self._pid = pid()
-        #: Longest idle first. The config has the transactional id in it.
-        self._idle: dict[ProducerConfig, tuple[TransactionalId, TransactionalProducer]] = {}
-
-    def __len__(self) -> int:
-        return len(self._idle)
-
-    def take(self, config: ProducerConfig, id_: TransactionalId) -> TransactionalProducer | None:
-        """The one of exactly this config, or None.
-
-        Those that can't come to use any more are closed: another config's of the same id, other
-        runs' of the same key.
-        """
-        self._forget_after_fork()
-        with self._lock:
-            found = self._idle.pop(config, None)
-            useless = [
-                key
-                for key, (other, _) in self._idle.items()
-                if other == id_ or (other.key == id_.key and other.run != id_.run)
-            ]
-            closing = [self._idle.pop(key)[1] for key in useless]
-        for producer in closing:
-            _close(producer)
-        if found is None:
-            return None
-        if found[1].reusable:
-            return found[1]
-        _close(found[1])  # its sender died while it was idle
-        return None
-
-    def keep(
-        self, config: ProducerConfig, id_: TransactionalId, producer: TransactionalProducer
-    ) -> None:
-        """Takes back a producer whose transaction is prepared. Never raises.
-
-        When there are too many, the one with the greatest k goes, which is needed last.
-        """
-        self._forget_after_fork()
-        if not producer.reusable or not _park(producer):
-            _close(producer)
-            return
-        closing = []
-        with self._lock:
-            self._idle[config] = (id_, producer)
-            while len(self._idle) > self._capacity:
-                last = max(self._idle, key=lambda key: self._idle[key][0].number)
-                closing.append(self._idle.pop(last)[1])
-        for old in closing:
-            _close(old)
-
-    def close(self) -> None:
-        """Closes every idle producer; their transactions stay prepared."""
-        self._forget_after_fork()
-        with self._lock:
-            idle = list(self._idle.values())
-            self._idle.clear()
-        for _, producer in idle:
-            _close(producer)
-
-    def _forget_after_fork(self) -> None:
-        pid = self._current_pid()
-        if pid != self._pid:
-            self._pid = pid
-            self._lock = threading.Lock()
-            self._idle = {}
-
 
 class TransactionalProducers:
     """The :class:`ProducerSource` of one task: one id, taken with the first row, one transaction.
@@ -243,9 +143,9 @@ class TransactionalProducers:
         next_id: Callable[[], TransactionalId],
         config: ProducerConfig,
         cluster: Cluster | None,
-        factory: TransactionalFactory,
+        factory: ProducerFactory,
         ids: WorkerIds,
-        warm: WarmProducers | None = None,
+        warm: ProducerCache | None = None,
     ) -> None:
         self._next_id = next_id
         self._ids = ids
@@ -276,12 +176,10 @@ class TransactionalProducers:
     def _begun(self, id_: TransactionalId) -> TransactionalProducer | None:
         """With a transaction that has begun; None when its identity is in doubt."""
         self._config = replace(self._config, transactional_id=str(id_))
-        producer = None if self._warm is None else self._warm.take(self._config, id_)
-        is_warm = producer is not None
-        if producer is None:
-            producer = self._factory(self._config, self._cluster)
+        warm = None if self._warm is None else self._warm.take(self._config)
+        producer = _own(warm or self._factory(self._config, self._cluster))
         try:
-            if is_warm:
+            if warm is not None:
                 producer.forget_prepared()
             producer.init_transactions()
             if producer.identity_in_doubt:
@@ -308,10 +206,10 @@ class TransactionalProducers:
         return own.prepare()
 
     def release(self, producer: TaskProducer) -> None:
-        if self._warm is None or self._id is None:
-            _close(producer)
+        if self._warm is None:
+            close(producer)
         else:
-            self._warm.keep(self._config, self._id, _own(producer))
+            self._warm.keep(self._config, producer)
 
     def discard(self, producer: TaskProducer) -> None:
         _abandon(_own(producer))
@@ -323,13 +221,12 @@ def producers_of_task(
     cluster: Cluster | None,
     identity: TaskIdentity,
     *,
-    factory: TransactionalFactory | None = None,
+    factory: ProducerFactory = new_producer,
     worker: Worker | None = None,
 ) -> TransactionalProducers:
     """Where a task of ``plan`` gets its producer from. No id is taken before it is needed."""
     config = effective_config(config, identity.app_id)
     config = replace(config, two_phase_commit=plan.two_phase_commit)
-    factory = _new_producer if factory is None else factory
     worker = process_worker() if worker is None else worker
     run, number, last_done = identity.run_id, identity.batch_id, plan.state.last_done
     if plan.context is not None and plan.number is not None:
@@ -355,42 +252,16 @@ class Worker:
     """What a worker process keeps between its tasks."""
 
     ids: WorkerIds
-    warm: WarmProducers
+    warm: ProducerCache
 
 
-_process_worker: Worker | None = None
-
-
-def process_worker() -> Worker:
-    """The one of this process, made at first use."""
-    global _process_worker
-    if _process_worker is None:
-        _process_worker = Worker(WorkerIds(), WarmProducers())
-    return _process_worker
-
-
-def _new_producer(config: ProducerConfig, cluster: Cluster | None) -> TransactionalProducer:
-    from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-
-    return KafkaProducer(config, cluster=cluster)
+#: The one of this process.
+process_worker = ProcessLocal(lambda: Worker(WorkerIds(), process_cache()))
 
 
 def _own(producer: TaskProducer) -> TransactionalProducer:
     """What :meth:`TransactionalProducers.acquire` gave comes back."""
     return cast("TransactionalProducer", producer)
-
-
-def _park(producer: TransactionalProducer) -> bool:
-    try:
-        producer.park()
-    except Exception:  # noqa: BLE001 - the transaction is prepared: parking must not fail a task
-        return False
-    return True
-
-
-def _close(producer: TaskProducer) -> None:
-    with contextlib.suppress(Exception):  # the transaction is prepared; there is nothing to lose
-        producer.close(_CLOSE_MS)
 
 
 def _abandon(producer: TransactionalProducer) -> None:

@@ -1,4 +1,4 @@
-"""What a task tells the driver: step 7 of a record's way, counted.
+"""What a task tells the driver: step 13 of a record's way, counted.
 
 Owns: :class:`TaskCommitMessage`, its wire form (plain ints, strings and tuples, with the schema
 version and the package version in front), and its validation on the driver. Never: what is done
@@ -145,7 +145,7 @@ def checked_messages(
 
     A None means a task that Spark calls done and that never told us so. The one known cause is
     the continuous trigger, with which Spark never calls a Python sink's ``write``: its rows are
-    dropped by Spark (facts: Spark builds the error for it and does not throw it).
+    dropped by Spark (Spark builds the error for it and does not throw it).
     """
     missing = [i for i, message in enumerate(messages) if message is None]
     if missing:

@@ -1,10 +1,10 @@
-"""One task attempt: Arrow batches in, a commit message out. Steps 1 and 7 of a record's way.
+"""One task attempt: Arrow batches in, a commit message out. Steps 2 and 13 of a record's way.
 
 Owns: the loop over Spark's iterator, the count of its rows, and the end of the attempt, good or
 bad. Never: columns (``records/``), delivery (``producer/``), where a producer comes from
 (``producer_cache``).
 
-``write`` returns only when every row is acknowledged, and it counts (design.md rule 5.8). An
+``write`` returns only when every row is acknowledged, and it counts (rule R8). An
 attempt that fails closes its producer, and nothing of it is used again: Spark writes the whole
 partition anew in another attempt.
 """

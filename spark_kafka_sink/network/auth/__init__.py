@@ -2,7 +2,7 @@
 
 Owns: ``authenticator`` and ``sasl_authenticator`` (the exchange), ``sasl_mechanism`` (what each
 mechanism gives) and one file each: ``sasl_plain``, ``sasl_scram`` with ``saslprep``,
-``sasl_gssapi``, ``sasl_oauthbearer``, ``aws_msk_iam`` with ``aws_signature``. ``login`` keeps a
+``sasl_gssapi``, ``sasl_oauthbearer``, ``aws_msk_iam``. ``login`` keeps a
 token fresh, ``login_factory`` chooses; ``oauth_token``, ``token_sources``, ``token_endpoint`` and
 ``http_proxy`` fetch tokens.
 """

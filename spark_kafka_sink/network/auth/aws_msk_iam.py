@@ -1,7 +1,7 @@
 """Amazon MSK's IAM authentication: the mechanism AWS_MSK_IAM, and its form as a token.
 
-Owns: both messages, the region of a broker, and fetching credentials through botocore (the extra
-``aws``), which blocks. Never: the signature's arithmetic (``aws_signature.py``).
+Owns: both messages, the region of a broker, and fetching credentials, which blocks. botocore (the
+extra ``aws``) finds the credentials and signs; what is signed here is never sent to AWS by us.
 """
 
 from __future__ import annotations
@@ -12,20 +12,25 @@ import json
 import os
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config.oauth_settings import AwsLogin
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
-from spark_kafka_sink.network.auth.aws_signature import AwsKeys, encoded_query, signed_query
 from spark_kafka_sink.network.auth.login import Fetched
 from spark_kafka_sink.network.auth.oauth_token import Token
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
 from spark_kafka_sink.security import import_paths
 from spark_kafka_sink.security.password import Password, text_of
 
+_SERVICE: Final = "kafka-cluster"
+_ACTION: Final = "kafka-cluster:Connect"
+#: How long a signature is good, in seconds; a broker's session ends with it.
+_EXPIRES_S: Final = 900
 _VERSION: Final = "2020_10_22"
 _USER_AGENT: Final = f"spark-kafka-sink/{__version__}"
 HINT: Final = (
@@ -39,6 +44,15 @@ _REFRESH_MS: Final = 300_000
 #: A role is taken again so long before its end.
 _ROLE_MARGIN_MS: Final = 600_000
 _ROLE_SESSION: Final = "spark-kafka-sink"
+
+
+@dataclass(frozen=True, slots=True)
+class AwsKeys:
+    """``session_token`` None: keys of a user, which do not end."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
 
 
 class Keys:
@@ -65,15 +79,14 @@ class Keys:
 class AwsMskIamMechanism:
     """One message, a signed request as JSON; the broker's answer has an id of its request."""
 
-    __slots__ = ("_host", "_keys", "_wall_ms", "complete")
+    __slots__ = ("_host", "_keys", "complete")
 
     name = "AWS_MSK_IAM"
     hint = HINT
 
-    def __init__(self, keys: Keys, host: str, wall_ms: int) -> None:
+    def __init__(self, keys: Keys, host: str) -> None:
         self._keys = keys
         self._host = host
-        self._wall_ms = wall_ms
         self.complete = False
 
     @property
@@ -86,8 +99,8 @@ class AwsMskIamMechanism:
 
     def first(self) -> bytes:
         region = self._keys.region_of(self._host)
-        parameters = signed_query(self._keys.keys, region, self._host, self._wall_ms)
-        message = {name.lower(): value for name, value in parameters.items()}
+        query = urlsplit(signed_url(self._keys.keys, region, self._host)).query
+        message = {name.lower(): value for name, value in parse_qsl(query)}
         message |= {"version": _VERSION, "host": self._host, "user-agent": _USER_AGENT}
         return json.dumps(message, separators=(",", ":")).encode()
 
@@ -101,16 +114,25 @@ class AwsMskIamMechanism:
         self.complete = True
 
 
-def msk_token(keys: Keys, host: str, wall_ms: int) -> Token:
+def signed_url(keys: AwsKeys, region: str, host: str) -> str:
+    """``https://host/?Action=kafka-cluster:Connect``, signed (AWS Signature Version 4, in the
+    query) at this moment.
+    """
+    auth, credentials = _botocore("botocore.auth"), _botocore("botocore.credentials")
+    request = _botocore("botocore.awsrequest").AWSRequest(
+        "GET", f"https://{host}/", params={"Action": _ACTION}
+    )
+    owner = credentials.Credentials(keys.access_key, keys.secret_key, keys.session_token)
+    auth.SigV4QueryAuth(owner, _SERVICE, region, expires=_EXPIRES_S).add_auth(request)
+    url: str = request.url
+    return url
+
+
+def msk_token(keys: Keys, host: str) -> Token:
     """The same as a token for OAUTHBEARER: the signed URL of AWS's endpoint for the region."""
     region = keys.region_of(host)
-    endpoint = f"kafka.{region}.amazonaws.com"
-    parameters = signed_query(keys.keys, region, endpoint, wall_ms)
-    query = encoded_query({n: v for n, v in parameters.items() if n != "X-Amz-Signature"})
-    url = (
-        f"https://{endpoint}/?{query}&X-Amz-Signature={parameters['X-Amz-Signature']}"
-        f"&{encoded_query({'User-Agent': _USER_AGENT})}"
-    )
+    url = signed_url(keys.keys, region, f"kafka.{region}.amazonaws.com")
+    url += f"&User-Agent={quote(_USER_AGENT, safe='')}"
     return Token(Password(base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")))
 
 
@@ -144,6 +166,7 @@ class _Source:
     def __init__(self, login: AwsLogin) -> None:
         self._login = login
         self._module = _botocore("botocore.session")
+        _botocore("botocore.auth")  # here, where it may take its time
         self._provider: Any = None
         if login.provider is not None:
             self._provider = import_paths.make(login.provider, "awsCredentialsProvider")

@@ -100,7 +100,7 @@ def _oauth(settings: OAuthSettings, clock: Clock) -> Fetcher[Any]:
         from spark_kafka_sink.network.auth.aws_msk_iam import HINT, Keys, keys_fetcher, msk_token
 
         def signed(keys: Keys, host: str) -> SaslMechanism:
-            return OAuthBearerMechanism(msk_token(keys, host, clock.wall_ms()), HINT)
+            return OAuthBearerMechanism(msk_token(keys, host), HINT)
 
         fetch_keys = keys_fetcher(settings.source, clock)
         return Fetcher(OAUTHBEARER, fetch_keys, signed, clock, backoff=backoff)
@@ -117,7 +117,7 @@ def _aws(settings: AwsLogin, clock: Clock) -> Fetcher[Any]:
     from spark_kafka_sink.network.auth.aws_msk_iam import AwsMskIamMechanism, Keys, keys_fetcher
 
     def signed(keys: Keys, host: str) -> SaslMechanism:
-        return AwsMskIamMechanism(keys, host, clock.wall_ms())
+        return AwsMskIamMechanism(keys, host)
 
     backoff = ExponentialBackoff(*_BACKOFF)
     fetch = keys_fetcher(settings, clock)

@@ -28,7 +28,6 @@ from spark_kafka_sink.network.channel.selectable import (
     NetworkSend,
 )
 from spark_kafka_sink.network.frame_reader import FrameReader
-from spark_kafka_sink.network.memory_pool import MemoryPool
 from spark_kafka_sink.network.transport_layer import IOV_MAX, TransportLayer
 from spark_kafka_sink.protocol.frames import peek_correlation_id
 from spark_kafka_sink.protocol.request import Buffer
@@ -49,13 +48,12 @@ class KafkaChannel:
         "detail",
         "error",
         "kind",
-        "muted",
         "node_id",
         "ready",
         "reauthenticating",
+        "reauthenticating_since",
         "remote",
         "sending",
-        "starved",
         "transport",
         "used_ms",
         "watched",
@@ -75,12 +73,10 @@ class KafkaChannel:
         self.kind = ChannelStateKind.NOT_CONNECTED
         self.detail: str | None = None
         self.error: AuthenticationError | RemoteProtocolError | None = None
-        self.muted = False
-        #: The next frame waits for memory; nothing is read until there is some.
-        self.starved = False
         #: The session was about to end, and a new one is being asked for. A send waits for it;
         #: answers to the requests before it still arrive.
         self.reauthenticating = False
+        self.reauthenticating_since = 0
         #: The events that the selector watches for now, and when the channel was used last. Its own
         #: notes, kept here.
         self.watched = 0
@@ -112,10 +108,6 @@ class KafkaChannel:
     def waiting(self) -> bool:
         """For a credential: neither reading nor writing helps, a wakeup does."""
         return self._authenticator.waiting
-
-    def use_memory_pool(self, pool: MemoryPool) -> None:
-        """Read no frame that ``pool`` has no memory for; before the first read."""
-        self._reader.pool = pool
 
     def state(self) -> ChannelState:
         return ChannelState(self.kind, self.remote, self.detail, self.error)
@@ -166,7 +158,7 @@ class KafkaChannel:
             return None
         due = self._authenticator.reauthenticate_at
         if due is not None and now >= due and self._written == 0:
-            self.reauthenticating = True
+            self.reauthenticating, self.reauthenticating_since = True, now
             self._authenticator.begin_again()
             self._authenticator.authenticate(now)
             self.ready = self._authenticator.complete
@@ -201,10 +193,8 @@ class KafkaChannel:
         """The next whole frame, or None. Raises RemoteProtocolError, ConnectionError, OSError,
         and AuthenticationError while :attr:`reauthenticating`.
         """
-        reader = self._reader
-        payload = reader.read_from(self.transport)
+        payload = self._reader.read_from(self.transport)
         if payload is None:
-            self.starved = reader.starved
             return None
         if self.reauthenticating and peek_correlation_id(payload) >= MIN_RESERVED_CORRELATION_ID:
             self._authenticator.receive(payload, now)
@@ -212,15 +202,12 @@ class KafkaChannel:
             if self.ready:
                 self.reauthenticating = False
                 _log.debug("authenticated again with node %d at %s", self.node_id, self.remote)
-            if reader.pool is not None:
-                reader.pool.release(len(payload))
             return None
-        return NetworkReceive(self.node_id, payload, reader.pool)
+        return NetworkReceive(self.node_id, payload)
 
     def close(self) -> None:
         self.sending = None
         self._buffers = []
-        self._reader.close()
         try:
             self._authenticator.close()
         finally:

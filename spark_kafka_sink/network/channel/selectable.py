@@ -12,7 +12,6 @@ from enum import Enum
 from typing import Protocol
 
 from spark_kafka_sink.errors import AuthenticationError, RemoteProtocolError
-from spark_kafka_sink.network.memory_pool import MemoryPool
 from spark_kafka_sink.protocol.request import Buffers
 
 
@@ -54,12 +53,6 @@ class NetworkReceive:
 
     source: int
     payload: memoryview
-    pool: MemoryPool | None = None
-
-    def close(self) -> None:
-        """Whoever took the frame is done with it. Once; nothing to do without a ``pool``."""
-        if self.pool is not None:
-            self.pool.release(len(self.payload))
 
 
 class SelectorMetrics(Protocol):
@@ -77,6 +70,10 @@ class SelectorMetrics(Protocol):
     ) -> None: ...
 
     def connection_closed(self, connections: int, now: int) -> None: ...
+
+    def authenticated(self, now: int, *, renewed_in_ms: int | None) -> None: ...
+
+    def authentication_failed(self, now: int, *, renewal: bool) -> None: ...
 
 
 class Selectable(Protocol):
@@ -119,10 +116,6 @@ class Selectable(Protocol):
     def connected(self) -> Sequence[int]: ...
 
     def is_channel_ready(self, node_id: int) -> bool: ...
-
-    def mute(self, node_id: int) -> None: ...
-
-    def unmute(self, node_id: int) -> None: ...
 
     def close_channel(self, node_id: int) -> None:
         """Close at once; no disconnection is reported for it."""

@@ -14,7 +14,6 @@ import contextlib
 import errno
 import logging
 import os
-import random
 import select
 import socket
 
@@ -35,7 +34,6 @@ from spark_kafka_sink.network.channel.selectable import (
     SelectorMetrics,
 )
 from spark_kafka_sink.network.channel.wakeup_pipe import WakeupPipe
-from spark_kafka_sink.network.memory_pool import MemoryPool
 
 _log = logging.getLogger(__name__)
 
@@ -57,15 +55,8 @@ class Selector:
         *,
         connections_max_idle_ms: int = -1,
         metrics: SelectorMetrics | None = None,
-        memory_pool: MemoryPool | None = None,
-        failed_authentication_delay_ms: int = 0,
-        rng: random.Random | None = None,
         poller: Poller | None = None,
     ) -> None:
-        """``memory_pool`` None: frames are not counted. ``failed_authentication_delay_ms``: for so
-        long a connection that was refused for who we are stays open, and its refusal untold, so
-        that whoever tries passwords is slow (Java's brokers do; its clients, too, take 0).
-        """
         self._builder = channel_builder
         self._clock = clock
         self._metrics = metrics
@@ -85,15 +76,6 @@ class Selector:
         # Channels that wait for a credential, which a wakeup tells of.
         self._waiting: list[KafkaChannel] = []
         self._failed_sends: set[int] = set()
-        self._pool = memory_pool
-        # Memory that is low: then who is served first must not always be the same.
-        self._low_memory = 0 if memory_pool is None else memory_pool.size // 10
-        self._random = random.Random() if rng is None else rng  # noqa: S311 - fairness
-        # Some channel waits for memory.
-        self._out_of_memory = False
-        self._close_delay_ms = failed_authentication_delay_ms
-        # Refused channels and when they are closed, in that order.
-        self._delayed_closes: dict[KafkaChannel, int] = {}
         self._max_idle_ms = connections_max_idle_ms
         # No connection was idle for too long before this time.
         self._next_idle_ms = NEVER
@@ -109,8 +91,6 @@ class Selector:
         self._wakeup_fd = self._pipe.reader.fileno()
         self._poller.register(self._wakeup_fd, _READ)
         channel_builder.attach(self.wakeup)
-        if memory_pool is not None:
-            memory_pool.attach(self.wakeup)
 
     # ---- Selectable ----
 
@@ -142,8 +122,6 @@ class Selector:
         except BaseException:
             sock.close()
             raise
-        if self._pool is not None:
-            channel.use_memory_pool(self._pool)
         self._channels[node_id] = channel
         channel.used_ms = self._clock.now_ms()
         if self._max_idle_ms >= 0:
@@ -181,8 +159,6 @@ class Selector:
         self._news = False
         if self._closing:
             self._go_on_closing()
-        if self._out_of_memory:
-            self._resume_reading()
         if self._unsent:
             self._write_unsent(now)
         if self._news or self._immediately_connected or self._buffered_reads:
@@ -216,22 +192,6 @@ class Selector:
         channel = self._channels.get(node_id)
         return channel is not None and channel.ready
 
-    def mute(self, node_id: int) -> None:
-        """Stop reading from this connection. What was reported stays reported."""
-        channel = self._open_or_closing(node_id)
-        channel.muted = True
-        self._buffered_reads.pop(node_id, None)
-        if node_id in self._channels:
-            self._watch(channel)
-
-    def unmute(self, node_id: int) -> None:
-        channel = self._open_or_closing(node_id)
-        channel.muted = False
-        if node_id in self._channels:
-            self._watch(channel)
-            if channel.transport.has_bytes_buffered:
-                self._buffered_reads[node_id] = channel
-
     def close_channel(self, node_id: int) -> None:
         channel = self._channels.get(node_id) or self._closing.pop(node_id, None)
         if channel is not None:
@@ -245,8 +205,6 @@ class Selector:
     def close(self) -> None:
         if not self._pipe.begin_close():
             return
-        if self._pool is not None:
-            self._pool.detach(self.wakeup)
         with contextlib.ExitStack() as stack:
             stack.callback(self._builder.close)
             stack.callback(self._pipe.close)
@@ -278,8 +236,6 @@ class Selector:
 
     def _select(self, timeout_ms: int) -> tuple[bool, int]:
         """Wait and handle events. Returns whether a wakeup was among them, and the time."""
-        if self._delayed_closes:
-            timeout_ms = self._until_delayed_close(timeout_ms)
         if timeout_ms == 0:
             events = self._poller.poll(0)
             now = self._clock.now_ms()
@@ -289,8 +245,6 @@ class Selector:
             events = self._poller.poll((_LONGEST_SELECT_MS if longest else timeout_ms) / 1000)
             now = self._clock.now_ms()
             self._waited_ms += now - start
-        if self._pool is not None and not self._out_of_memory:
-            events = self._handling_order(events, self._pool)
         if self._buffered_reads:
             buffered, self._buffered_reads = self._buffered_reads, {}
             for channel in buffered.values():
@@ -308,8 +262,6 @@ class Selector:
         if self._immediately_connected:
             connected, self._immediately_connected = self._immediately_connected, []
             self._poll_open(connected, _WRITE, now)
-        if self._delayed_closes:
-            self._complete_delayed_closes(now)
         return woken, now
 
     def _poll_open(self, channels: list[KafkaChannel], events: int, now: int) -> None:
@@ -344,6 +296,7 @@ class Selector:
 
     def _prepare(self, channel: KafkaChannel, events: int, now: int) -> None:
         """Go on with handshake and authentication, and then with what waited for it."""
+        renewed = channel.reauthenticating
         channel.prepare(now)
         if (channel.ready or channel.reauthenticating) and (
             events & ~_WRITE or channel.transport.has_bytes_buffered
@@ -351,6 +304,9 @@ class Selector:
             self._read(channel, now)
         if channel.ready:
             self._news = True
+            if self._metrics is not None:
+                took = now - channel.reauthenticating_since if renewed else None
+                self._metrics.authenticated(now, renewed_in_ms=took)
             if channel.sending is not None:
                 self._write(channel, now)
         elif channel.waiting and channel not in self._waiting:
@@ -367,17 +323,11 @@ class Selector:
     def _read(self, channel: KafkaChannel, now: int) -> None:
         """At most one frame of a channel in one poll, so that none starves the others."""
         node_id = channel.node_id
-        if channel.muted or (self._out_of_memory and channel.starved):
-            return
         if not self.completed_receives or not self._has_received(node_id):
             receive = channel.read(now)
             if receive is not None:
                 self.completed_receives.append(receive)
                 self._news = True
-            elif channel.starved:
-                # Not among the buffered reads either: without memory, those would make polls spin.
-                self._out_of_memory = True
-                return
         if channel.transport.has_bytes_buffered:
             self._buffered_reads[node_id] = channel
 
@@ -385,38 +335,12 @@ class Selector:
         """A frame of this channel is handed out by this poll already."""
         return any(receive.source == node_id for receive in self.completed_receives)
 
-    def _handling_order(
-        self, events: list[tuple[int, int]], pool: MemoryPool
-    ) -> list[tuple[int, int]]:
-        """Any order when memory is low: epoll's is nearly always the same, and the first in it
-        would take what is left each time (Selector.determineHandlingOrder).
-        """
-        if len(events) > 1 and pool.available < self._low_memory:
-            self._random.shuffle(events)
-        return events
-
-    def _resume_reading(self) -> None:
-        """Read on where memory was missing, once there is some."""
-        if self._pool is None or self._pool.out_of_memory:
-            return
-        self._out_of_memory = False
-        for node_id, channel in self._channels.items():
-            if channel.starved:
-                channel.starved = False
-                self._watch(channel)
-                # Its length was read, so the rest may be above the socket already.
-                if not channel.muted and channel.transport.has_bytes_buffered:
-                    self._buffered_reads[node_id] = channel
-
     def _watch(self, channel: KafkaChannel) -> None:
         """Tell epoll what this channel waits for; most frames change nothing."""
-        wanted = 0 if channel.muted or channel.starved else _READ
+        wanted = _READ
         if (channel.sending is not None and not channel.reauthenticating) or channel.wants_write:
             wanted |= _WRITE
         if wanted == channel.watched:
-            return
-        if not wanted:
-            self._unwatch(channel)
             return
         fd = channel.transport.socket.fileno()
         if channel.watched:
@@ -440,6 +364,9 @@ class Selector:
             channel.kind = ChannelStateKind.AUTHENTICATION_FAILED
             channel.error = error
             channel.detail = error.message
+            if self._metrics is not None:
+                now, renewal = self._clock.now_ms(), channel.reauthenticating
+                self._metrics.authentication_failed(now, renewal=renewal)
         elif isinstance(error, RemoteProtocolError):
             channel.kind = ChannelStateKind.PROTOCOL_ERROR
             channel.error = error
@@ -454,26 +381,7 @@ class Selector:
             channel.kind.value,
             channel.detail,
         )
-        if self._close_delay_ms > 0 and isinstance(error, AuthenticationError):
-            self._delay_close(channel)
-        else:
-            self._close_gracefully(channel)
-
-    def _delay_close(self, channel: KafkaChannel) -> None:
-        """Leave the connection open and look at it no more, until its time has come."""
-        self._delayed_closes[channel] = self._clock.now_ms() + self._close_delay_ms
-        self._buffered_reads.pop(channel.node_id, None)
-        self._unwatch(channel)
-
-    def _until_delayed_close(self, timeout_ms: int) -> int:
-        first = next(iter(self._delayed_closes.values()))
-        return max(0, min(timeout_ms, first - self._clock.now_ms()))
-
-    def _complete_delayed_closes(self, now: int) -> None:
-        for channel, due in list(self._delayed_closes.items()):
-            if due > now:
-                break
-            self._close_gracefully(channel)
+        self._close_gracefully(channel)
 
     def _close_idle(self, now: int) -> None:
         """Close what was not used for connections.max.idle.ms.
@@ -484,8 +392,6 @@ class Selector:
         self._next_idle_ms = NEVER
         for channel in list(self._channels.values()):
             due = channel.used_ms + self._max_idle_ms
-            if channel in self._delayed_closes:
-                continue
             if now <= due:
                 self._next_idle_ms = min(self._next_idle_ms, due)
                 continue
@@ -510,7 +416,7 @@ class Selector:
     def _has_pending_receive(self, channel: KafkaChannel) -> bool:
         if channel.kind is not ChannelStateKind.READY:
             return False
-        if channel.muted or self._has_received(channel.node_id):
+        if self._has_received(channel.node_id):
             return True
         try:
             receive = channel.read(self._clock.now_ms())
@@ -522,9 +428,7 @@ class Selector:
                 channel.detail = error.message
             return False
         if receive is None:
-            # An answer that waits for memory may be an acknowledgement, too.
-            self._out_of_memory = self._out_of_memory or channel.starved
-            return channel.starved
+            return False
         self.completed_receives.append(receive)
         self._news = True
         return True
@@ -535,7 +439,6 @@ class Selector:
         if self._channels.get(node_id) is channel:
             del self._channels[node_id]
             self._buffered_reads.pop(node_id, None)
-            self._delayed_closes.pop(channel, None)
             if self._metrics is not None:
                 self._metrics.connection_closed(len(self._channels), self._clock.now_ms())
         self._unwatch(channel)
@@ -544,9 +447,3 @@ class Selector:
         self.disconnected[channel.node_id] = channel.state()
         self._news = True
         channel.close()
-
-    def _open_or_closing(self, node_id: int) -> KafkaChannel:
-        channel = self._channels.get(node_id) or self._closing.get(node_id)
-        if channel is None:
-            raise IllegalStateError(f"there is no connection to node {node_id}")
-        return channel

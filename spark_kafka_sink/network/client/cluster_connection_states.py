@@ -242,12 +242,6 @@ class ClusterConnectionStates:
             return NEVER
         return max(0, state.throttled_until_ms - now) or NEVER
 
-    def throttle_delay_ms(self, node_id: int, now: int) -> int:
-        state = self._states.get(node_id)
-        if state is None or state.throttled_until_ms is None:
-            return 0
-        return max(0, state.throttled_until_ms - now)
-
     def is_ready(self, node_id: int, now: int) -> bool:
         state = self._states.get(node_id)
         return (
@@ -255,9 +249,6 @@ class ClusterConnectionStates:
             and state.state is ConnectionState.READY
             and (state.throttled_until_ms is None or state.throttled_until_ms <= now)
         )
-
-    def has_ready_nodes(self, now: int) -> bool:
-        return any(self.is_ready(node_id, now) for node_id in self._states)
 
     def is_connecting(self, node_id: int) -> bool:
         return node_id in self.connecting_nodes

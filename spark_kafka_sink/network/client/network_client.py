@@ -67,7 +67,6 @@ MAX_THROTTLE_MS: Final = 60_000
 
 class _State(Enum):
     ACTIVE = "active"
-    CLOSING = "closing"
     CLOSED = "closed"
 
 
@@ -139,7 +138,6 @@ class NetworkClient:
         self._aborted_sends: list[ClientResponse] = []
         # An answer told where the nodes live, and the connections were not looked at since.
         self._nodes_told = False
-        self._throttle_ms: dict[int, int] = {}
         self._correlation_id = 0
         self._state = _State.ACTIVE
         self._state_lock = threading.Lock()
@@ -172,9 +170,6 @@ class NetworkClient:
     def can_connect(self, node: Node, now: int) -> bool:
         return self._connection_states.can_connect(node.id, now)
 
-    def connection_delay(self, node: Node, now: int) -> int:
-        return self._connection_states.connection_delay(node.id, now)
-
     def poll_delay_ms(self, node: Node, now: int) -> int:
         return self._connection_states.poll_delay_ms(node.id, now)
 
@@ -192,12 +187,6 @@ class NetworkClient:
 
     def has_in_flight_requests(self, node_id: int | None = None) -> bool:
         return self._in_flight.count(node_id) > 0
-
-    def has_ready_nodes(self, now: int) -> bool:
-        return self._connection_states.has_ready_nodes(now)
-
-    def throttle_ms(self, node_id: int) -> int:
-        return self._throttle_ms.get(node_id, 0)
 
     def connection_failures(self) -> dict[str, str]:
         """Address to the reason why it could not be reached, or stopped answering; newest reason.
@@ -385,10 +374,6 @@ class NetworkClient:
                 # on it with the reason.
                 self._poison(responses, receive.source, now, error)
                 continue
-            finally:
-                # What an answer keeps of its bytes (fetched records) is its reader's from here on.
-                if receive.pool is not None:
-                    receive.close()
             node_id = receive.source
             self._in_flight.complete_next(node_id)
             self._maybe_throttle(node_id, body, now)
@@ -406,7 +391,6 @@ class NetworkClient:
         throttle_ms: int = getattr(body, "throttle_ms", 0)
         if throttle_ms > 0:
             throttle_ms = min(throttle_ms, MAX_THROTTLE_MS)
-            self._throttle_ms[node_id] = self.throttle_ms(node_id) + throttle_ms
             self._in_flight.add_throttle_time(node_id, throttle_ms)
             self._connection_states.throttle(node_id, now + throttle_ms)
 
@@ -535,36 +519,10 @@ class NetworkClient:
             elif request.request.api_key is ApiKey.METADATA:
                 self._updater.handle_failed_request(now, None)
 
-    def disconnect(self, node_id: int) -> None:
-        state = self._connection_states.connection_state(node_id)
-        if state is None or state.is_disconnected:
-            return
-        now = self._clock.now_ms()
-        self._selector.close_channel(node_id)
-        self._cancel_in_flight(self._aborted_sends, node_id, now)
-        self._connections.close(node_id, now)
-
-    def close_node(self, node_id: int) -> None:
-        self._selector.close_channel(node_id)
-        self._cancel_in_flight(None, node_id, self._clock.now_ms())
-        self._connections.forget(node_id)
-
     # ---- the end of the client ----
 
     def wakeup(self) -> None:
         self._selector.wakeup()
-
-    def initiate_close(self) -> None:
-        """No further poll or send; a blocked poll ends. Any thread."""
-        with self._state_lock:
-            if self._state is not _State.ACTIVE:
-                return
-            self._state = _State.CLOSING
-        self.wakeup()
-
-    @property
-    def active(self) -> bool:
-        return self._state is _State.ACTIVE
 
     def close(self) -> None:
         """Close every connection. Requests in flight are not called back."""

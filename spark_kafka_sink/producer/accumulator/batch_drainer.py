@@ -120,7 +120,7 @@ class BatchDrainer:
         )
 
     def _linger_left(self, now: int) -> int:
-        """Milliseconds until the writer has waited linger.ms for its input (see DESIGN.md)."""
+        """Milliseconds until the writer has waited linger.ms for its input."""
         since = self.writer_waiting_since
         return NEVER if since is None else self._linger_ms - (now - since)
 

@@ -57,7 +57,7 @@ class BatchLimits:
 
     def refused(self, batch: ProducerBatch) -> None:
         """A broker refused ``batch`` as too large: half of its size is the topic's limit from here
-        on, for this producer (design.md rule 5.7).
+        on, for this producer (rule R7).
         """
         topic, limit = batch.tp.topic, max(1, batch.size_in_bytes // 2)
         self._topic_limits[topic] = min(limit, self._topic_limits.get(topic, limit))

@@ -86,7 +86,7 @@ class BatchReturns:
 
         The pieces go to the head, in order, without backoff; with sequences they are tracked in
         flight in the place of ``batch``, whose memory is theirs now. Batches of this topic are
-        limited to half of the refused size from here on (design.md rule 5.7).
+        limited to half of the refused size from here on (rule R7).
         """
         with self._lock:
             self._check_tracked(batch)

@@ -2,7 +2,7 @@
 
 Owns: the count and the line of waiters. Never: the bytes themselves (a batch's chunks are plain
 ``bytes`` objects of their exact size; Java's free list of batch.size buffers has no use here).
-Stands between the writer's encoder and the accumulator (design.md rule 5.6: back-pressure).
+Stands between the writer's encoder and the accumulator (rule R6: back-pressure).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which partitions keep up: the weights of rows without a key (KIP-794, KIP-1123).
 
 Owns: queue sizes, nodes that take nothing, and racks, made into weights of partitions. Beside the
-second step of a record's way. Never: the choice itself (``records/partitioners`` for columns,
+step 5 of a record's way. Never: the choice itself (``records/partitioners`` for columns,
 ``record_partitioner`` for single records), nor a lock: what it reads may be a moment old.
 
 Java keeps the weights beside each topic and makes them anew in every pass of the sender; here they

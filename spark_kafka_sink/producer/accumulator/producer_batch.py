@@ -5,7 +5,7 @@ states. Stands between the accumulator, which queues it, and the sender, which c
 lock (the accumulator's covers every change of state up to DONE), a queue, a clock, a decision to
 retry.
 
-Bytes are frozen when a batch is closed (design.md rule 5.1): chunks are immutable ``bytes``, the
+Bytes are frozen when a batch is closed (rule R1): chunks are immutable ``bytes``, the
 header is written once, with producer id, epoch and sequence, and a retry hands out the very same
 objects.
 
@@ -275,13 +275,6 @@ class ProducerBatch:
     def in_retry(self) -> bool:
         return self.attempts > 0
 
-    @property
-    def last_sequence(self) -> int:
-        """Sequence of the last record, wrapped at 2^31; NO_SEQUENCE when there is none."""
-        if not self.has_sequence:
-            return NO_SEQUENCE
-        return increment_sequence(self.base_sequence, self.record_count - 1)
-
     def set_producer_state(
         self, producer_id: int, epoch: int, base_sequence: int, *, transactional: bool
     ) -> None:
@@ -448,7 +441,7 @@ class ProducerBatch:
 
         Cut as near to half of the raw bytes as records allow; the generations are
         ``first_generation`` and the next. They keep creation time, attempts, and the sequence
-        ranges [s, s+k) and [s+k, s+n) (design.md rule 5.7); a large batch that is refused again
+        ranges [s, s+k) and [s+k, s+n) (rule R7); a large batch that is refused again
         and again ends in batches of a single record, which can't be split (IllegalStateError).
         """
         if self.state is not BatchState.IN_FLIGHT and self.state is not BatchState.READY:

@@ -2,7 +2,7 @@
 
 Owns: the queues, filling (columns by :meth:`~RecordAccumulator.append`, single records by
 :meth:`~RecordAccumulator.append_record`), the end of batches, flush. Stands between the writer's
-encoder and the sender (step 3 of a record's way). Never: which batches leave
+encoder and the sender (step 7 of a record's way). Never: which batches leave
 (``batch_drainer.py``), come back or expire (``batch_requeuer.py``), sockets; no clock is read here,
 only the wait for a flush goes through one.
 

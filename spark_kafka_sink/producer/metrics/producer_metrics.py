@@ -76,10 +76,15 @@ class Stream(Enum):
     METADATA_WAIT = "metadata-wait-time"
     TXN_INIT = "txn-init-time"
     TXN_BEGIN = "txn-begin-time"
+    TXN_PREPARE = "txn-prepare-time"
     TXN_COMMIT = "txn-commit-time"
     TXN_ABORT = "txn-abort-time"
     CONNECTED = "connections-created"
     CLOSED = "connections-closed"
+    AUTHENTICATED = "authentication"
+    AUTHENTICATION_FAILED = "failed-authentication"
+    REAUTHENTICATED = "reauthentication"
+    REAUTHENTICATION_FAILED = "failed-reauthentication"
     OUTGOING = "bytes-sent"
     INCOMING = "bytes-received"
     SELECT = "select-wait-time"
@@ -124,6 +129,8 @@ class Metric:
     source: Stream | Gauge
     statistic: Statistic
     description: str
+    #: Added to ``source``, another of the producer's streams.
+    plus: Stream | None = None
 
 
 def _rated(name: str, group: Group, stream: Stream, what: str) -> tuple[Metric, ...]:
@@ -206,32 +213,45 @@ METRICS: tuple[Metric, ...] = (
     Metric("bufferpool-wait-ratio", _P, Stream.POOL_WAIT, Statistic.RATIO,
            "Part of the time that writers waited for memory."),
     _time("bufferpool-wait-time-ns-total", Stream.POOL_WAIT, "that writers waited for memory"),
-    _time("bufferpool-wait-time-total", Stream.POOL_WAIT,
-          "that writers waited for memory (Java's old name of the same)"),
     *_counted("buffer-exhausted", _P, Stream.POOL_EXHAUSTED,
               "Waits for memory that ended without it"),
     _time("flush-time-ns-total", Stream.FLUSH_TIME, "spent in flush"),
     _time("metadata-wait-time-ns-total", Stream.METADATA_WAIT, "that writers waited for metadata"),
     _time("txn-init-time-ns-total", Stream.TXN_INIT, "spent in init_transactions"),
     _time("txn-begin-time-ns-total", Stream.TXN_BEGIN, "spent in begin_transaction"),
+    _time("txn-prepare-time-ns-total", Stream.TXN_PREPARE, "spent in prepare"),
     _time("txn-commit-time-ns-total", Stream.TXN_COMMIT, "spent in commit_transaction"),
     _time("txn-abort-time-ns-total", Stream.TXN_ABORT, "spent in abort_transaction"),
     _gauge(Gauge.CONNECTION_COUNT, "Connections that are open or being opened."),
     *_counted("connection-creation", _P, Stream.CONNECTED, "Connections that were made"),
     *_counted("connection-close", _P, Stream.CLOSED, "Connections that ended"),
+    *_counted("successful-authentication", _P, Stream.AUTHENTICATED,
+              "Connections that got through TLS or SASL"),
+    Metric("successful-authentication-no-reauth-total", _P, Stream.AUTHENTICATED,
+           Statistic.EVENT_TOTAL,
+           "The same (Java counts peers that can not renew a session; no client knows)."),
+    *_counted("failed-authentication", _P, Stream.AUTHENTICATION_FAILED,
+              "Connections that were refused for who we are, or who the broker is"),
+    *_counted("successful-reauthentication", _P, Stream.REAUTHENTICATED,
+              "Sessions that were renewed"),
+    *_counted("failed-reauthentication", _P, Stream.REAUTHENTICATION_FAILED,
+              "Sessions whose renewal was refused"),
+    *_spread("reauthentication-latency", _P, Stream.REAUTHENTICATED,
+             "Milliseconds that renewing a session took"),
+    Metric("network-io-rate", _P, Stream.OUTGOING, Statistic.EVENT_RATE,
+           "Requests sent and answers received, per second.", plus=Stream.INCOMING),
+    Metric("network-io-total", _P, Stream.OUTGOING, Statistic.EVENT_TOTAL,
+           "Requests sent and answers received, in all.", plus=Stream.INCOMING),
     *_traffic(_P),
     *_counted("select", _P, Stream.SELECT, "Polls of the network"),
     Metric("io-wait-time-ns-avg", _P, Stream.SELECT, Statistic.AVG_NS,
            "Nanoseconds that a poll waited for the network, on average."),
     _time("io-wait-time-ns-total", Stream.SELECT, "that polls waited for the network"),
-    _time("io-waittime-total", Stream.SELECT,
-          "that polls waited for the network (Java's old name of the same)"),
     Metric("io-wait-ratio", _P, Stream.SELECT, Statistic.RATIO,
            "Part of the time that the network thread waited. Near 0: it is the bottleneck."),
     Metric("io-time-ns-avg", _P, Stream.IO, Statistic.AVG_NS,
            "Nanoseconds that a poll read and wrote, on average."),
     _time("io-time-ns-total", Stream.IO, "that polls read and wrote"),
-    _time("iotime-total", Stream.IO, "that polls read and wrote (Java's old name of the same)"),
     Metric("io-ratio", _P, Stream.IO, Statistic.RATIO,
            "Part of the time that the network thread read and wrote."),
     *_rated("record-send", _T, Stream.RECORDS, "Records sent"),
@@ -443,6 +463,18 @@ class ProducerMetrics:
                 self._producer.by_stream[Stream.CONNECTED].record(1, now)
             self._connections = connections
 
+    def authenticated(self, now: int, *, renewed_in_ms: int | None) -> None:
+        """A connection got through; None: for the first time."""
+        if renewed_in_ms is None:
+            self.record(Stream.AUTHENTICATED, 1, now)
+        else:
+            self.record(Stream.REAUTHENTICATED, renewed_in_ms, now)
+
+    def authentication_failed(self, now: int, *, renewal: bool) -> None:
+        """A connection was refused for who we are, or its peer for who that is."""
+        failed = Stream.REAUTHENTICATION_FAILED if renewal else Stream.AUTHENTICATION_FAILED
+        self.record(failed, 1, now)
+
     def connection_closed(self, connections: int, now: int) -> None:
         """A connection ended, whoever ended it; so many are left."""
         with self._lock:
@@ -480,11 +512,14 @@ class ProducerMetrics:
                         found[_name(metric, client)] = gauges[source]
                     continue
                 if tag is None:
-                    sensor = self._producer.by_stream[source]
-                    found[_name(metric, client)] = _measure(metric.statistic, sensor, now)
+                    of = self._producer.by_stream
+                    value = _measure(metric.statistic, of[source], now)
+                    if metric.plus is not None:
+                        value += _measure(metric.statistic, of[metric.plus], now)
+                    found[_name(metric, client)] = value
                     continue
-                for value, sensors in self._tagged(metric.group):
-                    name = _name(metric, client, (tag, value))
+                for tagged, sensors in self._tagged(metric.group):
+                    name = _name(metric, client, (tag, tagged))
                     found[name] = _measure(metric.statistic, sensors.by_stream[source], now)
         return found
 

@@ -4,7 +4,7 @@ Owns: the error that broke a producer, and how it is told. It joins those who le
 recorder of batches, the sender, a call that was interrupted) with those who must stop. Never: which
 batch fails (``sender.py``), which of them loses an attempt (``batch_completion.py``).
 
-What a batch that failed for good does (design.md rule 5.2):
+What a batch that failed for good does (rule R2):
 
 - records of ``send`` fail, and the others go on: the idempotent producer under a new id, because
   nothing may be sent behind a hole (``transaction_manager.py``);

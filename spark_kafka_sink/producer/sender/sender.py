@@ -8,7 +8,7 @@ sequences (``partition_sequences.py``).
 All of it runs on one thread, the network thread, except :meth:`wakeup`, :meth:`initiate_close`,
 :meth:`force_close` and :attr:`fatal_error`. Answers arrive as callbacks inside ``client.poll``.
 
-Unlike Java's (design.md section 5): bytes are never changed, so a retry is the same objects; once
+Unlike Java's (rules R1 and R2): bytes are never changed, so a retry is the same objects; once
 a batch with rows of columns fails for good, an idempotent producer fails with it: nothing more is
 sent, the loop ends, connections are closed (no Produce stays unanswered behind a failed attempt),
 and every batch and waiter gets the error. An unexpected exception ends it the same way. And a round

@@ -37,12 +37,12 @@ The rules, each with the race that it closes:
 * **OUT_OF_ORDER before any acknowledgement fails the attempt**: nothing is known of that log.
 
 * **Behind a batch that failed for good nothing can follow.** Only a transactional producer lives on
-  then, to abort (nothing is renumbered, design.md rule 5.2): what is behind the hole fails with its
+  then, to abort (nothing is renumbered, rule R2): what is behind the hole fails with its
   next answer, unless that is an acknowledgement. A batch that failed without a clear answer is
   *lost*: it may be in the log, or may still come there, until a later acknowledgement or its own
   late answer settles it.
 
-A split (MESSAGE_TOO_LARGE, design.md rule 5.7) puts the halves in the whole's place: they keep its
+A split (MESSAGE_TOO_LARGE, rule R7) puts the halves in the whole's place: they keep its
 range of sequences and go, one after the other, before the later batches, which were or will be
 answered OUT_OF_ORDER and go again unchanged.
 """
@@ -100,7 +100,7 @@ class Action(Enum):
 
 _FIRST, _HEAD, _BEHIND, _SETTLED, _BROKEN = Situation
 
-#: The whole of design.md rule 5.3 about answers.
+#: The whole of rule R3 about answers.
 ACTIONS: dict[tuple[Situation, Answer], Action] = {
     (_FIRST, Answer.ACKNOWLEDGED): Action.COMPLETE,
     (_FIRST, Answer.OUT_OF_ORDER): Action.FAIL,

@@ -5,7 +5,7 @@ every change of these that the table of ``transaction_states.py`` allows. ``tran
 changes it for the application and for batches, ``txn_request_queue.py`` by the coordinator's
 answers. Never: a request, a sequence, a wait.
 
-**One (producer id, epoch) is one transaction** (design.md rule 5.4). With transactions of version 2
+**One (producer id, epoch) is one transaction** (rule R4). With transactions of version 2
 (KIP-890) each EndTxn brings the next epoch. With version 1 it does not: an identity that a
 transaction was written with is then *spent*, and the next ``begin_transaction`` asks the
 coordinator for another one, so that a late duplicate can never belong to a later transaction.

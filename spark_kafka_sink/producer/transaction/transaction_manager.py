@@ -7,7 +7,7 @@ the identity and its states (``producer_identity.py``), the sequences (``txn_par
 the conversation with the coordinator (``txn_request_queue.py``). Never: a node, a connection,
 backoff times, bytes.
 
-What Java's class does and this one leaves out (design.md rule 5.2): no epoch is raised here, and no
+What Java's class does and this one leaves out (rule R2): no epoch is raised here, and no
 sequence is rewritten. A batch that failed for good leaves a hole: an idempotent producer goes on
 under a new id (:meth:`TransactionManager.renew`), a transactional one can only abort, and goes on
 under the identity that the coordinator gives it then.
@@ -561,9 +561,6 @@ class TransactionManager:
     def has_unresolved_batches(self) -> bool:
         """Some failed batch of the transaction may be in the log, or come there later."""
         return self._sequences.has_lost
-
-    def has_in_flight_batches(self, tp: TopicPartition) -> bool:
-        return self._sequences.has_in_flight(tp)
 
     def is_acknowledged(self, tp: TopicPartition) -> bool:
         """True once a broker acknowledged something of this producer on ``tp``."""

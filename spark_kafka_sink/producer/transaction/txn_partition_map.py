@@ -78,9 +78,6 @@ class TxnPartitionMap:
         """Of some failed batch it is not known whether it is, or will be, in the log."""
         return any(sequences.has_lost for sequences in self.of.values())
 
-    def has_in_flight(self, tp: TopicPartition) -> bool:
-        return bool(self.of.get(tp))
-
     def is_acknowledged(self, tp: TopicPartition) -> bool:
         """True once a broker acknowledged something of this identity on ``tp``."""
         sequences = self.of.get(tp)

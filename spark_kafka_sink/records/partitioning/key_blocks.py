@@ -1,6 +1,6 @@
 """Keys of different lengths as 32-bit words, so that a hash takes one word of many keys at a time.
 
-Owns: :class:`KeyWords`, and the walk over a long column in blocks. Beside the second step of a
+Owns: :class:`KeyWords`, and the walk over a long column in blocks. Beside step 5 of a
 record's way. Never: a hash (``murmur2``, ``murmur3``, ``crc32``, ``fnv1a``).
 """
 

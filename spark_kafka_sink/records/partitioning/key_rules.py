@@ -1,7 +1,7 @@
 """What a key, an empty key and no key mean to each partitioner that goes by keys.
 
 Owns: :class:`KeyRule` and the table of them by the names that ``partitioner.class`` takes
-(:data:`KEY_RULES`). Beside the second step of a record's way; the same rule serves columns
+(:data:`KEY_RULES`). Beside step 5 of a record's way; the same rule serves columns
 (``partitioners``) and single records (``producer/record_partitioner``). Never: a partition (who
 asks knows how many there are, and which have a leader).
 

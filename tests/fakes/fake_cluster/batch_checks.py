@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import crc32c as castagnoli
 
 from spark_kafka_sink.errors import CorruptRecordError, ErrorCode, InvalidRecordError
-from spark_kafka_sink.records.record_batch import parse_batch
+from tests.fakes.record_reader import parse_batch
 
 HEADER = 61
 _PREFIX = struct.Struct(">qiibI")

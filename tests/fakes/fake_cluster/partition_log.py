@@ -10,8 +10,8 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from spark_kafka_sink.errors import ErrorCode
-from spark_kafka_sink.records.record_batch import Record, parse_batch
 from tests.fakes.fake_cluster.batch_checks import Batch, RefusedError, marker
+from tests.fakes.record_reader import Record, parse_batch
 
 _LAST_SEQUENCE = 2**31 - 1
 REMEMBERED = 5

@@ -1,7 +1,7 @@
 """One question to a broker: the request, where it goes, and what its answer is worth. Values only.
 
 Owns: :class:`Call`, its targets, and the one table from an answer's error code to what follows.
-Never: a connection (``broker_calls.py``).
+Never: a connection (``request_loop.py``).
 """
 
 from __future__ import annotations
@@ -18,8 +18,14 @@ from spark_kafka_sink.protocol.request import Request
 
 ResponseT = TypeVar("ResponseT")
 
-#: Of a call that nobody answered.
-SILENCE: Final = "no answer"
+#: Raised whoever asks: no asking again mends them, and they are no news of what is asked about.
+_RAISED: Final = frozenset(
+    {
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
 
 
 class Next(Enum):
@@ -67,29 +73,47 @@ Target = Coordinator | Leader | AnyBroker | Node
 
 @dataclass(slots=True, eq=False)
 class Call(Generic[ResponseT]):
-    """One request until it is :attr:`done`.
+    """One request until it is :attr:`done`, with its :attr:`response`.
 
     ``take`` gets each answer and gives the code for which it is to be asked for again (see
     :func:`following`), or None when it is clear; what it raises ends all calls. ``request`` None
     only finds out where ``to`` is. With ``once`` the call ends at the first lost connection, not
     done: whoever made it knows better where to go then. ``told`` says why it isn't done, ``sent``
-    how often it left.
+    how often it left, and ``answered`` how often that was answered.
     """
 
     request: Request[ResponseT] | None
     to: Target
     take: Callable[[ResponseT], ErrorCode | None] = lambda _: None
     once: bool = False
+    response: ResponseT | None = None
     done: bool = False
     over: bool = False
     attempts: int = 0
     sent: int = 0
-    told: str = SILENCE
+    answered: int = 0
+    told: str = "no answer"
+
+
+def judged(
+    code: ErrorCode, where: str, right: str = "", *, success_only: bool = True
+) -> ErrorCode | None:
+    """For :attr:`Call.take`: ``code`` when it is to be asked for again, None when it is clear.
+
+    Raises :func:`refusal` of what no asking mends; with ``success_only`` of every other clear code,
+    too.
+    """
+    if code not in _RAISED:
+        if following(code) is not Next.CLEAR:
+            return code
+        if code is ErrorCode.NONE or not success_only:
+            return None
+    raise refusal(code, where, right)
 
 
 def refusal(code: ErrorCode, where: str, right: str) -> KafkaError:
-    """What to raise for ``code``; who lacks the ``right`` is told which one it is."""
-    if code.info.error_type is not AuthorizationError:
+    """What to raise for ``code``; who lacks the ``right`` (if that is given) is told which."""
+    if not right or code.info.error_type is not AuthorizationError:
         return code.error(where)
     return AuthorizationError(
         f"{where}: {code.name} ({code.value}): {code.info.meaning}",

@@ -1,0 +1,296 @@
+"""Topics and their settings: the few admin calls that preflight, commit log and operators need.
+
+Owns: :class:`AdminClient`. Never: a cache, a decision about what a missing topic means, how calls
+travel (``request_loop.py``).
+
+It stands before the way of a record: the driver asks here once, and ships the answer to the tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from spark_kafka_sink.admin.call import AnyBroker, Call, judged
+from spark_kafka_sink.admin.request_loop import NewClient, RequestLoop
+from spark_kafka_sink.clock import NEVER, Clock
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import (
+    AuthorizationError,
+    ErrorCode,
+    KafkaTimeoutError,
+    UnsupportedVersionError,
+)
+from spark_kafka_sink.protocol.cluster import Cluster, Node
+from spark_kafka_sink.protocol.config_messages import (
+    ConfigResource,
+    ConfigResourceType,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
+from spark_kafka_sink.protocol.control_messages import CreateTopicsRequest, NewTopic
+
+#: Topic errors that no waiting mends.
+_HOPELESS: Final = frozenset(
+    {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+)
+#: After these CreateTopics may or may not have been done: a topic that is there then is ours.
+_UNCLEAR: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT})
+
+
+class AdminClient:
+    """Asks brokers, one question at a time, on the caller's thread. A context manager.
+
+    Every call is bounded by its ``timeout_ms``, or by max.block.ms when that is None, or by its
+    ``deadline_ms`` (of the clock), and raises KafkaTimeoutError with each address tried and why it
+    failed when no broker answers in time; AuthenticationError and UnsupportedVersionError come at
+    once, as does ConfigError when no bootstrap server can be resolved.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        *,
+        clock: Clock | None = None,
+        new_client: NewClient | None = None,
+    ) -> None:
+        self.config = config
+        #: For whoever asks brokers something else over the same connections.
+        self.loop = RequestLoop(config, clock, new_client)
+        self.clock = self.loop.clock
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.loop.close()
+
+    def deadline(self, timeout_ms: int | None = None) -> int:
+        """So long from now; None: max.block.ms."""
+        return self.clock.now_ms() + (
+            self.config.max_block_ms if timeout_ms is None else timeout_ms
+        )
+
+    def describe_topics(
+        self,
+        topics: Collection[str],
+        *,
+        timeout_ms: int | None = None,
+        believe_missing_ms: int | None = None,
+        allow_auto_topic_creation: bool = True,
+    ) -> Cluster:
+        """The brokers, and the partitions of all ``topics`` (none: the brokers alone).
+
+        As in Java, a topic that is not there is asked for again until the time is up, because it
+        may have been created a moment ago, and because the broker may create it for us. Then
+        KafkaTimeoutError says which is missing, and in its hint what the brokers said of each.
+        InvalidTopicError and AuthorizationError come at once.
+
+        The wait for a missing topic ends earlier when every answer of the last
+        ``believe_missing_ms`` called it UNKNOWN_TOPIC_OR_PARTITION. Silence, or any other error,
+        is no such word: it is waited out, and the count begins anew.
+        """
+        self.loop.metadata.allow_auto_topic_creation = allow_auto_topic_creation
+        timeout_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
+        return self._await_topics(topics, timeout_ms, lambda _: True, believe_missing_ms)
+
+    def brokers(self, deadline_ms: int, *, max_age_ms: int = NEVER) -> tuple[Node, ...]:
+        """All brokers, as one of them said at most ``max_age_ms`` ago.
+
+        Metadata is not asked for twice within retry.backoff.ms, so fresh ones may take so long.
+        """
+        metadata = self.loop.metadata
+        now = self.clock.now_ms()
+        asked = min(metadata.fetch().nodes) >= 0  # else they are the bootstrap servers
+        if not asked or now - metadata.last_success_ms > max_age_ms:
+            self.describe_topics(
+                (), timeout_ms=max(0, deadline_ms - now), allow_auto_topic_creation=False
+            )
+        return tuple(metadata.fetch().nodes.values())
+
+    def topic_configs(
+        self, topics: Collection[str], names: Collection[str], deadline_ms: int
+    ) -> Mapping[str, Mapping[str, str | None]]:
+        """Settings by topic; none of one that the principal may not see, nor of old brokers'."""
+
+        def take(response: DescribeConfigsResponse) -> ErrorCode | None:
+            for resource, found in response.resources.items():
+                if found.error.info.error_type is not AuthorizationError:
+                    again = judged(found.error, f"DescribeConfigs of topic {resource.name}")
+                    if again is not None:
+                        return again
+            return None
+
+        resources = tuple(ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics)
+        request = DescribeConfigsRequest(resources, tuple(names))
+        try:
+            response = self.loop.ask(Call(request, AnyBroker(), take), deadline_ms)
+        except UnsupportedVersionError:
+            return {topic: {} for topic in topics}
+        return {resource.name: found.values for resource, found in response.resources.items()}
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, timeout_ms: int | None = None, exist_ok: bool = False
+    ) -> Cluster:
+        """Create ``topics`` and wait until each of their partitions has a leader.
+
+        With ``exist_ok`` a topic that is there is left as it is. Raises the broker's refusal of
+        the first topic that it refuses; others may have been created then.
+        """
+        timeout_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
+        deadline_ms = self.deadline(timeout_ms)
+        self.loop.metadata.allow_auto_topic_creation = False
+        self._await_topics((), timeout_ms, lambda _: True)  # who is the controller?
+        self._create(list(topics), deadline_ms, exist_ok=exist_ok)
+
+        def have_leaders(cluster: Cluster) -> bool:
+            return all(
+                partition.leader in cluster.nodes
+                for topic in topics
+                for partition in cluster.topics[topic.name]
+            )
+
+        left_ms = max(0, deadline_ms - self.clock.now_ms())
+        return self._await_topics([topic.name for topic in topics], left_ms, have_leaders)
+
+    # -- waiting ----------------------------------------------------------------------------------
+
+    def _await_topics(
+        self,
+        topics: Collection[str],
+        timeout_ms: int,
+        ready: Callable[[Cluster], bool],
+        believe_missing_ms: int | None = None,
+    ) -> Cluster:
+        """Poll until a fresh answer knows ``topics`` and the cluster is ``ready``."""
+        metadata = self.loop.metadata
+        now = self.clock.now_ms()
+        deadline_ms = now + timeout_ms
+        answers = metadata.answers
+        unknown_since: dict[str, int] = {}
+        metadata.add_topics(topics, now)
+        metadata.request_update()
+
+        def look(now: int) -> int | None:
+            nonlocal answers, unknown_since
+            if metadata.answers == answers:
+                return NEVER
+            cluster = metadata.fetch()
+            errors = {t: metadata.topic_errors.get(t, ErrorCode.NONE) for t in topics}
+            for topic, code in errors.items():
+                if code in _HOPELESS:
+                    raise code.error(f"topic {topic}")
+            missing = [t for t in topics if t not in cluster.topics]
+            if not missing and ready(cluster):
+                return None
+            unknown_since = {
+                topic: unknown_since.get(topic, now)
+                for topic in missing
+                if errors[topic] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            }
+            if believe_missing_ms is not None and any(
+                now - since >= believe_missing_ms for since in unknown_since.values()
+            ):
+                raise self._not_present(topics, believe_missing_ms)
+            answers = metadata.answers
+            metadata.request_update()
+            return NEVER
+
+        if not self.loop.poll_until(look, deadline_ms):
+            raise self._not_present(topics, timeout_ms)
+        return metadata.fetch()
+
+    def _not_present(self, topics: Collection[str], timeout_ms: int) -> KafkaTimeoutError:
+        metadata = self.loop.metadata
+        if not topics:
+            return metadata.no_broker_answered(timeout_ms, "nothing is known of the cluster")
+        known = metadata.fetch().topics
+        missing = [topic for topic in topics if topic not in known]
+        if not missing:
+            return KafkaTimeoutError(
+                f"partitions of {', '.join(topics)} have no leader after {timeout_ms} ms.",
+                hint="brokers may be down, or the topic was created a moment ago",
+                code=ErrorCode.REQUEST_TIMED_OUT,
+                kind=Kind.NO_LEADER,
+            )
+        noun = "Topic" if len(missing) == 1 else "Topics"
+        message = f"{noun} {', '.join(missing)} not present in metadata after {timeout_ms} ms."
+        if metadata.answers == 0:
+            return metadata.no_broker_answered(timeout_ms, message)
+        return KafkaTimeoutError(
+            message,
+            hint=_said(missing, metadata.topic_errors),
+            code=ErrorCode.REQUEST_TIMED_OUT,
+            kind=Kind.TOPIC_NOT_PRESENT,
+        )
+
+    # -- creating ---------------------------------------------------------------------------------
+
+    def _create(self, topics: list[NewTopic], deadline_ms: int, *, exist_ok: bool) -> None:
+        """Until every topic is created or one is refused. Only what failed is asked again."""
+        unclear: set[str] = set()
+        attempts = 0
+        while topics:
+            remaining = deadline_ms - self.clock.now_ms()
+            # Brokers before KRaft create topics on the controller only; later ones forward.
+            cluster = self.loop.cluster
+            to = cluster.nodes.get(cluster.controller) or AnyBroker()
+            request = CreateTopicsRequest(tuple(topics), max(1, remaining))
+            call = Call(request, to, once=True)
+            self.loop.run([call], deadline_ms)
+            if call.response is not None:
+                errors = call.response.errors
+                topics = [t for t in topics if _again(t, errors, unclear, exist_ok=exist_ok)]
+            elif self.clock.now_ms() >= deadline_ms:
+                raise self.loop.timeout("CREATE_TOPICS", [call])
+            elif call.sent:
+                # It may have been done: if so the next answer says that the topics are there.
+                unclear.update(topic.name for topic in topics)
+            if topics:
+                self.loop.metadata.request_update()
+                self.loop.pause(attempts, deadline_ms)
+                attempts += 1
+
+
+def _again(
+    topic: NewTopic,
+    errors: Mapping[str, tuple[ErrorCode, str | None]],
+    unclear: set[str],
+    *,
+    exist_ok: bool,
+) -> bool:
+    """Must this topic be asked for again? Raises when it is refused."""
+    code, message = errors[topic.name]
+    if code is ErrorCode.NONE:
+        return False
+    if code is ErrorCode.TOPIC_ALREADY_EXISTS and (exist_ok or topic.name in unclear):
+        return False
+    if code in _UNCLEAR:
+        unclear.add(topic.name)
+    if not code.retriable:
+        raise code.error(f"topic {topic.name}", message)
+    return True
+
+
+def _said(topics: Collection[str], errors: Mapping[str, ErrorCode]) -> str:
+    """What the brokers said of each topic; topics of which they said the same stand together."""
+    by_code: dict[ErrorCode, list[str]] = {}
+    for topic in topics:
+        code = errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        by_code.setdefault(code, []).append(topic)
+    said = (
+        f"{code.name} of {', '.join(names)}: {code.info.hint or code.info.meaning}"
+        for code, names in by_code.items()
+    )
+    return f"the brokers answered {'; '.join(said)}"

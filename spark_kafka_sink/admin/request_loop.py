@@ -1,0 +1,491 @@
+"""Many requests at once, on the caller's thread, until each has a clear answer.
+
+Owns: :class:`RequestLoop`, which carries calls (``call.py``) over the connections of one network
+client, looks coordinators up, many ids in one request, and remembers them. Never: what is asked and
+what an answer is worth, a thread, a decision.
+
+A broker works on one request of a connection at a time, so calls to one broker gain by not waiting
+for each other's way there and back, not by being worked on together.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count, islice
+from typing import Final, TypeVar, cast
+
+from spark_kafka_sink.admin.call import (
+    AnyBroker,
+    Call,
+    Coordinator,
+    Leader,
+    Next,
+    following,
+    refusal,
+)
+from spark_kafka_sink.clock import NEVER, Clock, SystemClock
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.errors import (
+    ApiError,
+    ErrorCode,
+    KafkaError,
+    KafkaTimeoutError,
+    UnsupportedVersionError,
+)
+from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.network.client.client_factory import (
+    new_network_client,
+    with_bootstrap_addresses,
+)
+from spark_kafka_sink.network.client.client_request import ClientResponse
+from spark_kafka_sink.network.client.kafka_client import KafkaClient
+from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.protocol.cluster import Cluster, Node
+from spark_kafka_sink.protocol.control_messages import (
+    CoordinatorType,
+    FindCoordinatorRequest,
+    MetadataRequest,
+)
+from spark_kafka_sink.protocol.metadata_response import MetadataResponse
+from spark_kafka_sink.protocol.request import ApiKey, Request
+from spark_kafka_sink.protocol.responses import FindCoordinatorResponse
+
+ResponseT = TypeVar("ResponseT")
+#: Makes the client that the questions go through: over real sockets, or a simulated network's.
+NewClient = Callable[[ProducerConfig, Metadata, Clock], KafkaClient]
+
+#: Requests on their way to one broker. More would only wait there. (Nothing here needs the order
+#: that more than five would break.)
+_IN_FLIGHT: Final = 100
+#: The first wait before a call is made again: what CONCURRENT_TRANSACTIONS waits for takes
+#: milliseconds. It doubles up to retry.backoff.max.ms.
+FIRST_BACKOFF_MS: Final = 2
+#: How long one poll lasts at most while a broker may become ready by itself.
+_POLL_MS: Final = 100
+#: Ids in one FindCoordinator: with ids of 300 bytes the request stays below 512 KiB.
+_MOST_IDS: Final = 1000
+#: FindCoordinator takes several ids from here on (KIP-699, brokers since 3.0).
+_MANY_IDS: Final = 4
+_NAMES: Final = {
+    CoordinatorType.GROUP: "group",
+    CoordinatorType.TRANSACTION: "transactional id",
+}
+#: Coordinators that are remembered; a client may serve a stream for weeks.
+_MOST_COORDINATORS: Final = 100_000
+
+
+class AdminMetadata(Metadata):
+    """The producer's metadata, so that the driver's error is the task's error; it also keeps what
+    nobody waits for in ``await_topics``. No lock: there is one thread.
+    """
+
+    def __init__(self, config: ProducerConfig, clock: Clock) -> None:
+        super().__init__(config, clock)
+        self.allow_auto_topic_creation = False
+        self.answers = 0
+        self.topic_errors: dict[str, ErrorCode] = {}
+        self.failure: KafkaError | None = None
+
+    def new_request(self, now: int) -> tuple[MetadataRequest, int]:
+        request, token = super().new_request(now)
+        return replace(request, allow_auto_topic_creation=self.allow_auto_topic_creation), token
+
+    def update(self, token: int, response: MetadataResponse, now: int) -> None:
+        super().update(token, response, now)
+        self.answers += 1
+        self.failure = None
+        self.topic_errors |= {topic.name: topic.error for topic in response.topics}
+
+    def failed_update(self, now: int, error: KafkaError | None) -> None:
+        super().failed_update(now, error)
+        if error is not None:
+            self.failure = error
+
+
+class RequestLoop:
+    """One thread at a time. ConfigError when no bootstrap server can be resolved.
+
+    After a KeyboardInterrupt in the middle the connections are thrown away: the next call begins
+    with new ones, and no answer to an old question reaches anybody.
+    """
+
+    def __init__(
+        self, config: ProducerConfig, clock: Clock | None, new_client: NewClient | None
+    ) -> None:
+        if new_client is None:
+            config = with_bootstrap_addresses(config)
+        self.config = replace(config, max_in_flight_requests_per_connection=_IN_FLIGHT)
+        self.clock = SystemClock() if clock is None else clock
+        self.metadata = AdminMetadata(self.config, self.clock)
+        self.backoff = ExponentialBackoff(
+            min(FIRST_BACKOFF_MS, config.retry_backoff_ms), config.retry_backoff_max_ms
+        )
+        #: Where each coordinator was found.
+        self.found: dict[Coordinator, Node] = {}
+        #: A broker was there to take a request.
+        self.reached = False
+        self._new_client = new_client or new_network_client
+        self._interrupted = False
+        self._ran_ms = 0
+        self.client = self._connect()
+
+    def _connect(self) -> KafkaClient:
+        client = self._new_client(self.config, self.metadata, self.clock)
+        self.metadata.attach(client.wakeup, client.connection_failures)
+        return client
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.client.close()
+
+    @property
+    def cluster(self) -> Cluster:
+        """As known now; without an answer so far the bootstrap servers."""
+        return self.metadata.fetch()
+
+    # -- asking -----------------------------------------------------------------------------------
+
+    def run(self, calls: Iterable[Call[ResponseT]], deadline_ms: int) -> bool:
+        """Until every call is done (or over), or ``deadline_ms`` of the clock is there.
+
+        True when all are done. Raises what a ``take`` raised, AuthenticationError,
+        UnsupportedVersionError, and AuthorizationError of who may not find a coordinator; other
+        calls may have been answered then, or be on their way.
+        """
+        if len(self.found) > _MOST_COORDINATORS:
+            self.found.clear()
+        self._ran_ms = deadline_ms - self.clock.now_ms()
+        whole = _Run(self, cast("list[Call[object]]", list(calls)), deadline_ms)
+        self.poll_until(whole.go_on, deadline_ms)
+        whole.ended = True
+        return all(call.done for call in whole.calls)
+
+    def ask(self, call: Call[ResponseT], deadline_ms: int, what: str = "") -> ResponseT:
+        """The response of one call, as :meth:`run`; else :meth:`timeout`."""
+        assert call.request is not None
+        if not self.run([call], deadline_ms):
+            raise self.timeout(what or call.request.api_key.name, [call])
+        return cast("ResponseT", call.response)
+
+    def poll_until(self, look: Callable[[int], int | None], deadline_ms: int) -> bool:
+        """Poll until ``look`` (at the time now) gives None: True; or until the deadline: False.
+        What it gives else is how long a poll may last (ms). Raises what it raises, and a refusal of
+        metadata.
+        """
+        with self._unbroken():
+            while True:
+                if self.metadata.failure is not None:
+                    raise self.metadata.failure
+                now = self.clock.now_ms()
+                wait = look(now)
+                if wait is None or now >= deadline_ms:
+                    return wait is None
+                self.client.poll(max(0, min(wait, deadline_ms - now)), now)
+
+    def pause(self, attempts: int, deadline_ms: int) -> None:
+        """A round of calls brought too little: wait as before a call that is made again."""
+        until = min(deadline_ms, self.clock.now_ms() + self.backoff.backoff(attempts))
+        with self._unbroken():
+            while (now := self.clock.now_ms()) < until:
+                self.client.poll(until - now, now)
+
+    @contextmanager
+    def _unbroken(self) -> Iterator[None]:
+        """Polls happen in here. A poll that was left halfway may have read an answer and not told
+        of it: what comes after an interrupt begins with new connections.
+        """
+        if self._interrupted:
+            self.client.close()
+            self.client = self._connect()
+        self._interrupted = True
+        # A refusal that is older than this call may have been mended by an administrator.
+        self.metadata.failure = None
+        try:
+            yield
+        except Exception:
+            self._interrupted = False
+            raise
+        self._interrupted = False
+
+    def timeout(self, what: str, calls: Iterable[Call[ResponseT]]) -> KafkaTimeoutError:
+        """For calls that are not done at their deadline. Who never met a broker hears that first,
+        with each address and why.
+        """
+        if self._ran_ms > 0 and not (self.reached or self.metadata.answers):
+            return self.metadata.no_broker_answered(self._ran_ms, f"{what} got no answer")
+        call = next((call for call in calls if not call.done), None)
+        told = "no answer" if call is None else call.told
+        return KafkaTimeoutError(
+            f"{what} has no clear answer in time ({told})",
+            hint=None if call is not None and call.answered else self.metadata.addresses_tried(),
+            code=ErrorCode.REQUEST_TIMED_OUT,
+        )
+
+    # -- coordinators -----------------------------------------------------------------------------
+
+    def coordinators(
+        self, transactional_ids: Collection[str], deadline_ms: int
+    ) -> Mapping[str, Node]:
+        """Where each id's coordinator is; KafkaTimeoutError when that is not found out in time."""
+        calls: list[Call[object]] = [Call(None, Coordinator(i)) for i in transactional_ids]
+        if not self.run(calls, deadline_ms):
+            raise self.timeout("FindCoordinator", calls)
+        return {i: self.found[Coordinator(i)] for i in transactional_ids}
+
+    def forget_coordinators(self, transactional_ids: Iterable[str]) -> None:
+        """Ask anew where they are."""
+        for transactional_id in transactional_ids:
+            self.found.pop(Coordinator(transactional_id), None)
+
+
+class _Run:
+    """The calls of one :meth:`RequestLoop.run`: which waits where.
+
+    A call is in one place: ``_queues`` (its broker is known), ``_homeless`` (its coordinator is
+    looked up), ``_later`` (it waits for its backoff), or on its way, when its callback has it.
+    """
+
+    def __init__(self, loop: RequestLoop, calls: list[Call[object]], deadline_ms: int) -> None:
+        self.calls = calls
+        #: Nobody asks any more.
+        self.ended = False
+        self._loop = loop
+        self._deadline_ms = deadline_ms
+        self._open = len(calls)
+        self._queues: dict[int, deque[Call[object]]] = {}
+        self._nodes: dict[int, Node] = {}
+        self._anywhere: deque[Call[object]] = deque()
+        self._homeless: dict[Coordinator, list[Call[object]]] = {}
+        self._to_look_up: dict[Coordinator, None] = {}
+        self._order = count()
+        self._later = [(0, next(self._order), call) for call in calls]
+        self._failure: KafkaError | None = None
+
+    @property
+    def _client(self) -> KafkaClient:
+        return self._loop.client
+
+    def go_on(self, now: int) -> int | None:
+        """Send what can go: at most one request to each broker (a connection takes the next one
+        when it has left). None when all calls are over, else how long to poll (ms).
+        """
+        if self._failure is not None:
+            raise self._failure
+        if self._open == 0:
+            return None
+        if now >= self._deadline_ms:
+            return 0
+        later = self._later
+        while later and later[0][0] <= now:
+            self._route(heapq.heappop(later)[2], now)
+        if self._open == 0:
+            return None  # all that was asked is where they are
+        wait = later[0][0] - now if later else NEVER
+        if self._to_look_up:
+            wait = min(wait, self._look_up(now))
+        if self._anywhere:
+            node, until_ready = self._any_broker(now)
+            wait = min(wait, until_ready)
+            if node is not None:
+                self._send(self._anywhere.popleft(), node, now)
+        for node_id, queue in self._queues.items():
+            if queue:
+                wait = min(wait, self._send_to(self._nodes[node_id], queue, now))
+        return wait
+
+    def _send_to(self, node: Node, queue: deque[Call[object]], now: int) -> int:
+        if self._client.ready(node, now):
+            self._send(queue.popleft(), node, now)
+            return NEVER
+        wait = self._until_ready(node, now)
+        if self._client.connection_failed(node):
+            calls = list(queue)
+            queue.clear()
+            for call in calls:
+                self._lost(call, now, f"broker {node} can't be reached")
+        return wait
+
+    # -- where to ---------------------------------------------------------------------------------
+
+    def _route(self, call: Call[object], now: int) -> None:
+        to = call.to
+        metadata = self._loop.metadata
+        if isinstance(to, Coordinator):
+            node = self._loop.found.get(to)
+            if node is None:
+                if to not in self._homeless:
+                    self._homeless[to] = []
+                    self._to_look_up[to] = None
+                self._homeless[to].append(call)
+                return
+            if call.request is None:
+                self._end(call, done=True)
+                return
+        elif isinstance(to, Leader):
+            node = metadata.fetch().leader_for(to.tp)
+            if node is None:
+                metadata.add_topics((to.tp.topic,), now)
+                self._again(call, now, "its leader is not known")
+                return
+        elif isinstance(to, AnyBroker):
+            self._anywhere.append(call)
+            return
+        else:
+            node = to
+        self._nodes[node.id] = node
+        self._queues.setdefault(node.id, deque()).append(call)
+
+    def _elsewhere(self, call: Call[object], now: int, why: str) -> None:
+        """Its broker is gone, or not the right one."""
+        if isinstance(call.to, Coordinator):
+            self._loop.found.pop(call.to, None)
+        elif isinstance(call.to, Leader):
+            self._loop.metadata.request_update()
+        self._again(call, now, why)
+
+    def _again(self, call: Call[object], now: int, why: str) -> None:
+        call.told = why
+        wait = self._loop.backoff.backoff(call.attempts)
+        call.attempts += 1
+        heapq.heappush(self._later, (now + wait, next(self._order), call))
+
+    def _lost(self, call: Call[object], now: int, why: str) -> None:
+        if call.once:
+            call.told = why
+            self._end(call, done=False)
+        else:
+            self._elsewhere(call, now, why)
+
+    def _end(self, call: Call[object], *, done: bool) -> None:
+        call.done, call.over = done, True
+        self._open -= 1
+
+    # -- sending ----------------------------------------------------------------------------------
+
+    def _any_broker(self, now: int) -> tuple[Node | None, int]:
+        """The least loaded one if it takes a request now, and how long to poll."""
+        node = self._client.least_loaded_node(now)
+        if node is None:
+            self._loop.metadata.request_update()
+            return None, _POLL_MS
+        if self._client.ready(node, now):
+            return node, NEVER
+        return None, self._until_ready(node, now)
+
+    def _until_ready(self, node: Node, now: int) -> int:
+        refused = self._client.authentication_error(node)
+        if refused is not None:
+            raise refused
+        return min(_POLL_MS, self._client.poll_delay_ms(node, now))
+
+    def _send(self, call: Call[object], node: Node, now: int) -> None:
+        assert call.request is not None
+        call.sent += 1
+        self._ask(call.request, node, now, lambda response: self._take(call, node, response))
+
+    def _ask(
+        self,
+        request: Request[object],
+        node: Node,
+        now: int,
+        callback: Callable[[ClientResponse], None],
+    ) -> None:
+        self._loop.reached = True
+        limit = min(self._loop.config.request_timeout_ms, self._deadline_ms - now)
+        self._client.send(
+            self._client.new_client_request(
+                node.id, request, now, request_timeout_ms=limit, callback=callback
+            ),
+            now,
+        )
+
+    # -- answers ----------------------------------------------------------------------------------
+
+    def _take(self, call: Call[object], node: Node, response: ClientResponse) -> None:
+        if self.ended or self._failure is not None:
+            return  # nobody asks any more
+        now = response.received_ms
+        if isinstance(response.error, ApiError):
+            if isinstance(response.error, UnsupportedVersionError):
+                call.sent -= 1  # it never left
+            self._failure = response.error
+        elif response.body is None:
+            # Bytes that are no answer end the connection, too; what became of it is unknown.
+            self._lost(call, now, _silence(node, response))
+        else:
+            call.answered += 1
+            try:
+                code = call.take(response.body)
+            except KafkaError as error:
+                self._failure = error
+                return
+            if code is None:
+                call.response = response.body
+                self._end(call, done=True)
+                return
+            told = f"the last answer, of broker {node}, was {code.name}"
+            if following(code) is Next.ELSEWHERE:
+                self._elsewhere(call, now, told)
+            else:
+                self._again(call, now, told)
+
+    # -- coordinators -----------------------------------------------------------------------------
+
+    def _look_up(self, now: int) -> int:
+        node, wait = self._any_broker(now)
+        if node is None:
+            return wait
+        known = self._client.api_versions(node.id)
+        offered = None if known is None else known.api_versions.get(ApiKey.FIND_COORDINATOR)
+        many = offered is not None and offered.max >= _MANY_IDS
+        kind = next(iter(self._to_look_up)).type
+        same = (one for one in self._to_look_up if one.type is kind)
+        wanted = tuple(islice(same, _MOST_IDS if many else 1))
+        for one in wanted:
+            del self._to_look_up[one]
+        request = FindCoordinatorRequest(tuple(one.key for one in wanted), kind)
+        self._ask(request, node, now, lambda response: self._found(wanted, node, response))
+        return NEVER
+
+    def _found(
+        self, wanted: tuple[Coordinator, ...], asked: Node, response: ClientResponse
+    ) -> None:
+        if self.ended or self._failure is not None:
+            return
+        now = response.received_ms
+        if isinstance(response.error, ApiError):
+            self._failure = response.error
+            return
+        found = response.body
+        if not isinstance(found, FindCoordinatorResponse):
+            self._loop.metadata.request_update()
+            for one in wanted:
+                for call in self._homeless.pop(one):
+                    self._again(call, now, _silence(asked, response))
+            return
+        for one in wanted:
+            coordinator = found.coordinators[one.key]
+            code, node = coordinator.error, coordinator.node
+            if node is not None:
+                self._loop.found[one] = node
+            elif following(code) is Next.CLEAR:
+                what = _NAMES[one.type]
+                self._failure = refusal(
+                    code, f"FindCoordinator of {what} '{one.key}'", f"DESCRIBE on the {what}"
+                )
+                return
+            for call in self._homeless.pop(one):
+                if node is not None:
+                    self._route(call, now)
+                else:
+                    told = f"the last answer, of broker {asked} to FindCoordinator, was {code.name}"
+                    self._again(call, now, told)
+
+
+def _silence(node: Node, response: ClientResponse) -> str:
+    said = "gave no answer" if response.error is None else response.error.message
+    return f"broker {node}: {said}"

@@ -1,0 +1,35 @@
+"""What belongs to one process: after a fork the child begins with its own.
+
+Owns: :class:`ProcessLocal`. Never: what is kept.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class ProcessLocal(Generic[T]):
+    """Called, it gives this process's value, made at its first call.
+
+    A child must not have its parent's: sockets would be shared, threads are not there, and a lock
+    that another thread held at the fork would stay locked for ever.
+    """
+
+    def __init__(self, make: Callable[[], T], *, pid: Callable[[], int] = os.getpid) -> None:
+        self._make = make
+        self._current_pid = pid
+        self._values: dict[int, T] = {}
+
+    def __call__(self) -> T:
+        pid = self._current_pid()
+        values = self._values
+        if pid in values:
+            return values[pid]
+        found = values.setdefault(pid, self._make())  # of two threads, one makes it
+        for other in values.keys() - {pid}:
+            del values[other]
+        return found
