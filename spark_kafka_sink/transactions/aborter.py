@@ -53,7 +53,6 @@ class Aborter:
         later), so what it leaves is swept once more.
         """
         session = insist(
-            self._client.clock,
             lambda: self._decisions.open(owner.key, self._client.deadline()),
             lambda session: self._give_up(owner, number, session),
         )
@@ -98,11 +97,7 @@ class Aborter:
                 session.write(state, self._client.deadline())
             return session
 
-        session = insist(
-            self._client.clock,
-            lambda: self._decisions.open(key, self._client.deadline()),
-            give_up,
-        )
+        session = insist(lambda: self._decisions.open(key, self._client.deadline()), give_up)
         return self._sweep(key, runs, _decided(session.state), tasks_may_live=True)
 
     def _give_up(self, owner: Owner, number: int, session: LogSession) -> LogSession:

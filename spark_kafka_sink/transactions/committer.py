@@ -124,7 +124,6 @@ class Committer:
         # A driver that died in the middle of a write left it open; whoever opens the log ends it.
         # (One that lives opens the log again.)
         return insist(
-            self._client.clock,
             lambda: self._decisions.open(key, self._client.deadline()),
             lambda session: self._rolled_forward(key, session),
         )
@@ -156,10 +155,10 @@ class Committer:
             return Commit.EMPTY
 
         return insist(
-            self._client.clock,
             lambda: self._decisions.open(owner.key, self._client.deadline()),
             lambda session: self._commit(owner, batch, session),
             lambda session: owner.check(session.state),
+            clock=self._client.clock,
         )
 
     def _commit(self, owner: Owner, batch: Batch, session: LogSession) -> Commit:

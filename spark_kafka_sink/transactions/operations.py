@@ -226,9 +226,7 @@ class Operator:
         SupersededError when a driver opens the log again and again.
         """
         left, kept, sessions = insist(
-            self._client.clock,
-            lambda: self._fenced(plan.transactions),
-            lambda fenced: self._given_up(plan, *fenced),
+            lambda: self._fenced(plan.transactions), lambda fenced: self._given_up(plan, *fenced)
         )
         now = {str(t.id): t.found for t in self.look.described([str(t.id) for t in left], {})}
         open_ = {}

@@ -118,10 +118,11 @@ class Owner:
 
 
 def insist(
-    clock: Clock,
     open_: Callable[[], OpenedT],
     attempt: Callable[[OpenedT], T],
     check: Callable[[OpenedT], None] = lambda opened: None,  # noqa: ARG005 - nothing to check
+    *,
+    clock: Clock | None = None,
 ) -> T:
     """What ``attempt`` gives, with what ``open_`` has opened: it checks who owns a key, and writes.
     It is made again when somebody opened the key between its check and its write; ``check`` raises
@@ -137,12 +138,13 @@ def insist(
     B's next attempt finds what A left: nothing, or A's decision. It is also made again when nobody
     knows whether the write is in the log: whoever opens it fences what is on its way, and reads.
 
-    Two that both may take over would shut each other out until both give up. So each pauses at
-    random, for up to twice as long as its attempt took: one of them gets its turn.
+    Two commits that both may take over would shut each other out until both give up. So with a
+    ``clock`` each pauses at random, for up to twice as long as its attempt took: one of them gets
+    its turn.
     """
     unknown: LogOutcomeUnknownError | None = None
     for left in reversed(range(_DUELS)):
-        begun = clock.now_ms()
+        begun = 0 if clock is None else clock.now_ms()
         try:
             opened = open_()
         except KafkaError as error:
@@ -160,7 +162,8 @@ def insist(
             check(opened)
             if not left:
                 raise
-            now = clock.now_ms()
-            pause = random() * 2 * (now - begun)  # noqa: S311 - no secret
-            clock.wait(Latch(), now + round(pause))
+            if clock is not None:
+                now = clock.now_ms()
+                pause = random() * 2 * (now - begun)  # noqa: S311 - no secret
+                clock.wait(Latch(), now + round(pause))
     raise AssertionError

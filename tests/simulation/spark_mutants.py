@@ -366,14 +366,14 @@ def s11_invalid_txn_state_stops_the_healthy() -> AbstractContextManager[Any]:
 def s11_an_unclear_write_is_not_looked_up() -> AbstractContextManager[Any]:
     true = ownership.insist
 
-    def insist(clock: Any, open_: Any, attempt: Any, check: Any = lambda _: None) -> Any:
+    def insist(open_: Any, attempt: Any, check: Any = lambda _: None, **named: Any) -> Any:
         def once(opened: Any) -> Any:
             try:
                 return attempt(opened)
             except LogOutcomeUnknownError as error:
                 raise KafkaTimeoutError(error.message, hint="") from error
 
-        return true(clock, open_, once, check)
+        return true(open_, once, check, **named)
 
     return _all(patch.object(committer, "insist", insist), patch.object(aborter, "insist", insist))
 
