@@ -11,8 +11,8 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test simulate queries mutants faults fuzz sparks mutate check format docs messages bench kafka install \
-	lock sbom licences audit clean distclean
+.PHONY: help demo test test-long test-timing simulate queries mutants faults fuzz sparks mutate check \
+	format docs messages bench kafka install lock sbom licences audit clean distclean
 
 # What locks, and what the released package alone depends on.
 SUPPLY := .venv-supply
@@ -22,13 +22,19 @@ COMPILE := $(SUPPLY)/bin/uv pip compile pyproject.toml --quiet --universal --pyt
 	$(if $(UPGRADE),--upgrade)
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: install  ## a real data set into a real Kafka on this machine, read back and compared
 	$(BIN)/python tools/demo.py
 
-test: install  ## all tests, against a real Kafka; PYTEST_ARGS="tests/records -x" for some
-	$(BIN)/python $(if $(PYTEST_ARGS),-m pytest $(PYTEST_ARGS),tools/run_tests.py)
+test: install  ## the tests, against a real Kafka; PYTEST_ARGS="tests/records -x" for some
+	$(BIN)/python $(if $(PYTEST_ARGS),-m pytest $(PYTEST_ARGS),tools/run_tests.py default)
+
+test-long: install  ## what make test leaves out: killed drivers, three nodes, more seeds (20 minutes)
+	$(BIN)/python tools/run_tests.py long
+
+test-timing: install  ## tests that assert wall-clock times, for a machine that does nothing else
+	$(BIN)/python tools/run_tests.py timing
 
 simulate: $(VENV)/installed  ## whole producers over a simulated world; SEEDS=20000 FROM=0
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200) --from $(or $(FROM),0)

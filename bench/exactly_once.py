@@ -22,7 +22,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.transactions.committer import Batch
-from spark_kafka_sink.transactions.exactly_once import ExactlyOnce
+from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_key
 
@@ -67,7 +67,7 @@ def commit_seconds(bootstrap: str, topic: str, count: int) -> float:
             producer.begin_transaction()
             producer.send(ProducerRecord(topic, b"row", partition=number % PARTITIONS))
             prepared.append(producer.prepare())
-    with ExactlyOnce(ProducerConfig.parse(options), "__kprod_commits") as driver:
+    with ExactlyOnceDriver(ProducerConfig.parse(options), "__kprod_commits") as driver:
         state = driver.plan(key)
         owner = Owner(key, job, "", state.generation, state.incarnation, Numbering.ONCE)
         start = time.perf_counter()

@@ -205,7 +205,7 @@ class RefusedError(KafkaError):
 
 
 class ApiError(KafkaError):
-    """A failure that the Kafka protocol knows (Java's ApiException).
+    """An error defined by the Kafka protocol (Java's ApiException).
 
     ``code`` is the broker's error code, or the one that a client-side failure stands for.
     """

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.real_kafka import Consumed, RealKafka, consume_topic, heal, one_broker
+from spark_kafka_sink.local_kafka import KAFKA_3_VERSION
+from tests.real_kafka import (
+    Consumed,
+    RealKafka,
+    consume_topic,
+    heal,
+    local_broker,
+    one_broker,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,10 +34,19 @@ os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 _MARKER_OF_FIXTURE = {
     "kafka": "broker",
+    "kafka_v1": "broker",
+    "kafka_3_9": "broker",
+    "kafka_2pc": "broker",
     "secure_kafka": "broker",
     "kafka3": "cluster",
     "spark": "spark",
+    # tests/exactly_once: brokers behind proxies, drivers to be killed.
+    "_world": "faults",
+    "_old_world": "faults",
+    "_ruled_world": "faults",
 }
+#: What a machine must have for them; a skip of theirs is an error under CI.
+_NEEDS = {"broker", "cluster", "spark"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,12 +54,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for fixture, marker in _MARKER_OF_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
+        # The first one on a machine fetches that Kafka.
+        if "kafka_3_9" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Any:
     report = yield
-    needs = sorted({m.name for m in item.iter_markers()} & set(_MARKER_OF_FIXTURE.values()))
+    needs = sorted({m.name for m in item.iter_markers()} & _NEEDS)
     if os.environ.get("CI") and needs and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"a {'/'.join(needs)} test was skipped under CI: {report.longrepr}"
@@ -53,6 +73,31 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
 def kafka() -> Iterator[RealKafka]:
     """One real broker for the whole session. Use topics of your own: others use it too."""
     with one_broker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def kafka_v1() -> Iterator[RealKafka]:
+    """A 4.x broker whose cluster writes transactions of version 1."""
+    with local_broker(transaction_version=1) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def kafka_3_9() -> Iterator[RealKafka]:
+    """A 3.9 broker: transactions of version 1, and older versions of most requests."""
+    with local_broker(KAFKA_3_VERSION, transaction_version=1) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def kafka_2pc() -> Iterator[RealKafka]:
+    """A broker that does all that Kafka 4.3 can of KIP-939."""
+    overrides = {
+        "unstable.api.versions.enable": "true",
+        "transaction.two.phase.commit.enable": "true",
+    }
+    with local_broker(overrides=overrides) as broker:
         yield broker
 
 

@@ -167,17 +167,17 @@ def acl(secure: SecureKafka, user: str, *rights: tuple[str, str, str]) -> Iterat
     )  # fmt: skip
 
     def until(count: int) -> None:
-        deadline = time.monotonic() + 20
-        while len(admin.describe_acls(everything).result(20)) != count:
+        deadline = time.monotonic() + 60
+        while len(admin.describe_acls(everything).result(60)) != count:
             assert time.monotonic() < deadline, "the ACLs did not change"
 
     until(0)
     if wanted:
         for done in admin.create_acls(wanted).values():
-            done.result(20)
+            done.result(60)
     until(len(wanted))
     try:
         yield
     finally:
-        admin.delete_acls([everything])[everything].result(20)
+        admin.delete_acls([everything])[everything].result(60)
         until(0)

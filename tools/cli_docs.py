@@ -37,12 +37,17 @@ class _Command(Protocol):
 
 INTRODUCTION = """\
 `pip install 'spark-kafka-sink[cli]'` brings `kprod`. `kprod check` finds what stands between a
-machine and a write. `kprod explain KP0301` says what an error means, and `kprod template` has
-properties files to fill in; neither asks anybody. `kprod txn` is for whoever operates jobs with
+machine and a write. `kprod explain KP0301` says what an error means, `kprod options WORD` what can
+be set, `kprod template` has properties files to fill in, and `kprod convert` makes one of another
+client's; none of these asks anybody. `kprod --install-completion` completes names in your shell.
+
+`kprod txn` is for whoever operates jobs with
 `deliveryGuarantee=exactly-once` ([what they promise](delivery-guarantees.md)): it shows which
-transactions are open and what is decided about them, and ends what nobody else will end.
+transactions are open and what is decided about them, and ends what nobody else will end; of any
+client, `kprod txn blockers TOPIC` finds the one that makes consumers wait.
 
     kprod check -t orders -c client.properties
+    kprod txn blockers orders -b broker1:9092
     kprod txn list orders-sink -b broker1:9092
     kprod txn sweep orders-sink --older-than 15m --dry-run -c client.properties
 
@@ -54,12 +59,12 @@ the transactional ids that begin with `prefix~`, DESCRIBE and READ on the topic 
 and WRITE on it for whatever changes something: `abort` and `sweep` note there whose transactions
 they end. Jobs with another `commitLogTopic` need `--log-topic`, unless the file names it.
 
-**What is safe.** `list`, `describe` and everything with `--dry-run` change nothing and disturb
-nobody. A command that changes something shows what it would do and asks (`--yes` doesn't ask). What
-contradicts a decision, or the one who owns it, is refused; `--force` does it all the same. Between
-the look and the change, a driver may have gone on: so each change first fences whoever could decide
-otherwise, and looks again. A driver that is committing at that very moment then fails with
-`SupersededError`, and nothing of its batch is visible.
+**What is safe.** `list`, `blockers`, `describe` and all with `--dry-run` change nothing and disturb
+nobody. A command that changes something shows what it would do and asks (`--yes` skips the
+confirmation). What contradicts a decision, or the one who owns it, is refused; `--force` does it
+all the same. Between the look and the change, a driver may have gone on: so each change first
+fences whoever could decide otherwise, and looks again. A driver that is committing at that very
+moment then fails with `SupersededError`, and nothing of its batch is visible.
 
 **For scripts.** `--json` writes one object to standard output; errors are one line on standard
 error (wrong usage: with the usage around it). Exit codes: 0 done, 1 refused or failed, 2 wrong

@@ -174,7 +174,7 @@ def _options_without_effect() -> Iterator[str]:
     )
     yield ""
     yield from _heading(
-        "Once known to Kafka",
+        "Removed from Kafka",
         *("Option", "Last in", "Instead"),
         text="Java's producer has dropped these. One warning, no effect.",
     )
@@ -221,7 +221,7 @@ def _refused_options() -> Iterator[str]:
 
 def _spark_options() -> Iterator[str]:
     yield from _heading(
-        "Passed over in silence",
+        "Accepted and ignored",
         *("Option", "What it is"),
         text="Spark adds these to a write by itself, or its own Kafka sink knows them.",
     )
@@ -462,11 +462,11 @@ def _metrics_lines() -> Iterator[str]:
     yield from ("# Metrics", "", NOTICE, "")
     yield _text(
         "`KafkaProducer.metrics()` answers with a mapping of `MetricName(name, group, tags)` to a",
-        "number. Names, groups and units are those of Kafka's Java producer; what the Java client",
-        "has and is not here (app-info, the count of metrics, offsets sent to transactions) has no",
-        "meaning here. Rates are per second. Rates, averages and maxima",
-        "look back over `metrics.num.samples` windows of `metrics.sample.window.ms` (twice 30 s);",
-        "an average or a maximum of nothing is NaN. Every metric has the tag `client-id`. Nothing",
+        "number. Names, groups and units are those of Kafka's Java producer; Java's metrics that",
+        "do not apply (app-info, the count of metrics, offsets sent to transactions) are left out.",
+        "Rates are per second. Rates, averages and maxima look back over `metrics.num.samples`",
+        "windows of `metrics.sample.window.ms` (twice 30 s); an average or a maximum is NaN when",
+        "there were no samples. Every metric has the tag `client-id`. Nothing",
         "of it costs anything per row.",
     )
     yield from (

@@ -559,7 +559,7 @@ __all__ = [{", ".join(f'"{snake(api)}"' for api in sorted(VERSIONS))}]
 
 
 def __getattr__(name: str) -> ModuleType:
-    """A data class takes a third of a millisecond to import, and a task needs few of them."""
+    """A data class takes half a millisecond to import, and a task needs few of them."""
     if name not in __all__:
         raise AttributeError(f"module {{__name__!r}} has no attribute {{name!r}}")
     return importlib.import_module(f"{{__name__}}.{{name}}")

@@ -1,8 +1,10 @@
-"""``make test``: all tests, in two pytest processes at once.
+"""The tests of a ring, in several pytest processes at once: ``make test``, ``test-long``.
 
-One runs what needs Spark, which waits most of its time for a JVM to start or for a job to end; the
-other everything else. The second one's output follows the first one's, and the last line adds up
-both, as pytest itself would say it.
+    python tools/run_tests.py {default,long,timing} [PYTEST ARGUMENTS]
+
+What needs Spark waits most of its time for a JVM to start or for a job to end, what needs a broker
+for that; so each of the two has a process of its own. The first one's output is shown as it comes,
+the others' follow it, and the last line adds all up, as pytest itself would say it.
 """
 
 from __future__ import annotations
@@ -13,14 +15,21 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import ExitStack
 
-SPARK = "spark"
+_REST = "(long or faults or cluster)"
+#: By ring: the marker expressions of its processes. tests/README.md says what belongs where.
+RINGS = {
+    "default": [
+        f"spark and not {_REST} and not timing",
+        f"broker and not spark and not {_REST} and not timing",
+        f"not broker and not spark and not {_REST} and not timing",
+    ],
+    "long": [f"{_REST} and spark and not timing", f"{_REST} and not spark and not timing"],
+    "timing": ["timing"],
+}
 #: pytest's words for outcomes, in the order of its own summary.
 WORDS = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warnings", "errors")
-
-
-def command(expression: str) -> list[str]:
-    return [sys.executable, "-m", "pytest", "-m", expression, *sys.argv[1:]]
 
 
 def outcomes(output: str) -> Counter[str]:
@@ -34,27 +43,41 @@ def outcomes(output: str) -> Counter[str]:
 
 
 def main() -> int:
+    ring, *arguments = sys.argv[1:]
     begun = time.monotonic()
-    with tempfile.TemporaryFile("w+") as written:
-        others = subprocess.Popen(command(f"not {SPARK}"), stdout=written, stderr=subprocess.STDOUT)
-        try:
-            with_spark = subprocess.Popen(
-                command(SPARK), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    command = [sys.executable, "-m", "pytest", *arguments, "-m"]
+    with ExitStack() as stack:
+        written, processes = [], []
+        for expression in RINGS[ring][1:]:
+            written.append(stack.enter_context(tempfile.TemporaryFile("w+")))
+            processes.append(
+                subprocess.Popen(
+                    [*command, expression], stdout=written[-1], stderr=subprocess.STDOUT
+                )
             )
-            assert with_spark.stdout is not None
-            told = []
-            for line in with_spark.stdout:
-                told.append(line)
+        try:
+            shown = subprocess.Popen(
+                [*command, RINGS[ring][0]],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            processes.insert(0, shown)
+            assert shown.stdout is not None
+            outputs = [""]
+            for line in shown.stdout:
+                outputs[0] += line
                 print(line, end="", flush=True)
-            codes = [with_spark.wait(), others.wait()]
+            codes = [process.wait() for process in processes]
         finally:
-            for process in (others, with_spark):
+            for process in processes:
                 if process.poll() is None:
                     process.terminate()
-        written.seek(0)
-        other = written.read()
-    print(other)
-    total = outcomes("".join(told)) + outcomes(other)
+        for file in written:
+            file.seek(0)
+            outputs.append(file.read())
+            print(outputs[-1])
+    total: Counter[str] = sum(map(outcomes, outputs), Counter())
     del total["deselected"]
     words = [f"{total[word]} {word}" for word in WORDS if total[word]]
     print(f"{', '.join(words) or 'no tests ran'} in {time.monotonic() - begun:.2f}s")

@@ -87,7 +87,7 @@ class AdminClient:
         topics: Collection[str],
         *,
         timeout_ms: int | None = None,
-        believe_missing_ms: int | None = None,
+        missing_topic_timeout_ms: int | None = None,
         allow_auto_topic_creation: bool = True,
     ) -> Cluster:
         """The brokers, and the partitions of all ``topics`` (none: the brokers alone).
@@ -98,12 +98,12 @@ class AdminClient:
         InvalidTopicError and AuthorizationError come at once.
 
         The wait for a missing topic ends earlier when every answer of the last
-        ``believe_missing_ms`` called it UNKNOWN_TOPIC_OR_PARTITION. Silence, or any other error,
-        is no such word: it is waited out, and the count begins anew.
+        ``missing_topic_timeout_ms`` called it UNKNOWN_TOPIC_OR_PARTITION. Silence, or any other
+        error, is no such word: it is waited out, and the count begins anew.
         """
         self.loop.metadata.allow_auto_topic_creation = allow_auto_topic_creation
         timeout_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
-        return self._await_topics(topics, timeout_ms, lambda _: True, believe_missing_ms)
+        return self._await_topics(topics, timeout_ms, lambda _: True, missing_topic_timeout_ms)
 
     def brokers(self, deadline_ms: int, *, max_age_ms: int = NEVER) -> tuple[Node, ...]:
         """All brokers, as one of them said at most ``max_age_ms`` ago.
@@ -171,7 +171,7 @@ class AdminClient:
         topics: Collection[str],
         timeout_ms: int,
         ready: Callable[[Cluster], bool],
-        believe_missing_ms: int | None = None,
+        missing_topic_timeout_ms: int | None = None,
     ) -> Cluster:
         """Poll until a fresh answer knows ``topics`` and the cluster is ``ready``."""
         metadata = self.loop.metadata
@@ -199,10 +199,10 @@ class AdminClient:
                 for topic in missing
                 if errors[topic] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             }
-            if believe_missing_ms is not None and any(
-                now - since >= believe_missing_ms for since in unknown_since.values()
+            if missing_topic_timeout_ms is not None and any(
+                now - since >= missing_topic_timeout_ms for since in unknown_since.values()
             ):
-                raise self._not_present(topics, believe_missing_ms)
+                raise self._not_present(topics, missing_topic_timeout_ms)
             answers = metadata.answers
             metadata.request_update()
             return NEVER

@@ -28,24 +28,24 @@ _RAISED: Final = frozenset(
 )
 
 
-class Next(Enum):
+class RetryDecision(Enum):
     """What an error code in an answer is worth."""
 
-    CLEAR = "it is an answer"
-    AGAIN = "ask the same broker again, after a backoff"
-    ELSEWHERE = "find the coordinator, or the leader, then ask again, after a backoff"
+    FINAL = "it is an answer"
+    RETRY = "ask the same broker again, after a backoff"
+    REDISCOVER = "find the coordinator, or the leader, then ask again, after a backoff"
 
 
-def following(code: ErrorCode) -> Next:
+def retry_decision(code: ErrorCode) -> RetryDecision:
     """COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR and what stale metadata causes: elsewhere. Other
     retriable codes (CONCURRENT_TRANSACTIONS, ...) and UNKNOWN_SERVER_ERROR: again.
     """
     error_class = code.info.error_class
     if error_class in (ErrorClass.FIND_COORDINATOR, ErrorClass.REFRESH_METADATA):
-        return Next.ELSEWHERE
+        return RetryDecision.REDISCOVER
     if error_class is ErrorClass.RETRIABLE or code is ErrorCode.UNKNOWN_SERVER_ERROR:
-        return Next.AGAIN
-    return Next.CLEAR
+        return RetryDecision.RETRY
+    return RetryDecision.FINAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ class Call(Generic[ResponseT]):
     """One request until it is :attr:`done`, with its :attr:`response`.
 
     ``take`` gets each answer and gives the code for which it is to be asked for again (see
-    :func:`following`), or None when it is clear; what it raises ends all calls. ``request`` None
-    only finds out where ``to`` is. With ``once`` the call ends at the first lost connection, not
-    done: whoever made it knows better where to go then. ``told`` says why it isn't done, ``sent``
-    how often it left, and ``answered`` how often that was answered.
+    :func:`retry_decision`), or None when it is clear; what it raises ends all calls. ``request``
+    None only finds out where ``to`` is. With ``once`` the call ends at the first lost connection,
+    not done: whoever made it knows better where to go then. ``told`` says why it isn't done,
+    ``sent`` how often it left, and ``answered`` how often that was answered.
     """
 
     request: Request[ResponseT] | None
@@ -104,7 +104,7 @@ def judged(
     too.
     """
     if code not in _RAISED:
-        if following(code) is not Next.CLEAR:
+        if retry_decision(code) is not RetryDecision.FINAL:
             return code
         if code is ErrorCode.NONE or not success_only:
             return None

@@ -23,9 +23,9 @@ from spark_kafka_sink.admin.call import (
     Call,
     Coordinator,
     Leader,
-    Next,
-    following,
+    RetryDecision,
     refusal,
+    retry_decision,
 )
 from spark_kafka_sink.clock import NEVER, Clock, SystemClock
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -159,7 +159,7 @@ class RequestLoop:
         if len(self.found) > _MOST_COORDINATORS:
             self.found.clear()
         self._ran_ms = deadline_ms - self.clock.now_ms()
-        whole = _Run(self, cast("list[Call[object]]", list(calls)), deadline_ms)
+        whole = _Dispatcher(self, cast("list[Call[object]]", list(calls)), deadline_ms)
         self.poll_until(whole.go_on, deadline_ms)
         whole.ended = True
         return all(call.done for call in whole.calls)
@@ -176,7 +176,7 @@ class RequestLoop:
         What it gives else is how long a poll may last (ms). Raises what it raises, and a refusal of
         metadata.
         """
-        with self._unbroken():
+        with self._reset_after_interrupt():
             while True:
                 if self.metadata.failure is not None:
                     raise self.metadata.failure
@@ -189,12 +189,12 @@ class RequestLoop:
     def pause(self, attempts: int, deadline_ms: int) -> None:
         """A round of calls brought too little: wait as before a call that is made again."""
         until = min(deadline_ms, self.clock.now_ms() + self.backoff.backoff(attempts))
-        with self._unbroken():
+        with self._reset_after_interrupt():
             while (now := self.clock.now_ms()) < until:
                 self.client.poll(until - now, now)
 
     @contextmanager
-    def _unbroken(self) -> Iterator[None]:
+    def _reset_after_interrupt(self) -> Iterator[None]:
         """Polls happen in here. A poll that was left halfway may have read an answer and not told
         of it: what comes after an interrupt begins with new connections.
         """
@@ -242,11 +242,12 @@ class RequestLoop:
             self.found.pop(Coordinator(transactional_id), None)
 
 
-class _Run:
+class _Dispatcher:
     """The calls of one :meth:`RequestLoop.run`: which waits where.
 
-    A call is in one place: ``_queues`` (its broker is known), ``_homeless`` (its coordinator is
-    looked up), ``_later`` (it waits for its backoff), or on its way, when its callback has it.
+    A call is in one place: ``_queues`` (its broker is known), ``_awaiting_coordinator`` (its
+    coordinator is looked up), ``_backing_off`` (it waits for its backoff), or on its way, when its
+    callback has it.
     """
 
     def __init__(self, loop: RequestLoop, calls: list[Call[object]], deadline_ms: int) -> None:
@@ -259,10 +260,10 @@ class _Run:
         self._queues: dict[int, deque[Call[object]]] = {}
         self._nodes: dict[int, Node] = {}
         self._anywhere: deque[Call[object]] = deque()
-        self._homeless: dict[Coordinator, list[Call[object]]] = {}
+        self._awaiting_coordinator: dict[Coordinator, list[Call[object]]] = {}
         self._to_look_up: dict[Coordinator, None] = {}
         self._order = count()
-        self._later = [(0, next(self._order), call) for call in calls]
+        self._backing_off = [(0, next(self._order), call) for call in calls]
         self._failure: KafkaError | None = None
 
     @property
@@ -279,7 +280,7 @@ class _Run:
             return None
         if now >= self._deadline_ms:
             return 0
-        later = self._later
+        later = self._backing_off
         while later and later[0][0] <= now:
             self._route(heapq.heappop(later)[2], now)
         if self._open == 0:
@@ -317,10 +318,10 @@ class _Run:
         if isinstance(to, Coordinator):
             node = self._loop.found.get(to)
             if node is None:
-                if to not in self._homeless:
-                    self._homeless[to] = []
+                if to not in self._awaiting_coordinator:
+                    self._awaiting_coordinator[to] = []
                     self._to_look_up[to] = None
-                self._homeless[to].append(call)
+                self._awaiting_coordinator[to].append(call)
                 return
             if call.request is None:
                 self._end(call, done=True)
@@ -329,7 +330,7 @@ class _Run:
             node = metadata.fetch().leader_for(to.tp)
             if node is None:
                 metadata.add_topics((to.tp.topic,), now)
-                self._again(call, now, "its leader is not known")
+                self._schedule_retry(call, now, "its leader is not known")
                 return
         elif isinstance(to, AnyBroker):
             self._anywhere.append(call)
@@ -339,26 +340,26 @@ class _Run:
         self._nodes[node.id] = node
         self._queues.setdefault(node.id, deque()).append(call)
 
-    def _elsewhere(self, call: Call[object], now: int, why: str) -> None:
+    def _reroute(self, call: Call[object], now: int, why: str) -> None:
         """Its broker is gone, or not the right one."""
         if isinstance(call.to, Coordinator):
             self._loop.found.pop(call.to, None)
         elif isinstance(call.to, Leader):
             self._loop.metadata.request_update()
-        self._again(call, now, why)
+        self._schedule_retry(call, now, why)
 
-    def _again(self, call: Call[object], now: int, why: str) -> None:
+    def _schedule_retry(self, call: Call[object], now: int, why: str) -> None:
         call.told = why
         wait = self._loop.backoff.backoff(call.attempts)
         call.attempts += 1
-        heapq.heappush(self._later, (now + wait, next(self._order), call))
+        heapq.heappush(self._backing_off, (now + wait, next(self._order), call))
 
     def _lost(self, call: Call[object], now: int, why: str) -> None:
         if call.once:
             call.told = why
             self._end(call, done=False)
         else:
-            self._elsewhere(call, now, why)
+            self._reroute(call, now, why)
 
     def _end(self, call: Call[object], *, done: bool) -> None:
         call.done, call.over = done, True
@@ -428,10 +429,10 @@ class _Run:
                 self._end(call, done=True)
                 return
             told = f"the last answer, of broker {node}, was {code.name}"
-            if following(code) is Next.ELSEWHERE:
-                self._elsewhere(call, now, told)
+            if retry_decision(code) is RetryDecision.REDISCOVER:
+                self._reroute(call, now, told)
             else:
-                self._again(call, now, told)
+                self._schedule_retry(call, now, told)
 
     # -- coordinators -----------------------------------------------------------------------------
 
@@ -464,26 +465,26 @@ class _Run:
         if not isinstance(found, FindCoordinatorResponse):
             self._loop.metadata.request_update()
             for one in wanted:
-                for call in self._homeless.pop(one):
-                    self._again(call, now, _silence(asked, response))
+                for call in self._awaiting_coordinator.pop(one):
+                    self._schedule_retry(call, now, _silence(asked, response))
             return
         for one in wanted:
             coordinator = found.coordinators[one.key]
             code, node = coordinator.error, coordinator.node
             if node is not None:
                 self._loop.found[one] = node
-            elif following(code) is Next.CLEAR:
+            elif retry_decision(code) is RetryDecision.FINAL:
                 what = _NAMES[one.type]
                 self._failure = refusal(
                     code, f"FindCoordinator of {what} '{one.key}'", f"DESCRIBE on the {what}"
                 )
                 return
-            for call in self._homeless.pop(one):
+            for call in self._awaiting_coordinator.pop(one):
                 if node is not None:
                     self._route(call, now)
                 else:
                     told = f"the last answer, of broker {asked} to FindCoordinator, was {code.name}"
-                    self._again(call, now, told)
+                    self._schedule_retry(call, now, told)
 
 
 def _silence(node: Node, response: ClientResponse) -> str:

@@ -19,7 +19,14 @@ from os.path import commonprefix
 from typing import Final, NamedTuple
 
 from spark_kafka_sink.admin.admin_client import AdminClient
-from spark_kafka_sink.admin.call import AnyBroker, Call, Coordinator, Next, following, judged
+from spark_kafka_sink.admin.call import (
+    AnyBroker,
+    Call,
+    Coordinator,
+    RetryDecision,
+    judged,
+    retry_decision,
+)
 from spark_kafka_sink.admin.request_loop import NewClient
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -129,7 +136,7 @@ class TransactionClient(AdminClient):
         def take(response: EndTxnResponse) -> ErrorCode | None:
             nonlocal definite
             code = response.error
-            definite += code is _NOTHING_HAPPENED or following(code) is Next.CLEAR
+            definite += code is _NOTHING_HAPPENED or retry_decision(code) is RetryDecision.FINAL
             return judge(response)
 
         call.take = take

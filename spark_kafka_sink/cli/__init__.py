@@ -1,4 +1,4 @@
-"""The command line ``kprod``: looks at what exactly-once left, and mends it by hand.
+"""The command line ``kprod``: checks a cluster, explains, and mends by hand what is left open.
 
 Owns: the entry point. Never: a decision (``transactions/operations.py``). Needs the extra ``cli``:
 Typer and Rich are imported when the command runs, and nothing else of the package imports this.

@@ -11,18 +11,20 @@ from typing import Annotated
 import typer
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.cli import check, explain, template, txn
+from spark_kafka_sink.cli import check, convert, explain, options, template, txn
 
 app = typer.Typer(
     help="Checks a cluster; explains errors; shows what exactly-once left, and mends it by hand.",
     no_args_is_help=True,
-    add_completion=False,
     # A traceback that shows locals would show secrets.
     pretty_exceptions_enable=False,
 )
 app.add_typer(txn.app, name="txn")
 app.command()(check.check)
+app.command()(convert.convert)
 app.command()(explain.explain)
+app.command("error")(explain.explain)
+app.command()(options.options)
 app.command()(template.template)
 
 

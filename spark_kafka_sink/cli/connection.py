@@ -48,12 +48,19 @@ class Cluster:
     timeout_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """Open connections, and the commit log there."""
+
+    client: TransactionClient
+    log: DecisionLog
+    log_topic: str
+
+
 @contextmanager
-def operator_and_log(
-    cluster: Cluster, check: Callable[[], object]
-) -> Iterator[tuple[Operator, str]]:
-    """An operator, for as long as its connections are open, and the topic of its commit log. An
-    error ends the command: one line, and its exit code.
+def connected(cluster: Cluster, check: Callable[[], object] = lambda: None) -> Iterator[Connected]:
+    """Connections to the cluster, while they are open. An error ends the command: one line, and its
+    exit code.
 
     ``check`` raises for arguments that are wrong whatever brokers say. Then brokers are looked for:
     when none answers, that is the error, and not which question of many stayed open.
@@ -70,7 +77,16 @@ def operator_and_log(
                 client.describe_topics(
                     (), timeout_ms=int(limit_s * 1000), allow_auto_topic_creation=False
                 )
-            yield Operator(DecisionLog(client, log_topic), client), log_topic
+            yield Connected(client, DecisionLog(client, log_topic), log_topic)
+
+
+@contextmanager
+def operator_and_log(
+    cluster: Cluster, check: Callable[[], object]
+) -> Iterator[tuple[Operator, str]]:
+    """An operator over :func:`connected`, and the topic of its commit log."""
+    with connected(cluster, check) as to:
+        yield Operator(to.log, to.client), to.log_topic
 
 
 @contextmanager

@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from spark_kafka_sink.errors import safe_text
+from spark_kafka_sink.protocol.transaction_admin_messages import TransactionDescription
+from spark_kafka_sink.transactions.blockers import Blocker
 from spark_kafka_sink.transactions.commit_state import NOTHING_DONE, CommitState, Phase, Standing
 from spark_kafka_sink.transactions.inspection import (
     DecidedTransaction,
@@ -23,11 +25,14 @@ from spark_kafka_sink.transactions.inspection import (
     Overview,
 )
 from spark_kafka_sink.transactions.outcomes import Outcome
+from spark_kafka_sink.transactions.transactional_ids import parse
 
 Json = dict[str, object]
 
 #: Rows of a table for people; JSON has all.
 _MOST_ROWS = 100
+#: Partitions of a cell.
+_MOST_HELD = 12
 #: Of a table that goes into a file or a pipe: no terminal says how wide.
 _WIDTH = 200
 #: Characters of a line.
@@ -61,6 +66,21 @@ def open_json(t: OpenTransaction) -> Json:
         "timeoutMs": t.found.timeout_ms,
         "partitions": {topic: sorted(ps) for topic, ps in sorted(t.found.partitions)},
         "decided": None if t.decided is None else {"key": t.decided.key, "batch": t.decided.number},
+    }
+
+
+def any_open_json(t: TransactionDescription, now_ms: int) -> Json:
+    """An open transaction of any client."""
+    ours = parse(t.transactional_id)
+    return {
+        "transactionalId": t.transactional_id,
+        "prefix": None if ours is None else ours.prefix,
+        "state": t.state.value,
+        "producerId": t.producer_id,
+        "epoch": t.producer_epoch,
+        "ageMs": None if t.start_ms < 0 else max(0, now_ms - t.start_ms),
+        "timeoutMs": t.timeout_ms,
+        "partitions": {topic: sorted(ps) for topic, ps in sorted(t.partitions)},
     }
 
 
@@ -98,6 +118,23 @@ def report_json(report: KeyReport) -> Json:
         for t in report.transactions
     ]
     return {**state_json(report.key, report.state), "transactions": transactions}
+
+
+def blocker_json(b: Blocker) -> Json:
+    """An open transaction of any client in a topic."""
+    return {
+        "transactionalId": b.transactional_id,
+        "producerId": b.producer_id,
+        "epoch": b.producer_epoch,
+        "startOffsets": {str(p): offset for p, offset in b.starts.items()},
+        "holdsLastStableOffset": list(b.first),
+        "state": None if b.found is None else b.found.state.value,
+        "ageMs": b.age_ms,
+        "timeoutMs": None if b.found is None else b.found.timeout_ms,
+        "runIs": None if b.standing is None else b.standing.value,
+        "decided": None if b.decided is None else {"key": b.decided.key, "batch": b.decided.number},
+        "advice": b.advice,
+    }
 
 
 #: RETRY is what a driver does about it.
@@ -160,6 +197,41 @@ def show_open(title: str, transactions: Sequence[OpenTransaction]) -> None:
     _table(f"{title} ({len(rows)})", columns, rows)
 
 
+def show_blockers(topic: str, found: Sequence[Blocker]) -> None:
+    """For ``kprod txn blockers``."""
+    rows = [
+        (
+            b.transactional_id or "?",
+            f"{b.producer_id}/{b.producer_epoch}",
+            age(b.age_ms),
+            _partitions(((topic, tuple(b.starts)),)),
+            ", ".join(f"{p} at {b.starts[p]}" for p in b.first[:_MOST_HELD]) or "none",
+            b.owner,
+            b.advice,
+        )
+        for b in found
+    ]
+    columns = ("transactional id", "producer id/epoch", "age", "partitions", "holds", "of", "do")
+    _table(f"Open transactions in {topic} ({len(rows)})", columns, rows)
+
+
+def show_all(found: Sequence[TransactionDescription], now_ms: int) -> None:
+    """For ``kprod txn list`` without a prefix."""
+    rows = [
+        (
+            t.transactional_id,
+            "another client" if (one := parse(t.transactional_id)) is None else one.prefix,
+            t.state.value,
+            age(None if t.start_ms < 0 else max(0, now_ms - t.start_ms)),
+            f"{t.producer_id}/{t.producer_epoch}",
+            _partitions(t.partitions),
+        )
+        for t in found
+    ]
+    columns = ("transactional id", "prefix", "state", "age", "producer id/epoch", "partitions")
+    _table(f"Open transactions ({len(rows)})", columns, rows)
+
+
 def show_report(report: KeyReport) -> None:
     """A key of the commit log with its decision."""
     state = report.state
@@ -195,6 +267,11 @@ def show_report(report: KeyReport) -> None:
     ]
     columns = ("transactional id", "outcome", "coordinator says", "as decided", "as it is now")
     _table("The decision", columns, rows)
+
+
+def show_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Any table; all of it, because nobody has to look at it in a hurry."""
+    _table(title, columns, rows, most=len(rows))
 
 
 def show_kept(title: str, kept: Mapping[str, str]) -> None:
@@ -245,17 +322,22 @@ def _partitions(partitions: Iterable[tuple[str, Sequence[int]]]) -> str:
 
 
 def _table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, heads: bool = True
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    heads: bool = True,
+    most: int = _MOST_ROWS,
 ) -> None:
     table = Table(title=title, title_justify="left", show_header=heads)
     for column in columns:
         table.add_column(column, overflow="fold")
-    for row in rows[:_MOST_ROWS]:
+    for row in rows[:most]:
         table.add_row(*map(_shown, row))
     console = _console()
     console.print(table)
-    if len(rows) > _MOST_ROWS:
-        console.print(f"+{len(rows) - _MOST_ROWS} more; --json shows all")
+    if len(rows) > most:
+        console.print(f"+{len(rows) - most} more; --json shows all")
 
 
 def _shown(cell: str) -> str:

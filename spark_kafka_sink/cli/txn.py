@@ -1,4 +1,4 @@
-"""``kprod txn``: list, describe, commit, abort, sweep, resolve, reset.
+"""``kprod txn``: list, blockers, fence, describe, commit, abort, sweep, resolve, reset.
 
 Owns: arguments, the question before a change, exit codes. Never: what is refused and how a change
 is made (``transactions/operations.py``), how it looks (``show.py``), connections
@@ -18,14 +18,25 @@ from typing import Annotated, Final
 import typer
 
 from spark_kafka_sink.cli.arguments import TIMEOUT_S, AsJson, Config, LogTopic, Servers, Timeout
-from spark_kafka_sink.cli.connection import FAILED, Cluster, complain, operator_and_log, operator_of
+from spark_kafka_sink.cli.connection import (
+    FAILED,
+    Cluster,
+    complain,
+    connected,
+    operator_and_log,
+    operator_of,
+)
 from spark_kafka_sink.cli.show import (
     Json,
+    any_open_json,
+    blocker_json,
     open_json,
     phase_of,
     print_json,
     report_json,
     say,
+    show_all,
+    show_blockers,
     show_kept,
     show_open,
     show_overview,
@@ -34,6 +45,8 @@ from spark_kafka_sink.cli.show import (
     summary,
 )
 from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.transactions.blockers import blockers as find_blockers
+from spark_kafka_sink.transactions.blockers import every_open
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.inspection import check_key
 from spark_kafka_sink.transactions.operations import EndPlan, Operator
@@ -47,6 +60,8 @@ app = typer.Typer(
 )
 
 _DURATION: Final = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
+#: Of an id that begins no transaction: any that brokers allow.
+_FENCE_TIMEOUT_MS: Final = 60_000
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -80,21 +95,30 @@ def _check_ids(ids: list[str], prefix: str | None) -> None:
         if parse(one) is None:
             raise ConfigError(
                 f"'{safe_text(one, 400)}' is not the transactional id of a task",
-                hint="'kprod txn list PREFIX' shows them",
+                hint="'kprod txn list PREFIX' shows them; 'kprod txn fence' ends another client's",
             )
 
 
 @app.command("list")
 def list_(
-    prefix: _Prefix,
+    prefix: Annotated[
+        str | None, typer.Argument(metavar="PREFIX", help="A transactionalIdPrefix.")
+    ] = None,
     bootstrap_servers: Servers = None,
     config: Config = None,
     log_topic: LogTopic = None,
     timeout: Timeout = TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Open transactions of exactly this prefix, and its keys in the commit log."""
+    """Open transactions of exactly this prefix, and its keys in the commit log.
+
+    Without PREFIX: what is open in the whole cluster, of other clients too, as far as the principal
+    may DESCRIBE it.
+    """
     where = Cluster(bootstrap_servers, config, log_topic, timeout)
+    if prefix is None:
+        _list_all(where, as_json)
+        return
     with operator_and_log(where, lambda: check_part("PREFIX", prefix)) as (operator, log_topic):
         found = operator.look.overview(prefix)
         if not as_json:
@@ -111,6 +135,87 @@ def list_(
                     state_json(key, state) for key, state in sorted((found.keys or {}).items())
                 ],
             }
+        )
+
+
+def _list_all(where: Cluster, as_json: bool) -> None:
+    with connected(where) as to:
+        clock = to.client.clock
+        deadline = clock.now_ms() + int(where.timeout_s * 1000)
+        ids = [one.transactional_id for one in every_open(to.client, deadline)]
+        described = to.client.describe(ids, deadline) if ids else {}
+        now_ms = clock.wall_ms()
+        found = sorted((t for t in described.values() if t.start_ms >= 0), key=lambda t: t.start_ms)
+        if as_json:
+            print_json({"command": "list", "open": [any_open_json(t, now_ms) for t in found]})
+        elif found:
+            show_all(found, now_ms)
+            say("'kprod txn list PREFIX' also shows what the commit log says of a prefix.")
+        else:
+            say("No transaction is open.")
+
+
+@app.command()
+def blockers(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What the consumer reads.")],
+    bootstrap_servers: Servers = None,
+    config: Config = None,
+    log_topic: LogTopic = None,
+    timeout: Timeout = TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Who makes consumers of a topic wait that read committed, and what ends it.
+
+    The oldest open transaction of a partition holds its last stable offset, which such consumers
+    do not read beyond. Needs READ on the topic. Transactions of every client are shown.
+    """
+    where = Cluster(bootstrap_servers, config, log_topic, timeout)
+    with connected(where) as to:
+        deadline = to.client.clock.now_ms() + int(timeout * 1000)
+        found = find_blockers(to.client, to.log, topic, deadline)
+        if as_json:
+            rows = [blocker_json(b) for b in found]
+            print_json({"command": "blockers", "topic": topic, "blockers": rows})
+        elif found:
+            show_blockers(topic, found)
+        else:
+            say(f"No transaction is open in {topic}: nobody who reads it waits for one.")
+
+
+@app.command()
+def fence(
+    name: Annotated[
+        str, typer.Argument(metavar="ID", help="A transactional id, as 'blockers' shows it.")
+    ],
+    bootstrap_servers: Servers = None,
+    config: Config = None,
+    log_topic: LogTopic = None,
+    timeout: Timeout = TIMEOUT_S,
+    as_json: AsJson = False,
+    dry_run: _DryRun = False,
+    yes: _Yes = False,
+) -> None:
+    """Abort what another client left open, and fence that client.
+
+    As if it had been started again: its producer, if it lives, fails with ProducerFencedException.
+    Needs WRITE on the id. What this package wrote is ended by 'abort' or 'sweep', which look into
+    the commit log first.
+    """
+    ask = _Asking(as_json, dry_run, yes)
+    where = Cluster(bootstrap_servers, config, log_topic, timeout)
+    with connected(where, lambda: _check_another(name)) as to:
+        before: Json = {"command": "fence", "transactionalId": name}
+        if ask.goes_on(before, f"abort what is open of '{name}', and fence its producer."):
+            deadline = to.client.clock.now_ms() + int(timeout * 1000)
+            to.client.init_producer_id(name, _FENCE_TIMEOUT_MS, deadline)
+            ask.end(before, {"changed": True}, f"'{name}' has nothing open any more.")
+
+
+def _check_another(name: str) -> None:
+    if parse(name) is not None:
+        raise ConfigError(
+            f"'{safe_text(name, 400)}' is the transactional id of a task of this package",
+            hint="'kprod txn abort' ends it, after a look into the commit log",
         )
 
 
@@ -372,7 +477,7 @@ class _Asking:
         try:
             agreed = typer.confirm(f"{what[:1].upper()}{what[1:]} Go on?", err=True)
         except typer.Abort:  # standard input is at its end
-            agreed, unasked = False, "nobody answered: --yes doesn't ask"
+            agreed, unasked = False, "nobody answered: --yes skips the confirmation"
             sys.stderr.write("\n")
         if not agreed:
             complain("nothing was changed", unasked, FAILED)

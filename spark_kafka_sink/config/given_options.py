@@ -23,7 +23,7 @@ from spark_kafka_sink.config.secret_references import file_reference, is_one_ref
 from spark_kafka_sink.config.unknown_options import (
     PREFIX,
     SPARK_KEYS,
-    Place,
+    OptionSource,
     is_left_out_of_files,
     refused_option,
     unknown_option,
@@ -112,7 +112,7 @@ def _take_option(found: GivenOptions, key: str, given: Given) -> None:
         and _take_producers(found, key.removeprefix(found.prefix), given)
     ):
         sink = bool(found.prefix)
-        raise unknown_option(key, given.shown, Place(found.prefix, own=sink, sink=sink))
+        raise unknown_option(key, given.shown, OptionSource(found.prefix, own=sink, sink=sink))
 
 
 def _take_producers(found: GivenOptions, name: str, given: Given) -> bool:
@@ -183,7 +183,7 @@ def _take_line(lines: GivenOptions, key: str, line: Given, location: str) -> Non
     elif not _take_producers(
         lines, key, _without_secret(PRODUCER_OPTIONS.get(key), line, location)
     ):
-        place = Place("", own=True, sink=bool(lines.prefix), where=line.where)
+        place = OptionSource("", own=True, sink=bool(lines.prefix), where=line.where)
         raise unknown_option(line.name.lower(), line.shown, place)
 
 

@@ -271,7 +271,7 @@ OWNERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OptionSource:
     """Where a name stands: ``prefix`` is what a producer's option needs there, ``own`` whether the
     sink's own options are taken there, ``sink`` whether it is a write that reads them and not a
     producer by itself, ``where`` the file, or nothing.
@@ -300,7 +300,7 @@ def refused_option(option: Option, shown: str, where: str = "") -> ConfigError:
     return ConfigError(option.note, hint=f"remove {shown}; cast the column")
 
 
-def unknown_option(key: str, shown: str, place: Place) -> ConfigError:
+def unknown_option(key: str, shown: str, place: OptionSource) -> ConfigError:
     """The error for a name that is not an option in its place. ``key`` is lower-cased, ``shown`` as
     its user wrote it.
     """
@@ -337,7 +337,7 @@ def unknown_option(key: str, shown: str, place: Place) -> ConfigError:
     return _unknown(shown, place, nearest or f"every option: {page_url('options')}")
 
 
-def _known_elsewhere(name: str, shown: str, place: Place) -> ConfigError | None:
+def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError | None:
     """The error for a name, without prefix, that has a meaning somewhere else."""
     prefix, where = place.prefix, place.where
     option = PRODUCER_OPTIONS.get(name)
@@ -371,7 +371,7 @@ def _known_elsewhere(name: str, shown: str, place: Place) -> ConfigError | None:
     return None
 
 
-def _unknown(shown: str, place: Place, hint: str) -> ConfigError:
+def _unknown(shown: str, place: OptionSource, hint: str) -> ConfigError:
     return ConfigError(
         f"Unknown option '{shown}'{place.where}", hint=hint, kind=Kind.UNKNOWN_OPTION
     )
@@ -383,7 +383,7 @@ _DOTTED = re.compile(r"[a-z][a-z0-9_-]{0,23}(\.[a-z0-9_-]{1,24}){1,6}")
 _SINK_NAMES = {o.name.lower(): o.name for o in SINK_OPTIONS.values() if not o.internal}
 
 
-def _nearest(name: str, place: Place) -> str | None:
+def _nearest(name: str, place: OptionSource) -> str | None:
     """The hint with the name that looks most like ``name``, which is in lower case."""
     options = [*PRODUCER_OPTIONS.values(), *(SINK_OPTIONS.values() if place.own else ())]
     names = [o.name for o in options if o.suggested or (o.for_producer and not place.sink)]

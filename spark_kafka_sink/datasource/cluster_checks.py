@@ -205,7 +205,7 @@ def _topic(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Iterator[
         cluster = admin.describe_topics(
             (topic,),
             timeout_ms=timeout_ms,
-            believe_missing_ms=_BELIEVE_MISSING_MS,
+            missing_topic_timeout_ms=_BELIEVE_MISSING_MS,
             allow_auto_topic_creation=False,
         )
     except KafkaError as error:

@@ -1,6 +1,7 @@
 """An error of ours in Spark's exception: its line, and not twenty lines of our own stack above it.
 
-Owns: :func:`plainly`, around everything that Spark calls and shows the errors of. Never: a message.
+Owns: :func:`without_traceback`, around everything that Spark calls and shows the errors of. Never:
+a message.
 
 Spark puts the formatted traceback of a Python exception before the exception itself. Our errors say
 what, where and what to do; the frames below Spark's call into us tell their reader nothing, push
@@ -25,7 +26,7 @@ R = TypeVar("R")
 _log = logging.getLogger(__name__)
 
 
-def plainly(method: Callable[P, R]) -> Callable[P, R]:
+def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
     """``method``, whose expected errors come without frames."""
 
     @functools.wraps(method)

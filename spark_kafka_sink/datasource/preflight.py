@@ -139,7 +139,7 @@ def _describe(config: ProducerConfig, topics: tuple[str, ...], timeout_ms: int) 
     try:
         with AdminClient(config) as admin:
             cluster = admin.describe_topics(
-                topics, timeout_ms=timeout_ms, believe_missing_ms=BELIEVE_MISSING_MS
+                topics, timeout_ms=timeout_ms, missing_topic_timeout_ms=BELIEVE_MISSING_MS
             )
             check_topics(admin, config, topics, timeout_ms=timeout_ms)
             return cluster

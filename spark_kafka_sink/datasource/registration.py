@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.datasource import continuous_trigger
+from spark_kafka_sink.datasource import continuous_trigger, session_tuning
 from spark_kafka_sink.datasource import default_mode as append_by_default
 from spark_kafka_sink.datasource.source import FORMAT, KprodDataSource
 
@@ -21,13 +21,18 @@ if TYPE_CHECKING:
 _MODULES = (b"pyspark_kprod", KprodDataSource.__module__.encode())
 
 
-def register(spark: SparkSession, *, default_mode: bool = True) -> None:
+def register(
+    spark: SparkSession, *, default_mode: bool = True, tune: bool = False
+) -> dict[str, str]:
     """Registers the format ``kprod`` with ``spark``, a classic or a Connect session. Idempotent.
 
     ``default_mode=False`` leaves ``DataFrameWriter`` as Spark has it: ``.save()`` then needs
     ``.mode("append")``. The refusal of the continuous trigger is always installed: without it Spark
     drops rows silently. The package must be installed where Python workers run (and, with Connect,
     on the server).
+
+    ``tune=True`` sets what makes this session's writes cheaper and is safe, unless it is set
+    (docs/tuning.md). Returns the settings that were set, by their names.
 
     A classic session's registration is seen by the threads in which that session is the active
     one; in a fresh Python thread Spark says DATA_SOURCE_NOT_FOUND until something sets it.
@@ -45,6 +50,7 @@ def register(spark: SparkSession, *, default_mode: bool = True) -> None:
         append_by_default.install()
     else:
         append_by_default.uninstall()
+    return session_tuning.tune(spark) if tune else {}
 
 
 def _has_ours(spark: SparkSession) -> bool:

@@ -21,7 +21,7 @@ import logging
 from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, NoReturn
 
-from spark_kafka_sink.datasource.plain_errors import plainly
+from spark_kafka_sink.datasource.plain_errors import without_traceback
 from spark_kafka_sink.datasource.spark_needed import spark_needed
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, coded, warn_once
@@ -64,7 +64,7 @@ class KprodDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._travelled = False
+        self._unpickled = False
 
     @classmethod
     def name(cls) -> str:
@@ -76,12 +76,12 @@ class KprodDataSource(DataSource):
 
         return CANONICAL_SCHEMA
 
-    @plainly
+    @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Spark's: once per batch write, at planning."""
         return KprodWriter(self._plan(schema, overwrite=overwrite, streaming=False))
 
-    @plainly
+    @without_traceback
     def streamWriter(  # noqa: N802 - Spark's name
         self,
         schema: StructType,
@@ -91,22 +91,22 @@ class KprodDataSource(DataSource):
         plan = self._plan(schema, overwrite=overwrite, streaming=True)
         if self._has_arrow_stream_writer():
             return KprodStreamWriter(plan)
-        if not self._travelled:
+        if not self._unpickled:
             warn_once(_log, [coded(Kind.ROWS_ONE_BY_ONE, ROWS_ONE_BY_ONE)])
         return KprodRowStreamWriter(plan, schema)
 
-    @plainly
+    @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's
         self._refuse_reading()
 
-    @plainly
+    @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         self._refuse_reading()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_travelled, (type(self), self._options_that_travel()))
+        return (_unpickled, (type(self), self._pickled_options()))
 
-    def _options_that_travel(self) -> dict[str, str]:
+    def _pickled_options(self) -> dict[str, str]:
         """With the lines of ``configFile``, so that no commit depends on a file that is gone."""
         from spark_kafka_sink.config.given_options import given_options
         from spark_kafka_sink.config.unknown_options import PREFIX
@@ -126,7 +126,7 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.config.unknown_options import PREFIX
         from spark_kafka_sink.datasource.preflight import process_preflight
         from spark_kafka_sink.datasource.write.schema import near_names, plan_columns
-        from spark_kafka_sink.datasource.write.write_report import show_on_driver
+        from spark_kafka_sink.datasource.write.write_report import configure_driver_logging
         from spark_kafka_sink.datasource.write_plan import WritePlan
         from spark_kafka_sink.security.allow_lists import check_report_path
 
@@ -152,9 +152,9 @@ class KprodDataSource(DataSource):
             from spark_kafka_sink.datasource.driver_identity import driver_token
 
             driver = driver_token(given.as_options())
-        if self._travelled:
+        if self._unpickled:
             return WritePlan(config, plan_columns(schema, config.topic), None, driver=driver)
-        show_on_driver()
+        configure_driver_logging()
         if config.report_path is not None:
             check_report_path(config.report_path)
         columns = plan_columns(schema, config.topic)
@@ -185,10 +185,10 @@ class KprodDataSource(DataSource):
         )
 
 
-def _travelled(cls: type[KprodDataSource], options: dict[str, str]) -> KprodDataSource:
+def _unpickled(cls: type[KprodDataSource], options: dict[str, str]) -> KprodDataSource:
     """A data source out of a pickle: Spark asks it for commits and aborts (``preflight``)."""
     source = cls(spark_datasource.CaseInsensitiveDict(options))
-    source._travelled = True
+    source._unpickled = True
     return source
 
 
@@ -198,11 +198,11 @@ class KprodWriter(DataSourceArrowWriter):
     def __init__(self, plan: WritePlan) -> None:
         self.plan = plan
 
-    @plainly
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self.plan.write(iterator)
 
-    @plainly
+    @without_traceback
     def commit(self, messages: Messages) -> None:
         self.plan.commit(messages)
 
@@ -215,7 +215,7 @@ class _StreamDriver(DataSourceStreamWriter):
 
     plan: WritePlan
 
-    @plainly
+    @without_traceback
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
         self.plan.commit(messages, batchId)
 
@@ -230,7 +230,7 @@ class KprodRowStreamWriter(_StreamDriver):
         self.plan = plan
         self._schema = schema
 
-    @plainly
+    @without_traceback
     def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
         from spark_kafka_sink.datasource.write.row_adapter import RowAdapter
 
@@ -246,7 +246,7 @@ if hasattr(spark_datasource, "DataSourceStreamArrowWriter"):
         def __init__(self, plan: WritePlan) -> None:
             self.plan = plan
 
-        @plainly
+        @without_traceback
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
             return self.plan.write(iterator)
 

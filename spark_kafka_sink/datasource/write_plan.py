@@ -29,8 +29,8 @@ from spark_kafka_sink.datasource.write.commit_message import (
 from spark_kafka_sink.datasource.write.write_report import (
     ACKNOWLEDGED,
     WriteReport,
+    configure_driver_logging,
     publish,
-    show_on_driver,
 )
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import CommitError, IllegalStateError, KafkaError, warn
@@ -138,7 +138,7 @@ class WritePlan:
         if self.config.is_exactly_once:
             from spark_kafka_sink.datasource.exactly_once import transaction_commit
 
-            show_on_driver()
+            configure_driver_logging()
             outcome = transaction_commit.commit(
                 self.config, self.transactions, checked, batch_id
             ).value
@@ -156,7 +156,7 @@ class WritePlan:
         """
         try:
             finished = finished_messages(messages)
-            show_on_driver()
+            configure_driver_logging()
             if self.config.is_exactly_once:
                 self._abort_transactions(messages, finished, batch_id)
                 return

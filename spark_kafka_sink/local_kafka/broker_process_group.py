@@ -20,7 +20,7 @@ from spark_kafka_sink.local_kafka.errors import LocalKafkaError
 _WATCHER = Path(__file__).with_name("parent_watchdog.py")
 
 
-class Brood:
+class BrokerProcessGroup:
     """A temporary directory and a process group that both end with this process at the latest."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from typing import Self
 
 from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.local_kafka import ports, probe
-from spark_kafka_sink.local_kafka.broker_process_group import Brood
+from spark_kafka_sink.local_kafka.broker_process_group import BrokerProcessGroup
 from spark_kafka_sink.local_kafka.distribution import KAFKA_VERSION, release
 from spark_kafka_sink.local_kafka.errors import LocalKafkaError
 from spark_kafka_sink.local_kafka.installation import FULL_JVM, QUICK_JVM, Installation, prepare
@@ -101,7 +101,7 @@ class KafkaCluster:
                 )
                 for node_id in node_ids
             }
-            self._brood = Brood()
+            self._brood = BrokerProcessGroup()
         except BaseException:
             self._release_ports()
             raise

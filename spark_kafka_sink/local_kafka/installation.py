@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_kafka_sink.local_kafka import ports, probe
-from spark_kafka_sink.local_kafka.broker_process_group import Brood
+from spark_kafka_sink.local_kafka.broker_process_group import BrokerProcessGroup
 from spark_kafka_sink.local_kafka.distribution import (
     KAFKA_VERSION,
     Distribution,
@@ -128,7 +128,7 @@ def prepare(version: str = KAFKA_VERSION) -> Installation:
 def _write_archive(installation: Installation, archive: Path) -> None:
     """Run a broker that leaves ``archive`` at its end. A failure means slower starts, no more."""
     _log.info("writing the class archive of Kafka %s", installation.distribution.version)
-    brood = Brood()
+    brood = BrokerProcessGroup()
     held = [ports.reserve() for _ in range(3)]
     partial = archive.with_suffix(".partial")
     try:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.local_kafka import probe
-from spark_kafka_sink.local_kafka.broker_process_group import Brood
+from spark_kafka_sink.local_kafka.broker_process_group import BrokerProcessGroup
 from spark_kafka_sink.local_kafka.errors import LocalKafkaError
 from spark_kafka_sink.local_kafka.installation import Installation
 from spark_kafka_sink.local_kafka.ports import HOST, ReservedPort
@@ -60,7 +60,7 @@ class KafkaNode:
         node_id: int,
         *,
         installation: Callable[[], Installation],
-        brood: Brood,
+        brood: BrokerProcessGroup,
         properties: dict[str, str],
         ports: Mapping[str, ReservedPort],
         jvm_options: Sequence[str],

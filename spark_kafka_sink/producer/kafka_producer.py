@@ -45,7 +45,7 @@ from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.producer.record_appender import RecordAppender
 from spark_kafka_sink.producer.record_future import Callback, RecordFuture
 from spark_kafka_sink.producer.record_partitioner import ColumnsPartitioner, RecordPartitioner
-from spark_kafka_sink.producer.sender.batch_completion import BatchEnds
+from spark_kafka_sink.producer.sender.batch_completion import BatchCompletionListener
 from spark_kafka_sink.producer.sender.network_thread import Forks, StartThread, start_thread
 from spark_kafka_sink.producer.sender.producer_failure import ProducerFailure, first_line
 from spark_kafka_sink.producer.sender.sender import Sender
@@ -54,7 +54,7 @@ from spark_kafka_sink.producer.transaction.transaction_states import PreparedTra
 from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
 from spark_kafka_sink.producer.waiting_for_input import WaitingForInput
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo
-from spark_kafka_sink.records.arrow_schema import ArrowBatch, ColumnsOfBatches
+from spark_kafka_sink.records.arrow_schema import ArrowBatch, ArrowBatchReader
 from spark_kafka_sink.records.partitioning.key_rules import JAVA_RULE, key_rule
 from spark_kafka_sink.records.partitioning.own_partitioner import OwnPartitioner
 from spark_kafka_sink.records.partitioning.partitioners import Partitioner, no_weights, partitioner
@@ -144,7 +144,9 @@ class KafkaProducer:
             config,
             self._clock,
             self._transaction_manager,
-            BatchEnds(self._recorder, self._transaction_manager, self._interceptors, self._metrics),
+            BatchCompletionListener(
+                self._recorder, self._transaction_manager, self._interceptors, self._metrics
+            ),
             self._wakeup,
         )
         self._failure = ProducerFailure(
@@ -166,7 +168,7 @@ class KafkaProducer:
             lambda: self._recorder.last_answer,
             self._wakeup,
         )
-        self._batches = ColumnsOfBatches()
+        self._batches = ArrowBatchReader()
         rule = key_rule(config.partitioner_class, ignore_keys=config.partitioner_ignore_keys)
         self._records = RecordAppender(
             config,
@@ -291,7 +293,7 @@ class KafkaProducer:
             return self._records.append(record, callback, self._check_usable)
         except BaseException:
             if self._accumulator.failure is not None:
-                self._failure.break_with(self._accumulator.failure)
+                self._failure.fail_producer(self._accumulator.failure)
             raise
 
     def send_batch(self, batch: ArrowBatch, topic: str | None = None) -> None:
@@ -326,11 +328,11 @@ class KafkaProducer:
         except KafkaError as error:
             # A failed batch closes pool and accumulator: what the writer ran into is a consequence.
             self._failure.raise_failure()
-            self._failure.break_with(error)
+            self._failure.fail_producer(error)
             raise
         except BaseException as error:
             # KeyboardInterrupt above all: some rows are appended, some are not.
-            self._failure.break_with(
+            self._failure.fail_producer(
                 IllegalStateError(f"sending was interrupted by {type(error).__name__}")
             )
             raise
@@ -353,7 +355,7 @@ class KafkaProducer:
             self._sender.wakeup()
             complete = self._accumulator.await_flush_completion(flush, deadline)
         except BaseException as error:
-            self._failure.break_with(
+            self._failure.fail_producer(
                 IllegalStateError(f"flush was interrupted by {type(error).__name__}")
             )
             raise
@@ -368,7 +370,7 @@ class KafkaProducer:
                 f"delivery.timeout.ms ({self._config.delivery_timeout_ms})",
                 hint="this is a bug in spark_kafka_sink: please report it",
             )
-            self._failure.break_with(late)
+            self._failure.fail_producer(late)
             raise late
 
     def _took(self, stream: Stream, start: int) -> None:
@@ -502,7 +504,7 @@ class KafkaProducer:
         manager = self._transaction_manager
         return (
             not self._closed
-            and self._failure.broken is None
+            and self._failure.failure is None
             and self._recorder.failed_batch is None
             and self._forks == Forks.count
             and self._thread.is_alive()
@@ -557,7 +559,7 @@ class KafkaProducer:
                 " must be repeated",
                 hint="this is a bug in spark_kafka_sink: please report it",
             )
-            self._failure.break_with(error)
+            self._failure.fail_producer(error)
             raise error
         return report
 
@@ -590,8 +592,8 @@ class KafkaProducer:
             )
         if self._closed:
             raise IllegalStateError("the producer is closed")
-        if self._failure.broken is not None:
-            raise self._failure.broken
+        if self._failure.failure is not None:
+            raise self._failure.failure
         if self._recorder.failed_batch is not None or self._sender.fatal_error is not None:
             self._failure.raise_failure()
 
@@ -634,7 +636,7 @@ class KafkaProducer:
             self._close_plugins()
             return
         self._accumulator.close()
-        if timeout_ms > 0 and self._failure.broken is None:
+        if timeout_ms > 0 and self._failure.failure is None:
             self._sender.initiate_close()
             # Java's own default is Long.MAX_VALUE; Python takes no more than this.
             self._thread.join(min(timeout_ms / 1000, threading.TIMEOUT_MAX))

@@ -6,7 +6,7 @@ outcome is (``producer_batch.py`` says so).
 
 A future costs a few words and no lock: it names its batch's result and its place in that batch,
 and its metadata is made when somebody asks. A batch that is split hands its futures on to its
-pieces (:meth:`ProduceRequestResult.hand_on`); who waits for the whole then waits for the piece.
+pieces (:meth:`ProduceRequestResult.transfer`); who waits for the whole then waits for the piece.
 
 The order of an end is Java's: the outcome is set, then the callbacks run, on the network thread,
 in the order of the records; then those who wait are woken.
@@ -72,7 +72,7 @@ class ProduceRequestResult:
         self.is_done = False
         self.wanted = False
 
-    def want(self) -> None:
+    def require_callbacks(self) -> None:
         """The record that is appended next has a callback."""
         self.wanted = True
 
@@ -85,17 +85,17 @@ class ProduceRequestResult:
             self.is_set = True
             return self.wanted
 
-    def open(self) -> None:
+    def release_waiters(self) -> None:
         """Wake who waits: the outcome is set, or the futures belong to other results now."""
         with self.lock:
             self.is_done = True
             self._waiters.wake_all()
 
-    def another(self) -> ProduceRequestResult:
+    def for_split(self) -> ProduceRequestResult:
         """A result for a piece of this one's batch."""
         return ProduceRequestResult(self.tp, self.clock)
 
-    def hand_on(
+    def transfer(
         self, futures: Sequence[RecordFuture], to: ProduceRequestResult, first: int
     ) -> None:
         """``futures`` are of the piece of ``to`` now, whose first record was number ``first`` here;
@@ -161,7 +161,7 @@ class RecordFuture:
         future = cls(-1, -1, -1, None, None)
         result = ProduceRequestResult(tp, clock)
         result.set(-1, -1, lambda _: error)
-        result.open()
+        result.release_waiters()
         future.appended(result, 0)
         return future
 
@@ -171,7 +171,7 @@ class RecordFuture:
         return self._index
 
     @property
-    def wants_to_be_told(self) -> bool:
+    def has_callbacks(self) -> bool:
         return self._callback is not None or self._interceptors is not None
 
     def appended(self, result: ProduceRequestResult, index: int) -> None:
@@ -220,7 +220,7 @@ class RecordFuture:
 
     # ---- the network thread's side -----------------------------------------------------------
 
-    def tell(self) -> None:
+    def run_callbacks(self) -> None:
         """Run what waits for this record's outcome, which is set: interceptors, then callbacks."""
         result = self._result
         assert result is not None

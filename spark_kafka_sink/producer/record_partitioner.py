@@ -35,7 +35,7 @@ _SHORT = 64
 NextPartition = Callable[[str, Cluster], int]
 
 
-class OwnPartitioner(Protocol):
+class RecordPartitionerPlugin(Protocol):
     """A partitioner that does not go by keys, for one record."""
 
     def partition(
@@ -86,7 +86,7 @@ class RecordPartitioner:
         cluster: Callable[[], Cluster],
         sticky_size: StickySize,
         *,
-        own: OwnPartitioner | None = None,
+        own: RecordPartitionerPlugin | None = None,
         rule: KeyRule = JAVA_RULE,
         next_partition: NextPartition | None = None,
     ) -> None:
@@ -157,7 +157,7 @@ class ColumnsPartitioner:
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, cluster: Cluster
     ) -> int:
-        """See :class:`OwnPartitioner`."""
+        """See :class:`RecordPartitionerPlugin`."""
         if self._turns is not None:
             partitions = cluster.topics[topic]
             with self._lock:

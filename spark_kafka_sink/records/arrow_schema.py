@@ -50,7 +50,7 @@ def plan_batch(schema: pa.Schema, topic: str | None) -> ColumnPlan:
     )
 
 
-class ColumnsOfBatches:
+class ArrowBatchReader:
     """Batches as columns; the plan of a schema is kept, because one comes after the other."""
 
     __slots__ = ("_last",)

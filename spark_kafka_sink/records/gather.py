@@ -146,7 +146,7 @@ class ViewGather:
         self._words[slots, 1] = low >> _32 if high is None else low >> _32 | high << _32
 
     def put_column(self, slots: Slots, array: pa.Array, rows: Indices | None) -> None:
-        as_views = _near(array).cast(pa.binary_view())
+        as_views = _rebase_offsets(array).cast(pa.binary_view())
         buffers = as_views.buffers()
         views = np.frombuffer(buffers[1], np.complex128, len(array), as_views.offset * 16)
         valid = valid_of(array)
@@ -237,7 +237,7 @@ class TakeGather:
         return joined.buffers()[2] or pa.py_buffer(b"")
 
 
-def _near(array: pa.Array) -> pa.Array:
+def _rebase_offsets(array: pa.Array) -> pa.Array:
     """``array``, whose bytes may lie beyond 2 GiB in a large column, where no view can point to
     them: then as an array whose buffer begins at its own first byte.
     """

@@ -17,7 +17,7 @@ from spark_kafka_sink.producer.transaction.transaction_states import PreparedTra
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
 from spark_kafka_sink.transactions.ending import abort_all
-from spark_kafka_sink.transactions.ownership import Numbering, Owner, insist
+from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
 from spark_kafka_sink.transactions.sweep import Sweeper
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 
@@ -52,7 +52,7 @@ class Aborter:
         ``tasks_may_live``: a task without a message may still write for a moment (Spark kills it
         later), so what it leaves is swept once more.
         """
-        session = insist(
+        session = retry_when_fenced(
             lambda: self._decisions.open(owner.key, self._client.deadline()),
             lambda session: self._give_up(owner, number, session),
         )
@@ -97,7 +97,9 @@ class Aborter:
                 session.write(state, self._client.deadline())
             return session
 
-        session = insist(lambda: self._decisions.open(key, self._client.deadline()), give_up)
+        session = retry_when_fenced(
+            lambda: self._decisions.open(key, self._client.deadline()), give_up
+        )
         return self._sweep(key, runs, _decided(session.state), tasks_may_live=True)
 
     def _give_up(self, owner: Owner, number: int, session: LogSession) -> LogSession:

@@ -42,7 +42,7 @@ from spark_kafka_sink.transactions.ending import abort_all, commit_all, older_th
 from spark_kafka_sink.transactions.lease import lease_ms, margin_ms
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets, prepare_offsets
 from spark_kafka_sink.transactions.outcomes import is_prepared
-from spark_kafka_sink.transactions.ownership import Numbering, Owner, insist
+from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
 from spark_kafka_sink.transactions.sweep import Sweeper
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
 
@@ -123,7 +123,7 @@ class Committer:
             return state
         # A driver that died in the middle of a write left it open; whoever opens the log ends it.
         # (One that lives opens the log again.)
-        return insist(
+        return retry_when_fenced(
             lambda: self._decisions.open(key, self._client.deadline()),
             lambda session: self._rolled_forward(key, session),
         )
@@ -154,7 +154,7 @@ class Committer:
         if owner.numbering is Numbering.ONCE and not batch.transactions and batch.parts is None:
             return Commit.EMPTY
 
-        return insist(
+        return retry_when_fenced(
             lambda: self._decisions.open(owner.key, self._client.deadline()),
             lambda session: self._commit(owner, batch, session),
             lambda session: owner.check(session.state),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
@@ -31,7 +32,7 @@ from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.lease import lease_ms
 from spark_kafka_sink.transactions.log_parts import PART_BYTES, cut, key_of
-from spark_kafka_sink.transactions.log_reader import LogPlaces, LogReader, Place, Wanted
+from spark_kafka_sink.transactions.log_reader import LogCache, LogReader, LogSnapshot, Wanted
 from spark_kafka_sink.transactions.log_writer import LogWriter
 from spark_kafka_sink.transactions.transactional_ids import log_id
 
@@ -76,7 +77,7 @@ class DecisionLog:
     ) -> None:
         self._client = client
         self._topic = topic
-        self._places = LogPlaces()
+        self._places = LogCache()
         self._part_bytes = part_bytes
         self._rights = (
             f"DESCRIBE, READ and WRITE on the topic '{topic}' (commitLogTopic), and CREATE while "
@@ -88,7 +89,7 @@ class DecisionLog:
         """The newest state, fencing nobody and waiting for nobody."""
         tp, topic_id = self._partition(key, deadline_ms)
         until = min(deadline_ms, self._client.clock.now_ms() + _MARKERS_MS)
-        place = self._settled(key, tp, topic_id, until)
+        place = self._settled(lambda limit: self._read(key, tp, topic_id, limit), until)
         return LogRead(_decoded(key, place), place.settled)
 
     def open(self, key: str, deadline_ms: int) -> LogSession:
@@ -100,7 +101,7 @@ class DecisionLog:
         timeout_ms = lease_ms(client.config.transaction_timeout_ms)
         producer = client.init_producer_id(log_id(key), timeout_ms, deadline_ms)
         # (A leader that doesn't know that it was deposed may never get the markers.)
-        place = self._settled(key, tp, topic_id, deadline_ms)
+        place = self._settled(lambda limit: self._read(key, tp, topic_id, limit), deadline_ms)
         if not place.settled:
             raise KafkaTimeoutError(
                 f"{tp} of the commit log still has a transaction of '{key}' open, which was ended",
@@ -139,26 +140,29 @@ class DecisionLog:
             return None
         found: dict[str, CommitState] = {}
         for partition in range(self._partitions()):
-            tp = TopicPartition(self._topic, partition)
-            place = self._reader.read_keys(
-                tp, Wanted(prefix.encode(), prefix=True), Place(), deadline_ms
+            read = partial(
+                self._reader.read_keys,
+                TopicPartition(self._topic, partition),
+                Wanted(prefix.encode(), prefix=True),
+                LogSnapshot(),
             )
+            # What was written a moment ago counts for whoever looks by hand, too.
+            until = min(deadline_ms, self._client.clock.now_ms() + _MARKERS_MS)
+            place = self._settled(read, until)
             for key in {key_of(k).decode(errors="replace") for k in place.records}:
                 state = _decoded(key, place)
                 if state is not None:
                     found[key] = state
         return found
 
-    def _settled(
-        self, key: str, tp: TopicPartition, topic_id: bytes | None, until_ms: int
-    ) -> Place:
-        """Read until no write is under way, or until then. Markers follow an EndTxn in
-        milliseconds.
+    def _settled(self, read: Callable[[int], LogSnapshot], until_ms: int) -> LogSnapshot:
+        """``read`` (with its deadline) until no write is under way, or until then. Markers follow
+        an EndTxn in milliseconds.
         """
         clock, block_ms = self._client.clock, self._client.config.max_block_ms
         attempts = 0
         while True:
-            place = self._read(key, tp, topic_id, max(until_ms, clock.now_ms() + block_ms))
+            place = read(max(until_ms, clock.now_ms() + block_ms))
             if place.settled or clock.now_ms() >= until_ms:
                 return place
             self._client.loop.pause(attempts, until_ms)
@@ -166,7 +170,7 @@ class DecisionLog:
 
     def _read(
         self, key: str, tp: TopicPartition, topic_id: bytes | None, deadline_ms: int
-    ) -> Place:
+    ) -> LogSnapshot:
         name = key.encode()
         place = self._reader.read(tp, name, self._places.get(topic_id, name), deadline_ms)
         self._places.put(topic_id, name, place)
@@ -199,7 +203,7 @@ class DecisionLog:
                 client.describe_topics(
                     (topic,),
                     timeout_ms=left(),
-                    believe_missing_ms=0,
+                    missing_topic_timeout_ms=0,
                     allow_auto_topic_creation=False,
                 )
             except KafkaTimeoutError:
@@ -281,7 +285,7 @@ class LogSession:
     def __init__(
         self,
         key: str,
-        place: Place,
+        place: LogSnapshot,
         writer: LogWriter,
         is_newest: Callable[[int], bool],
         part_bytes: int,
@@ -337,6 +341,6 @@ class LogSession:
         self._state = state
 
 
-def _decoded(key: str, place: Place) -> CommitState | None:
+def _decoded(key: str, place: LogSnapshot) -> CommitState | None:
     value = place.state(key.encode())
     return None if value is None else CommitState.decode(key, value)

@@ -25,7 +25,7 @@ _ROUND_MS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommitOutcomes:
     """Transactional ids: ``lost`` were aborted by a broker, of ``unknown`` nobody can tell, of
     ``unclear`` no clear answer came in time. All others are committed.
     """
@@ -37,7 +37,7 @@ class Ended:
 
 def commit_all(
     client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
-) -> Ended:
+) -> CommitOutcomes:
     """Commit each of ``transactions``; harmless for those that are committed already."""
     lost: list[str] = []
     unknown: list[str] = []
@@ -60,7 +60,7 @@ def commit_all(
             break
         if open_:
             client.clock.wait(Latch(), min(deadline_ms, now + _ROUND_MS))
-    return Ended(tuple(lost), tuple(unknown), tuple(open_))
+    return CommitOutcomes(tuple(lost), tuple(unknown), tuple(open_))
 
 
 def abort_all(

@@ -1,8 +1,8 @@
 """The driver's side of exactly-once over one cluster's connections: plan, commit, abort.
 
-Owns: :class:`ExactlyOnce`, which puts client, log, committer and aborter together, what planning
-checks before a task starts, and the connections that one process keeps between two commits. Never:
-the protocol's steps (``committer.py``, ``aborter.py``).
+Owns: :class:`ExactlyOnceDriver`, which puts client, log, committer and aborter together, what
+planning checks before a task starts, and the connections that one process keeps between two
+commits. Never: the protocol's steps (``committer.py``, ``aborter.py``).
 
 Spark plans, commits and aborts in short-lived calls of pooled processes. A process that is asked
 again within a minute finds its connections warm (:func:`shared`); nothing else is kept: what the
@@ -41,7 +41,7 @@ _CHECKED_MS: Final = 60_000
 _KEPT: Final = 4
 
 
-class ExactlyOnce:
+class ExactlyOnceDriver:
     """A context manager over one :class:`TransactionClient`. One thread at a time.
 
     ``config`` is the tasks' producer config; its transaction.timeout.ms is what the brokers must
@@ -158,14 +158,16 @@ def check_rights(
         ) from error
 
 
-_shared: ProcessLocal[dict[tuple[ProducerConfig, str], ExactlyOnce]] = ProcessLocal(dict)
+_shared_drivers: ProcessLocal[dict[tuple[ProducerConfig, str], ExactlyOnceDriver]] = ProcessLocal(
+    dict
+)
 
 
 @contextmanager
-def shared(config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnce]:
+def shared(config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnceDriver]:
     """The instance that this process keeps for these options; gone after an error in it."""
-    kept = _shared()
-    driver = kept.pop((config, log_topic), None) or ExactlyOnce(config, log_topic)
+    kept = _shared_drivers()
+    driver = kept.pop((config, log_topic), None) or ExactlyOnceDriver(config, log_topic)
     try:
         yield driver
     except BaseException:
@@ -176,10 +178,10 @@ def shared(config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnce]:
         kept.pop(next(iter(kept))).close()
 
 
-def close_shared() -> None:
+def close_shared_drivers() -> None:
     """Close what this process keeps (tests, and a process that ends in an orderly way)."""
-    while _shared():
-        _shared().popitem()[1].close()
+    while _shared_drivers():
+        _shared_drivers().popitem()[1].close()
 
 
-__all__ = ["Batch", "Commit", "ExactlyOnce", "Owner", "close_shared", "shared"]
+__all__ = ["Batch", "Commit", "ExactlyOnceDriver", "Owner", "close_shared_drivers", "shared"]

@@ -1,6 +1,6 @@
 """Reads keys of the commit log, to the end of their partition.
 
-Owns: :class:`LogPlaces` (how far each key was read, and what was found), :class:`LogReader`. Never:
+Owns: :class:`LogCache` (how far each key was read, and what was found), :class:`LogReader`. Never:
 what a record says (``log_parts.py``), a write.
 
 **The end** is the high watermark by ListOffsets, not by Fetch: a leader that was just elected may
@@ -56,7 +56,7 @@ class _CutOffError(Exception):
 
 
 @dataclass(slots=True)
-class Place:
+class LogSnapshot:
     """What was found below ``next_offset``: value by record key. ``settled`` is False when a write
     is under way there, from ``next_offset`` on.
     """
@@ -69,8 +69,8 @@ class Place:
         """As ``log_parts.join``."""
         return join(key, self.records)
 
-    def copy(self) -> Place:
-        return Place(self.next_offset, dict(self.records), self.settled)
+    def copy(self) -> LogSnapshot:
+        return LogSnapshot(self.next_offset, dict(self.records), self.settled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +88,19 @@ class Wanted:
         )
 
 
-class LogPlaces:
+class LogCache:
     """Of one log."""
 
     def __init__(self) -> None:
-        self._places: dict[tuple[bytes, bytes], Place] = {}
+        self._places: dict[tuple[bytes, bytes], LogSnapshot] = {}
         #: Ids of topics whose settings were looked at.
         self.checked: set[bytes] = set()
 
-    def get(self, topic_id: bytes | None, key: bytes) -> Place:
+    def get(self, topic_id: bytes | None, key: bytes) -> LogSnapshot:
         found = None if topic_id is None else self._places.get((topic_id, key))
-        return Place() if found is None else found.copy()
+        return LogSnapshot() if found is None else found.copy()
 
-    def put(self, topic_id: bytes | None, key: bytes, place: Place) -> None:
+    def put(self, topic_id: bytes | None, key: bytes, place: LogSnapshot) -> None:
         """Keep a copy; without the topic's id (brokers before 2.8) nothing is kept."""
         if topic_id is None:
             return
@@ -122,36 +122,38 @@ class LogReader:
         self._client = client
         self._rights = rights
 
-    def read(self, tp: TopicPartition, key: bytes, place: Place, deadline_ms: int) -> Place:
+    def read(
+        self, tp: TopicPartition, key: bytes, place: LogSnapshot, deadline_ms: int
+    ) -> LogSnapshot:
         """``place``, moved to the end that the partition has now. KafkaTimeoutError when that is
         not reached in time, because a leader is silent.
         """
         return self.read_keys(tp, Wanted(key), place, deadline_ms)
 
     def read_keys(
-        self, tp: TopicPartition, wanted: Wanted, place: Place, deadline_ms: int
-    ) -> Place:
+        self, tp: TopicPartition, wanted: Wanted, place: LogSnapshot, deadline_ms: int
+    ) -> LogSnapshot:
         """As :meth:`read`, with the records of every key that is ``wanted``."""
         end = self._offset(tp, OffsetSpec.LATEST, deadline_ms)
         if place.next_offset > end:
-            place = Place()  # the log was cut off behind our back: an unclean election
+            place = LogSnapshot()  # the log was cut off behind our back: an unclean election
         if end == 0:
             # Who may not read hears of it now, and not at the first start that finds a record.
             self._fetch(tp, 0, deadline_ms)
         try:
             return self._read_up_to(tp, wanted, place, end, deadline_ms)
         except _CutOffError:
-            place = Place(self._offset(tp, OffsetSpec.EARLIEST, deadline_ms))
+            place = LogSnapshot(self._offset(tp, OffsetSpec.EARLIEST, deadline_ms))
             return self._read_up_to(tp, wanted, place, end, deadline_ms)
 
     def _read_up_to(
         self,
         tp: TopicPartition,
         wanted: Wanted,
-        place: Place,
+        place: LogSnapshot,
         end: int,
         deadline_ms: int,
-    ) -> Place:
+    ) -> LogSnapshot:
         begun: dict[int, tuple[int, dict[bytes, bytes | None]]] = {}
         for batch in self._batches(tp, wanted, place.next_offset, end, deadline_ms):
             producer, first = batch.producer_id, batch.base_offset
@@ -244,7 +246,7 @@ def _named(what: str, tp: TopicPartition) -> str:
     return f"{what} of the commit log {tp}"
 
 
-def _apply(place: Place, written: dict[bytes, bytes | None]) -> None:
+def _apply(place: LogSnapshot, written: dict[bytes, bytes | None]) -> None:
     for key, value in written.items():
         if value is None:
             place.records.pop(key, None)

@@ -42,7 +42,7 @@ from spark_kafka_sink.transactions.inspection import (
     standing_of,
 )
 from spark_kafka_sink.transactions.outcomes import Outcome
-from spark_kafka_sink.transactions.ownership import insist
+from spark_kafka_sink.transactions.ownership import retry_when_fenced
 from spark_kafka_sink.transactions.transactional_ids import parse, prefix_of_key
 
 _DECIDED: Final = "its batch is decided"
@@ -225,7 +225,7 @@ class Operator:
         """Fence, look again, give up, abort. Raises KafkaTimeoutError, AuthorizationError;
         SupersededError when a driver opens the log again and again.
         """
-        left, kept, sessions = insist(
+        left, kept, sessions = retry_when_fenced(
             lambda: self._fenced(plan.transactions), lambda fenced: self._given_up(plan, *fenced)
         )
         now = {str(t.id): t.found for t in self.look.described([str(t.id) for t in left], {})}

@@ -117,7 +117,7 @@ class Owner:
         )
 
 
-def insist(
+def retry_when_fenced(
     open_: Callable[[], OpenedT],
     attempt: Callable[[OpenedT], T],
     check: Callable[[OpenedT], None] = lambda opened: None,  # noqa: ARG005 - nothing to check

@@ -73,7 +73,7 @@ class Jobs:
         context.setJobGroup(fence, "a job that must be seen")
         self.spark.range(1).collect()
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
-        tracker, deadline = context.statusTracker(), time.monotonic() + 10
+        tracker, deadline = context.statusTracker(), time.monotonic() + 60
         while not tracker.getJobIdsForGroup(fence):
             assert time.monotonic() < deadline
             time.sleep(0.005)
@@ -159,7 +159,7 @@ def peer(serve: Callable[[socket.socket], None]) -> Iterator[int]:
             yield server.getsockname()[1]
         finally:
             server.shutdown(socket.SHUT_RDWR)
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
             for connection in open_ones:
                 connection.close()

@@ -42,6 +42,7 @@ def test_a_missing_topic_is_one_error_on_the_driver(one_row: DataFrame, fails: F
     assert failure.seconds < 1 + SLACK_S
 
 
+@pytest.mark.long
 def test_who_misspells_a_topic_waits_ten_seconds_and_not_a_minute(
     one_row: DataFrame, fails: Fails
 ) -> None:
@@ -79,7 +80,7 @@ def test_a_topic_that_is_deleted_after_the_preflight_fails_at_delivery_timeout(
         from confluent_kafka.admin import AdminClient
 
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.delete_topics([topic])[topic].result(10)
+        admin.delete_topics([topic])[topic].result(60)
         while topic in admin.list_topics(timeout=10).topics:
             time.sleep(0.05)
         yield from batches
@@ -103,6 +104,7 @@ def willing() -> Iterator[str]:
         yield cluster.bootstrap
 
 
+@pytest.mark.long
 def test_a_broker_that_creates_topics_creates_those_of_option_and_column(
     spark: SparkSession, one_row: DataFrame, write: Write, willing: str, consume: Consume
 ) -> None:
@@ -122,6 +124,7 @@ def test_a_broker_that_creates_topics_creates_those_of_option_and_column(
     ]
 
 
+@pytest.mark.long
 def test_a_broker_that_creates_topics_is_not_asked_for_one_that_cannot_be(
     one_row: DataFrame, fails: Fails, willing: str
 ) -> None:

@@ -33,7 +33,7 @@ from spark_kafka_sink.datasource.source import KprodDataSource
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
 from spark_kafka_sink.errors import SupersededError
 from spark_kafka_sink.records.column_plan import ColumnPlan
-from spark_kafka_sink.transactions.exactly_once import close_shared
+from spark_kafka_sink.transactions.exactly_once import close_shared_drivers
 from tests.fakes.producer_world import rows
 
 COMMITTED = "read_committed"
@@ -126,7 +126,7 @@ def numbers(spark, start, end, partitions=2):
 
 def seen(consume, topic, expected):
     """What a read_committed reader sees once the markers are there (milliseconds later)."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         found = sorted(consume(topic, isolation=COMMITTED).values)
         if found == sorted(str(v).encode() for v in expected) or time.monotonic() > deadline:
@@ -628,7 +628,7 @@ print(base64.b64encode(pickle.dumps(stream_task(config, plan, 0, ["a", "b"]))).d
 def config(options):
     yield SinkConfig.parse(options)
     process_worker().warm.close()
-    close_shared()
+    close_shared_drivers()
 
 
 def test_an_abort_without_messages_sweeps_what_its_own_driver_left_open(config, topic, consume):

@@ -468,7 +468,7 @@ def test_an_attempt_whose_request_for_a_partition_got_lost_is_not_prepared(proce
 
     def body():
         lost = world.cluster.control.cut(ADD_PARTITIONS, processed=processed)
-        with pytest.raises(KafkaTimeoutError, match="AddPartitionsToTxn of 'p~") as raised:
+        with pytest.raises(KafkaTimeoutError, match="AddPartitionsToTxn for 'p~") as raised:
             tasks.run(["a"])
         assert lost.fired == 1
         assert "Spark makes another one" in raised.value.hint
@@ -489,7 +489,7 @@ def test_a_task_gives_up_when_every_request_for_an_identity_gets_lost(world: Pro
         token = tasks.worker.ids.token
         for n in (1, 2, 3):  # the first one of each id: a fault does not count what another met
             world.cluster.control.cut(INIT, nth=n)
-        with pytest.raises(KafkaTimeoutError, match=f"InitProducerId of 'p~{RUN}~{token}~2'"):
+        with pytest.raises(KafkaTimeoutError, match=f"InitProducerId for 'p~{RUN}~{token}~2'"):
             tasks.run(["a"])
 
     world.run(body)

@@ -7,14 +7,14 @@ import traceback
 
 import pytest
 
-from spark_kafka_sink.datasource.plain_errors import plainly
+from spark_kafka_sink.datasource.plain_errors import without_traceback
 from spark_kafka_sink.errors import ConfigError, DeliveryError, IllegalStateError, KafkaError
 
 
 def shown(error):
     """The lines that Spark would show."""
 
-    @plainly
+    @without_traceback
     def called():
         deep_inside(error)
 
@@ -71,7 +71,7 @@ def test_a_note_stays():
     assert "of row 3" in shown(error)[0]
 
 
-@plainly
+@without_traceback
 def one(value):
     return value
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(240)]
+# Each test is a Spark application of its own.
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).parents[2]
 

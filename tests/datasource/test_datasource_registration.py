@@ -64,6 +64,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_source_that_spark_has_found_is_not_registered_over_it(tmp_path):
     """Spark would warn of it: at register(), and each time that a stream starts."""
@@ -77,3 +78,38 @@ def test_a_source_that_spark_has_found_is_not_registered_over_it(tmp_path):
     assert "no broker answered within 100 ms" in run.stdout, run.stderr  # the stream has started
     assert " WARN " in run.stderr  # warnings are shown
     assert "replaced a" not in run.stderr
+
+
+class Conf:
+    """What a session's conf answers: 4.0 does not know the bytes of a batch."""
+
+    def __init__(self, known=True, **given):
+        self.known = known
+        self.getAll = given
+
+    def isModifiable(self, name):
+        return self.known and name.startswith("spark.sql.")
+
+    def set(self, name, value):
+        self.getAll[name] = value
+
+
+BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+
+@pytest.mark.parametrize(
+    ("conf", "tune", "expected"),
+    [
+        (Conf(), True, {BYTES: "16m"}),
+        (Conf(), False, {}),
+        (Conf(**{BYTES: "1m"}), True, {}),
+        (Conf(known=False), True, {}),
+    ],
+    ids=["asked for", "not asked for", "the user's own stays", "Spark 4.0"],
+)
+def test_register_sets_what_is_safe_when_asked_and_says_which(conf, tune, expected):
+    session = Session()
+    session.conf = conf
+    before = dict(conf.getAll)
+    assert spark_kafka_sink.register(session, tune=tune) == expected
+    assert conf.getAll == before | expected

@@ -169,9 +169,9 @@ def test_commit_loads_neither_arrow_nor_numpy_nor_the_network():
     # Spark commits in a process of its own, which is cold when micro-batches are a minute apart.
     code = (
         "import sys; from pyspark.sql.types import StructType;"
-        "from spark_kafka_sink.datasource.source import KprodDataSource, _travelled;"
+        "from spark_kafka_sink.datasource.source import KprodDataSource, _unpickled;"
         "o = {'kafka.bootstrap.servers': 'a:1', 'topic': 't'};"
-        "w = _travelled(KprodDataSource, o).streamWriter(StructType().add('value', 'string'), 0);"
+        "w = _unpickled(KprodDataSource, o).streamWriter(StructType().add('value', 'string'), 0);"
         "w.commit([], 0);"
         "bad = {'pyarrow', 'numpy', 'pandas', 'kio'} & set(sys.modules);"
         "sys.exit(f'imported {bad}' if bad else 0)"

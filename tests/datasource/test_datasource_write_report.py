@@ -11,8 +11,8 @@ from test_datasource_commit_message import message
 from spark_kafka_sink.datasource.write.write_report import (
     LOGGED_PARTITIONS,
     WriteReport,
+    configure_driver_logging,
     publish,
-    show_on_driver,
 )
 
 LOGGER = "spark_kafka_sink.datasource.write.write_report"
@@ -132,8 +132,8 @@ def test_where_nobody_configured_logging_the_line_reaches_stderr(capsys, monkeyp
     monkeypatch.setattr(package, "propagate", False)
     monkeypatch.setattr(package, "level", logging.NOTSET)
     package.manager._clear_cache()
-    show_on_driver()
-    show_on_driver()
+    configure_driver_logging()
+    configure_driver_logging()
     logging.getLogger(LOGGER).info("hello")
     assert capsys.readouterr().err.count("INFO " + LOGGER + ": hello\n") == 1
     package.manager._clear_cache()

@@ -190,6 +190,7 @@ def test_rows_around_the_chunk_limit_and_a_batch_of_many_chunks(kafka, consume):
     assert consume(topic).values == rows
 
 
+@pytest.mark.long
 def test_columns_whose_bytes_lie_beyond_two_gibibytes_are_sent(kafka, consume):
     """A slice at the end of a large_binary column: offsets no 32-bit number holds."""
     import numpy as np

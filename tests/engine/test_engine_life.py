@@ -24,6 +24,7 @@ from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import attempt, check_sequences, config, dump_log, send, values_batch
+from tests.real_kafka import AT_ONCE_S
 
 THREAD_NAME = "kafka-producer-network-thread"
 
@@ -55,13 +56,13 @@ class Watcher:
 
     def __enter__(self) -> Watcher:
         self._thread.start()
-        assert self._assigned.wait(20)
+        assert self._assigned.wait(60)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._thread.join(20)
+        self._thread.join(60)
         self._stop.set()
-        self._thread.join(20)
+        self._thread.join(60)
 
     def _watch(self) -> None:
         from confluent_kafka import Consumer, TopicPartition
@@ -80,6 +81,7 @@ class Watcher:
             consumer.close()
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("linger_ms", [5, 1000])
 def test_rows_that_trickle_in_are_visible_within_linger_and_a_second(kafka, linger_ms):
     """One row in 100 ms: no wait is ever as long as a linger of a second."""
@@ -105,6 +107,7 @@ def test_rows_that_trickle_in_are_visible_within_linger_and_a_second(kafka, ling
     assert max(late) < linger_ms / 1000 + 1
 
 
+@pytest.mark.timing
 def test_a_writer_that_never_waits_shows_its_rows_within_two_seconds(kafka):
     topic = kafka.unique_topic("busy")
     producer = KafkaProducer(config(kafka.bootstrap))
@@ -203,7 +206,7 @@ def test_close_sends_what_is_queued_and_close_0_drops_it_and_both_leave_nothing(
     began = time.monotonic()
     send(dropped, values_of(topic), [values_batch(rows)])
     dropped.close(0)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < AT_ONCE_S
     assert (open_files(), len(network_threads())) == (files, threads)
     assert consume(topic).values in (rows, rows + rows)  # it may just have left
 
@@ -250,7 +253,7 @@ def test_a_keyboard_interrupt_anywhere_leaves_no_thread_no_socket_and_no_hole(
         finally:
             began = time.monotonic()
             producer.close(0)
-            assert time.monotonic() - began < 3
+            assert time.monotonic() - began < AT_ONCE_S
     assert landed == len(topics)
     assert (open_files(), len(network_threads())) == (files, threads)
     for topic in topics[::3]:
@@ -280,6 +283,7 @@ class InterruptAt:
                 raise KeyboardInterrupt
 
 
+@pytest.mark.long
 def test_an_interrupt_at_any_call_comes_out_as_it_is_and_leaves_nothing_locked(kafka):
     """A lock that is left held shows as a network thread that does not end."""
     topic = kafka.unique_topic("interrupt")
@@ -302,7 +306,9 @@ def test_an_interrupt_at_any_call_comes_out_as_it_is_and_leaves_nothing_locked(k
             sys.setprofile(None)
             began = time.monotonic()
             producer.close(0)
-        assert time.monotonic() - began < 3, f"close hung after an interrupt at point {point}"
+        assert time.monotonic() - began < AT_ONCE_S, (
+            f"close hung after an interrupt at point {point}"
+        )
         if interrupt.points >= point > 0:
             assert isinstance(outcome, KeyboardInterrupt), (point, outcome)
         else:
@@ -319,6 +325,7 @@ def test_an_interrupt_at_any_call_comes_out_as_it_is_and_leaves_nothing_locked(k
 # ---- warm reuse ----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_fifty_attempts_on_one_producer_keep_its_id_and_its_sequences(own_kafka, consume):
     topic = own_kafka.unique_topic("warm")
     producer = KafkaProducer(config(own_kafka.bootstrap, {"batch.size": 2000}))
@@ -345,7 +352,7 @@ def test_topics_whose_metadata_expired_are_asked_for_again(kafka, consume):
     producer = KafkaProducer(config(kafka.bootstrap, options))
     for topic in old:
         attempt(producer, values_of(topic), [values_batch([b"1"])])
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while any(topic in producer._metadata.fetch().topics for topic in old):
         assert time.monotonic() < deadline
         producer.start_attempt()
@@ -388,6 +395,7 @@ def cpu_seconds(thread: threading.Thread) -> float:
     return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.timing
 def test_an_idle_a_parked_and_a_stalled_producer_cost_next_to_no_cpu(own_kafka):
     """Over two seconds each; the stalled one has a writer that waits for memory, and a broker that
     is frozen with requests in flight."""
@@ -428,6 +436,7 @@ def test_an_idle_a_parked_and_a_stalled_producer_cost_next_to_no_cpu(own_kafka):
     assert max(idle, parked, stalled) <= 0.05, (idle, parked, stalled)
 
 
+@pytest.mark.long
 def test_memory_stays_within_its_bound_over_two_gigabytes(own_kafka):
     """Sampled from outside; base + buffer.memory + 2 Arrow batches + 64 MiB (design rule 5.5)."""
     from confluent_kafka.admin import AdminClient

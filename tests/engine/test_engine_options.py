@@ -259,7 +259,7 @@ def test_a_partition_that_was_added_a_moment_ago_is_used(kafka, consume):
     attempt(producer, columns, [to_partition(1)])
     producer.park()
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(20)
+    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(60)
     while len(admin.list_topics(topic, 20).topics[topic].partitions) < 4:
         time.sleep(0.02)
     attempt(producer, columns, [to_partition(3)])

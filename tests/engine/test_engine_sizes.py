@@ -20,11 +20,13 @@ from tests.engine.rows import (
     values_batch,
     write,
 )
+from tests.real_kafka import AT_ONCE_S
 
 MB = 1_000_000
 LIMIT = 20_000
 
 
+@pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 @pytest.mark.parametrize("noise", [True, False], ids=["noise", "zeros"])
@@ -80,8 +82,8 @@ def test_a_row_above_max_request_size_is_refused_in_javas_words_at_once(kafka, c
     began = time.monotonic()
     with pytest.raises(RecordTooLargeError) as caught:
         send(producer, ColumnPlan(topic, value_column=0), [values_batch([b"x", bytes(1_048_577)])])
-    producer.close(10_000)
-    assert time.monotonic() - began < 5
+    producer.close(60_000)
+    assert time.monotonic() - began < AT_ONCE_S
     text = str(caught.value)
     assert re.search(
         r"Row 1 .*topic above-\w+.*: The message is \d+ bytes when serialized which is larger than "
@@ -98,8 +100,8 @@ def test_a_row_above_buffer_memory_is_refused_in_javas_words_at_once(kafka):
     began = time.monotonic()
     with pytest.raises(RecordTooLargeError, match=r"total memory buffer you have configured"):
         send(producer, ColumnPlan(topic, value_column=0), [values_batch([b"x", bytes(600_000)])])
-    producer.close(10_000)
-    assert time.monotonic() - began < 5
+    producer.close(60_000)
+    assert time.monotonic() - began < AT_ONCE_S
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -159,8 +161,8 @@ def test_a_record_too_large_for_the_topic_is_a_clear_error(kafka, idempotent):
     began = time.monotonic()
     with pytest.raises(DeliveryError) as caught:
         attempt(producer, ColumnPlan(topic, value_column=0), [values_batch(rows)])
-    producer.close(10_000)
-    assert time.monotonic() - began < 10
+    producer.close(60_000)
+    assert time.monotonic() - began < AT_ONCE_S
     text = str(caught.value)
     assert f"{topic}-0" in text
     assert "MESSAGE_TOO_LARGE" in text

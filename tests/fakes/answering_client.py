@@ -10,11 +10,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from spark_kafka_sink.errors import AuthenticationError, ErrorCode
+from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
-from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import Cluster, Node, TopicPartition
 from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest
 from spark_kafka_sink.protocol.produce import (
@@ -24,35 +23,33 @@ from spark_kafka_sink.protocol.produce import (
 )
 from spark_kafka_sink.protocol.request import Request
 from spark_kafka_sink.protocol.responses import InitProducerIdResponse
+from tests.fakes.mock_client import ConnectedClient, Sent
 from tests.fakes.record_reader import RecordBatch, parse_batch
 
 #: ``answer`` returns it to leave a request without an answer.
 HOLD = object()
 
 
-class AnsweringClient:
+class AnsweringClient(ConnectedClient):
     """``answer(request)`` may return a response body, HOLD, or None for what a broker would do."""
 
     def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
         self._nodes = list(cluster.nodes.values())
         self._changed = threading.Condition()
         self._woken = False
-        self._in_flight: list[ClientRequest] = []
-        self._max_in_flight = 5
         self._producer_id = 4710
         self.answer: Callable[[Request[object]], object] = lambda request: None
         self.on_wakeup: Callable[[], None] = lambda: None
-        self.on_poll: Callable[[], None] = lambda: None
         self.logs: dict[TopicPartition, list[RecordBatch]] = defaultdict(list)
         self.batch_sizes: dict[TopicPartition, list[int]] = defaultdict(list)
         self.next_offset: dict[TopicPartition, int] = defaultdict(int)
         self.produced = 0
-        self.closed = False
 
     def values(self, tp: TopicPartition) -> list[bytes | None]:
         return [record.value for batch in self.logs[tp] for record in batch.records]
 
-    def await_produced(self, count: int, real_seconds: float = 10) -> None:
+    def await_produced(self, count: int, real_seconds: float = 60) -> None:
         """Block until ``count`` Produce requests have been sent in all."""
         with self._changed:
             assert self._changed.wait_for(lambda: self.produced >= count, real_seconds)
@@ -81,11 +78,12 @@ class AnsweringClient:
     def _answers(self) -> list[ClientResponse]:
         answered = []
         now = time.monotonic_ns() // 1_000_000
-        for request in list(self._in_flight):
+        for sent in list(self._in_flight):
+            request = sent.request
             body = self.answer(request.request)
             if body is HOLD:
                 continue
-            self._in_flight.remove(request)
+            self._in_flight.remove(sent)
             if body is None and request.expect_response:
                 body = self._as_a_broker(request.request)
             elif body is None:
@@ -111,7 +109,7 @@ class AnsweringClient:
 
     def send(self, request: ClientRequest, now: int) -> None:
         with self._changed:
-            self._in_flight.append(request)
+            self._in_flight.append(Sent(request, now))
             self.produced += isinstance(request.request, ProduceRequest)
             self._changed.notify_all()
 
@@ -121,47 +119,5 @@ class AnsweringClient:
             self._woken = True
             self._changed.notify_all()
 
-    def new_client_request(
-        self,
-        node_id: int,
-        request: Request[object],
-        now: int,
-        *,
-        expect_response: bool = True,
-        request_timeout_ms: int | None = None,
-        callback: Callable[[ClientResponse], None] | None = None,
-    ) -> ClientRequest:
-        return ClientRequest(node_id, request, 0, now, 30_000, expect_response, callback)
-
-    def ready(self, node: Node, now: int) -> bool:
-        return self.is_ready(node, now)
-
-    def is_ready(self, node: Node, now: int) -> bool:
-        return self.in_flight_request_count(node.id) < self._max_in_flight
-
-    def poll_delay_ms(self, node: Node, now: int) -> int:
-        return 2**62
-
-    def connection_failed(self, node: Node) -> bool:
-        return False
-
-    def connection_failures(self) -> Mapping[str, str]:
-        return {}
-
-    def authentication_error(self, node: Node) -> AuthenticationError | None:
-        return None
-
-    def api_versions(self, node_id: int) -> NodeApiVersions | None:
-        return None
-
     def least_loaded_node(self, now: int) -> Node | None:
         return self._nodes[0]
-
-    def in_flight_request_count(self, node_id: int | None = None) -> int:
-        return sum(1 for r in self._in_flight if node_id in (None, r.destination))
-
-    def has_in_flight_requests(self, node_id: int | None = None) -> bool:
-        return bool(self._in_flight)
-
-    def close(self) -> None:
-        self.closed = True

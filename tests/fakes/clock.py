@@ -47,7 +47,7 @@ class FakeClock:
             if wait.deadline_ms <= now_ms:
                 wait.latch.open()
 
-    def await_waiters(self, count: int, real_seconds: float = 10) -> None:
+    def await_waiters(self, count: int, real_seconds: float = 60) -> None:
         """Block in real time until ``count`` threads are inside :meth:`wait`."""
         with self._lock:
             reached = self._changed.wait_for(lambda: len(self._waits) >= count, real_seconds)

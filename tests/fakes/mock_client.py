@@ -41,38 +41,100 @@ class Prepared:
 
 
 @dataclass(eq=False)
-class _Sent:
+class Sent:
+    """A request that waits for its answer."""
+
     request: ClientRequest
     sent_ms: int
     answer: Prepared | None = None
     due_ms: int = 0
 
 
-class MockClient:
-    """Implements ``KafkaClient``; all nodes are connected unless the test says otherwise."""
+class ConnectedClient:
+    """What every fake ``KafkaClient`` is: connected to all nodes unless the test says otherwise."""
 
-    def __init__(
-        self, clock: FakeClock, metadata: MetadataStore, *, max_in_flight: int = 5
-    ) -> None:
-        self._clock = clock
-        self._metadata = metadata
+    def __init__(self, *, max_in_flight: int = 5) -> None:
         self._max_in_flight = max_in_flight
-        self._prepared: deque[tuple[type, Prepared]] = deque()
-        self._prepared_metadata: deque[MetadataResponse | None] = deque()
-        self._in_flight: list[_Sent] = []
-        self._metadata_token: int | None = None
+        self._in_flight: list[Sent] = []
+        self._correlation = -1
         #: Nodes that can't be connected to, with the time at which that ends.
         self.unready: dict[int, int] = {}
         self.authentication_errors: dict[int, AuthenticationError] = {}
         #: What each node answered to ApiVersions.
         self.versions: dict[int, NodeApiVersions] = {}
         self.failures: dict[str, str] = {}
+        self.closed = False
+        self.on_poll: Callable[[], None] = lambda: None
+
+    def ready(self, node: Node, now: int) -> bool:
+        return self.is_ready(node, now)
+
+    def is_ready(self, node: Node, now: int) -> bool:
+        return (
+            self.unready.get(node.id, now) <= now
+            and self.in_flight_request_count(node.id) < self._max_in_flight
+        )
+
+    def poll_delay_ms(self, node: Node, now: int) -> int:
+        if node.id in self.authentication_errors:
+            return 0  # no connection stands: it is worth another look after the backoff
+        until = self.unready.get(node.id, now)
+        return until - now if now < until < NEVER else NEVER
+
+    def connection_failed(self, node: Node) -> bool:
+        return node.id in self.unready
+
+    def connection_failures(self) -> Mapping[str, str]:
+        return self.failures
+
+    def authentication_error(self, node: Node) -> AuthenticationError | None:
+        return self.authentication_errors.get(node.id)
+
+    def api_versions(self, node_id: int) -> NodeApiVersions | None:
+        return self.versions.get(node_id)
+
+    def new_client_request(
+        self,
+        node_id: int,
+        request: Request[object],
+        now: int,
+        *,
+        expect_response: bool = True,
+        request_timeout_ms: int | None = None,
+        callback: Callable[[ClientResponse], None] | None = None,
+    ) -> ClientRequest:
+        self._correlation += 1
+        timeout = 30_000 if request_timeout_ms is None else request_timeout_ms
+        return ClientRequest(
+            node_id, request, self._correlation, now, timeout, expect_response, callback
+        )
+
+    def in_flight_request_count(self, node_id: int | None = None) -> int:
+        return sum(1 for s in self._in_flight if node_id in (None, s.request.destination))
+
+    def has_in_flight_requests(self, node_id: int | None = None) -> bool:
+        return self.in_flight_request_count(node_id) > 0
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class MockClient(ConnectedClient):
+    """Implements ``KafkaClient``; all nodes are connected unless the test says otherwise."""
+
+    def __init__(
+        self, clock: FakeClock, metadata: MetadataStore, *, max_in_flight: int = 5
+    ) -> None:
+        super().__init__(max_in_flight=max_in_flight)
+        self._clock = clock
+        self._metadata = metadata
+        self._prepared: deque[tuple[type, Prepared]] = deque()
+        self._prepared_metadata: deque[MetadataResponse | None] = deque()
+        self._metadata_token: int | None = None
         self.requests: list[ClientRequest] = []
         self.metadata_requests: list[MetadataRequest] = []
         self.poll_timeouts: list[int] = []
         self.wakeups = 0
-        self.closed = False
-        self.on_poll: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Self:
         return self
@@ -119,54 +181,12 @@ class MockClient:
 
     # -- KafkaClient --
 
-    def ready(self, node: Node, now: int) -> bool:
-        return self.is_ready(node, now)
-
-    def is_ready(self, node: Node, now: int) -> bool:
-        return (
-            self.unready.get(node.id, now) <= now
-            and self.in_flight_request_count(node.id) < self._max_in_flight
-        )
-
-    def poll_delay_ms(self, node: Node, now: int) -> int:
-        if node.id in self.authentication_errors:
-            return 0  # no connection stands: it is worth another look after the backoff
-        until = self.unready.get(node.id, now)
-        return until - now if now < until < NEVER else NEVER
-
-    def connection_failed(self, node: Node) -> bool:
-        return node.id in self.unready
-
-    def connection_failures(self) -> Mapping[str, str]:
-        return self.failures
-
-    def authentication_error(self, node: Node) -> AuthenticationError | None:
-        return self.authentication_errors.get(node.id)
-
-    def api_versions(self, node_id: int) -> NodeApiVersions | None:
-        return self.versions.get(node_id)
-
-    def new_client_request(
-        self,
-        node_id: int,
-        request: Request[object],
-        now: int,
-        *,
-        expect_response: bool = True,
-        request_timeout_ms: int | None = None,
-        callback: Callable[[ClientResponse], None] | None = None,
-    ) -> ClientRequest:
-        timeout = 30_000 if request_timeout_ms is None else request_timeout_ms
-        return ClientRequest(
-            node_id, request, len(self.requests), now, timeout, expect_response, callback
-        )
-
     def send(self, request: ClientRequest, now: int) -> None:
         assert not self.closed
         assert self.unready.get(request.destination, now) <= now
         assert self.in_flight_request_count(request.destination) < self._max_in_flight
         self.requests.append(request)
-        self._in_flight.append(_Sent(request, now))
+        self._in_flight.append(Sent(request, now))
 
     def poll(self, timeout_ms: int, now: int) -> Sequence[ClientResponse]:
         assert not self.closed
@@ -217,14 +237,5 @@ class MockClient:
         usable = [n for n in self._metadata.nodes() if self.unready.get(n.id, now) <= now]
         return min(usable, key=lambda n: self.in_flight_request_count(n.id), default=None)
 
-    def in_flight_request_count(self, node_id: int | None = None) -> int:
-        return sum(1 for s in self._in_flight if node_id in (None, s.request.destination))
-
-    def has_in_flight_requests(self, node_id: int | None = None) -> bool:
-        return self.in_flight_request_count(node_id) > 0
-
     def wakeup(self) -> None:
         self.wakeups += 1
-
-    def close(self) -> None:
-        self.closed = True

@@ -102,6 +102,12 @@ class RealWorld:
         for connection in self._sockets.values():
             connection.close()
 
+    def __enter__(self) -> RealWorld:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
 
 class Script:
     """Tells requests to one world and keeps the steps."""

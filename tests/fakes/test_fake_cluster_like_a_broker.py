@@ -20,14 +20,12 @@ What can't be compared, and why:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
 
 import pytest
 
-from spark_kafka_sink.local_kafka import KAFKA_3_VERSION, KafkaCluster, LocalKafkaError, prepare
 from tests.fakes import broker_scripts as scripts
 from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.script_worlds import FakeWorld, RealWorld, Script
@@ -61,29 +59,17 @@ ALSO_3_9 = [
 ]
 
 
-@pytest.fixture(scope="module", params=[2, 1], ids=["TV2", "TV1"])
+@pytest.fixture(params=["kafka", "kafka_v1"], ids=["TV2", "TV1"])
 def real(request: pytest.FixtureRequest) -> Iterator[tuple[int, RealWorld]]:
-    level = request.param
-    options = ("--feature", f"transaction.version={level}")
-    with KafkaCluster(format_options=options) as cluster:
-        world = RealWorld(cluster.bootstrap)
-        yield level, world
-        world.close()
+    broker: RealKafka = request.getfixturevalue(request.param)
+    with RealWorld(broker.bootstrap) as world:
+        yield broker.transaction_version, world
 
 
-@pytest.fixture(scope="module")
-def real_3_9() -> Iterator[RealWorld]:
-    """A machine that can't fetch it goes without, but not CI."""
-    try:
-        prepare(KAFKA_3_VERSION)
-    except LocalKafkaError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(error.message)
-    with KafkaCluster(version=KAFKA_3_VERSION) as cluster:
-        world = RealWorld(cluster.bootstrap)
+@pytest.fixture
+def real_3_9(kafka_3_9: RealKafka) -> Iterator[RealWorld]:
+    with RealWorld(kafka_3_9.bootstrap) as world:
         yield world
-        world.close()
 
 
 def compare(tell: Tell, real: RealWorld, fake: FakeWorld, steps: int) -> None:

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from spark_kafka_sink.local_kafka import KafkaCluster
 from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.fake_cluster.codec import Answer
 from tests.fakes.script_worlds import INIT, VERSIONS, FakeWorld, RealWorld, Script, error_name
 from tests.fakes.test_fake_cluster_like_a_broker import compare
+from tests.real_kafka import local_broker
 
 pytestmark = pytest.mark.broker
 
 
-@pytest.fixture(scope="module", params=[True, False, None], ids=["enabled", "disabled", "stable"])
+@pytest.fixture(
+    params=[True, None, pytest.param(False, marks=pytest.mark.long)],
+    ids=["enabled", "stable", "disabled"],
+)
 def broker(request: pytest.FixtureRequest) -> Iterator[tuple[bool | None, RealWorld]]:
     enabled: bool | None = request.param
-    overrides = {
-        "unstable.api.versions.enable": str(enabled is not None).lower(),
-        "transaction.two.phase.commit.enable": str(enabled is not False).lower(),
-    }
-    with KafkaCluster(overrides=overrides) as cluster:
-        world = RealWorld(cluster.bootstrap)
-        yield enabled, world
-        world.close()
+    with ExitStack() as stack:
+        if enabled is False:
+            overrides = {"unstable.api.versions.enable": "true"}
+            kafka = stack.enter_context(local_broker(overrides=overrides))
+        else:
+            kafka = request.getfixturevalue("kafka_2pc" if enabled else "kafka")
+        yield enabled, stack.enter_context(RealWorld(kafka.bootstrap))
 
 
 def init(

@@ -13,7 +13,7 @@ from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceReport
 from tests.faults.load import config, verdict, write
 
-pytestmark = [pytest.mark.broker, pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.cluster, pytest.mark.timeout(300)]
 
 ROWS = 200_000
 

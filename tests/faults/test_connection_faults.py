@@ -15,7 +15,7 @@ from spark_kafka_sink.protocol.request import ApiKey
 from tests.faults.load import config, verdict, write
 from tests.faults.proxy import Action, Proxy, Side
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.timeout(180)]
 
 ROWS = 30_000
 

@@ -20,7 +20,8 @@ from spark_kafka_sink.local_kafka import (
 )
 from tests.real_kafka import RealKafka
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
+# Each test starts brokers of its own.
+pytestmark = [pytest.mark.long, pytest.mark.broker, pytest.mark.timeout(300)]
 
 
 def test_a_node_keeps_its_port_and_its_topics_over_a_bounce_and_a_kill(consume):

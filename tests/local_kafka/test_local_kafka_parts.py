@@ -415,8 +415,8 @@ def test_a_cluster_has_one_or_three_nodes():
 PARENT = """
 import sys, time
 from pathlib import Path
-from spark_kafka_sink.local_kafka.broker_process_group import Brood
-brood = Brood()
+from spark_kafka_sink.local_kafka.broker_process_group import BrokerProcessGroup
+brood = BrokerProcessGroup()
 (brood.directory / "data").mkdir()
 with open("/dev/null", "wb") as nothing:
     child = brood.start(["sleep", "600"], nothing, brood.directory)

@@ -65,7 +65,7 @@ class Liar:
     def __exit__(self, *exc: object) -> None:
         self._over.set()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
         self._listener.close()
 
     def _begin(self, work: Callable[..., None], *arguments: object) -> None:

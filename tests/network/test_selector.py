@@ -405,7 +405,7 @@ def test_no_wakeup_is_lost_between_threads() -> None:
             for _ in range(rounds):
                 published[index] += 1
                 driver.selector.wakeup()
-                assert seen[index].acquire(timeout=10), "a wakeup was lost"
+                assert seen[index].acquire(timeout=60), "a wakeup was lost"
 
         threads = [Background(lambda i=i: wake(i)) for i in range(wakers)]  # type: ignore[misc]
         for thread in threads:
@@ -418,7 +418,7 @@ def test_no_wakeup_is_lost_between_threads() -> None:
                     noted[index] = count
                     seen[index].release()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
             assert thread.error is None
 
 

@@ -16,6 +16,7 @@ def test_there_are_notebooks():
     assert [n.stem for n in NOTEBOOKS] == ["exactly_once", "quick_start"]
 
 
+@pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.spark
 @pytest.mark.timeout(300)

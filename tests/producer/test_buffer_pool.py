@@ -28,7 +28,7 @@ class Call(threading.Thread):
             self.error = error
 
     def result(self) -> BaseException | None:
-        self.join(10)
+        self.join(60)
         assert not self.is_alive()
         return self.error
 

@@ -167,7 +167,7 @@ def test_rows_encoded_for_a_batch_that_the_sender_closes_are_encoded_again(produ
             producer.send_columns(rows_of(values, 1))
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(60)
     assert producer.finish_attempt().rows == len(sent)
     assert client.values(TopicPartition("test", 1)) == sent
     assert accumulator.refused_slices > 0  # the race did happen
@@ -299,7 +299,7 @@ def test_a_failure_reaches_a_writer_that_waits_for_memory(
     client.await_produced(1)
     client.answer = refuse(ErrorCode.INVALID_RECORD)
     client.wakeup()
-    assert failed.wait(10)
+    assert failed.wait(60)
     assert not producer._accumulator.has_undrained
 
 
@@ -328,7 +328,7 @@ def test_a_failure_ends_a_flush_at_once_although_others_are_in_flight(producers:
         failed.set()
 
     threading.Thread(target=flush, daemon=True).start()
-    assert failed.wait(10)
+    assert failed.wait(60)
     assert producer._accumulator.has_incomplete
 
 

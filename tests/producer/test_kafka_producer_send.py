@@ -117,7 +117,7 @@ def test_a_future_tells_where_its_record_was_written(producers: Producers):
     assert not futures[0].done()
     producer.flush()
     assert futures[3].done()
-    assert futures[3].result(10) == RecordMetadata("test", 0, 3, 1003, 3, 1)
+    assert futures[3].result(60) == RecordMetadata("test", 0, 3, 1003, 3, 1)
     assert futures[3].exception() is None
     (batch,) = client.logs[TP0]
     assert [(r.key, r.value, r.timestamp) for r in batch.records] == [
@@ -242,7 +242,7 @@ def test_a_topic_may_grow_while_a_record_is_on_its_way(
             return b"v"
 
     producer, client = producers(cluster_of([1]), value_serializer=Grows(), **options)
-    producer.send(ProducerRecord("test", 1)).result(10)
+    producer.send(ProducerRecord("test", 1)).result(60)
     assert sum(map(len, client.logs.values())) == 1
 
 
@@ -338,7 +338,7 @@ def test_flush_in_a_callback_is_refused(producers: Producers):
         except IllegalStateError as refused:
             caught.append(refused)
 
-    producer.send(to0(), flush).result(10)
+    producer.send(to0(), flush).result(60)
     assert "inside a callback is not permitted" in str(caught[0])
     producer.flush()
 
@@ -352,10 +352,10 @@ def test_close_in_a_callback_drops_everything_with_a_warning(
     last = producer.send(to0(b"x" * 200))
     client.await_produced(1)
     client.release()
-    assert first.result(10).offset == 0
+    assert first.result(60).offset == 0
     error = last.exception(10)
     assert "closed before" in str(error)
-    producer._thread.join(10)
+    producer._thread.join(60)
     assert not producer._thread.is_alive()
     assert "Overriding close timeout 5000 ms to 0 ms" in caplog.text
 
@@ -365,7 +365,7 @@ def test_a_callback_may_send(producers: Producers):
     again: list[RecordFuture] = []
     producer.send(to0(b"1"), lambda metadata, error: again.append(producer.send(to0(b"2"))))
     producer.flush()
-    again[0].result(10)
+    again[0].result(60)
     assert client.values(TP0) == [b"1", b"2"]
 
 
@@ -383,7 +383,7 @@ def test_what_the_protocol_knows_goes_into_future_and_callback(producers: Produc
     ((metadata, error),) = heard.calls
     assert metadata == RecordMetadata("nowhere", -1, -1, -1, -1, -1)
     assert error is future.exception()
-    producer.send(to0()).result(10)  # nothing else happened to it
+    producer.send(to0()).result(60)  # nothing else happened to it
 
 
 def test_a_partition_out_of_range_is_waited_for_and_then_named(producers: Producers):
@@ -421,10 +421,10 @@ def test_the_wait_for_memory_is_limited_and_its_error_is_the_futures(producers: 
         if future.done():
             errors.append(future.exception())
     assert isinstance(errors[0], BufferExhaustedError)
-    assert 0.19 <= time.monotonic() - start < 5  # the clock counts whole milliseconds
+    assert 0.19 <= time.monotonic() - start < 30  # the clock counts whole milliseconds
     client.release()
     producer.flush()
-    producer.send(to0()).result(10)
+    producer.send(to0()).result(60)
 
 
 def test_metadata_and_memory_share_one_budget(producers: Producers):
@@ -510,7 +510,7 @@ def test_a_record_that_is_none_is_refused_in_javas_words(fields: dict[str, objec
 def test_numpys_whole_numbers_are_whole_numbers(producers: Producers):
     producer, client = producers()
     stamp = np.int64(1_700_000_000_000)
-    producer.send(ProducerRecord("test", b"v", partition=np.int32(0), timestamp=stamp)).result(10)
+    producer.send(ProducerRecord("test", b"v", partition=np.int32(0), timestamp=stamp)).result(60)
     (record,) = client.logs[TP0][0].records
     assert record.timestamp == int(stamp)
 
@@ -525,7 +525,7 @@ def test_a_topic_that_no_request_can_carry_harms_no_other(producers: Producers, 
     assert [told for _, told in heard.calls] == [error]
     with pytest.raises(InvalidTopicError):
         producer.partitions_for(topic)
-    producer.send(to0()).result(10)
+    producer.send(to0()).result(60)
     producer._metadata.refresh(producer._clock.now_ms() + 10_000)
     assert len(client.logs[TP0]) == 1
     assert topic not in producer._metadata._topics
@@ -537,7 +537,7 @@ def test_headers_are_read_only_after_send(producers: Producers):
     record = to0(headers=[("a", b"1")])
     assert isinstance(record.headers, Headers)
     record.headers.add("b", None)
-    producer.send(record).result(10)
+    producer.send(record).result(60)
     with pytest.raises(IllegalStateError, match="sent"):
         record.headers.add("c", b"3")
     with pytest.raises(IllegalStateError, match="sent"):
@@ -558,10 +558,10 @@ def test_without_idempotence_a_refused_batch_fails_its_records_and_no_others(
     heard = Heard()
     future = producer.send(to0(), heard)
     with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
-        future.result(10)
+        future.result(60)
     assert heard.calls[0][0] == RecordMetadata("test", 0)
     client.release()
-    assert producer.send(to0()).result(10).offset == 0
+    assert producer.send(to0()).result(60).offset == 0
     producer.flush()
 
 
@@ -572,7 +572,7 @@ def test_an_attempt_without_idempotence_tells_of_records_that_failed_alone(produ
     failed = producer.send(to0())
     assert isinstance(failed.exception(10), KafkaError)
     client.release()
-    producer.send(to0()).result(10)
+    producer.send(to0()).result(60)
     with pytest.raises(DeliveryError, match=r"1 of 2 rows .*TOPIC_AUTHORIZATION_FAILED") as caught:
         producer.finish_attempt()
     assert caught.value.hint is not None
@@ -580,7 +580,7 @@ def test_an_attempt_without_idempotence_tells_of_records_that_failed_alone(produ
     assert "bug" not in caught.value.hint
     assert caught.value.__cause__ is failed.exception(0)
     producer.start_attempt()
-    producer.send(to0()).result(10)
+    producer.send(to0()).result(60)
     assert producer.finish_attempt().rows == 1
 
 
@@ -685,7 +685,7 @@ def test_futures_follow_their_records_into_the_halves_of_a_split(producers: Prod
     futures = [producer.send(to0(b"%d" % n, timestamp=n), heard) for n in range(10)]
     offsets: dict[int, int] = {}
     threads = [
-        threading.Thread(target=lambda n=n: offsets.update({n: futures[n].result(20).offset}))
+        threading.Thread(target=lambda n=n: offsets.update({n: futures[n].result(60).offset}))
         for n in range(10)
     ]
     for thread in threads:
@@ -702,7 +702,7 @@ def test_futures_follow_their_records_into_the_halves_of_a_split(producers: Prod
     client.answer = too_large
     producer.flush()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert offsets == {n: n for n in range(10)}
     assert [metadata.offset for metadata, _ in heard.calls] == list(range(10))
     assert [metadata.timestamp for metadata, _ in heard.calls] == list(range(10))
@@ -717,7 +717,7 @@ def test_a_future_waits_no_longer_than_asked(producers: Producers):
     with pytest.raises(KafkaTimeoutError, match=r"no outcome within 0\.05 s"):
         future.result(0.05)
     client.release()
-    assert future.result(10).offset == 0
+    assert future.result(60).offset == 0
 
 
 def test_close_now_fails_what_has_no_outcome(producers: Producers):
@@ -753,7 +753,7 @@ def test_sends_that_race_with_close_end_every_one(producers: Producers):
         client.await_produced(1)
         producer.close(0)
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
         assert all(future.exception(5) is not None for future in futures)
 
 
@@ -779,7 +779,7 @@ def test_an_interrupt_while_it_waits_for_memory_leaves_the_producer_as_it_was(
         send_without_end()
     client.release()
     producer.flush()
-    producer.send(to0(b"after")).result(10)
+    producer.send(to0(b"after")).result(60)
     assert client.values(TP0)[-1] == b"after"
     assert producer._accumulator.pool.available == producer._config.buffer_memory
 
@@ -845,7 +845,7 @@ def test_a_serializer_may_be_an_object_a_class_or_an_import_path(
     producers: Producers, given: object
 ):
     producer, client = producers(value_serializer=given)
-    producer.send(to0("hello")).result(10)
+    producer.send(to0("hello")).result(60)
     (record,) = client.logs[TP0][0].records
     assert (record.value, record.headers) == (b"HELLO", (("by", b"test"),))
 

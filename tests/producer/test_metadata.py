@@ -362,14 +362,14 @@ class Wait:
         self.step(lambda: self.world.update(*topics))
 
     def step(self, change: Callable[[], None]) -> None:
-        assert self.woken.wait(10), "the sender was not woken"
+        assert self.woken.wait(60), "the sender was not woken"
         self.world.clock.await_waiters(1)
         self.woken.clear()
         self.world.clock.advance(self.world.due)
         change()
 
     def end(self) -> object:
-        self.thread.join(10)
+        self.thread.join(60)
         assert not self.thread.is_alive()
         return self.outcome
 

@@ -28,7 +28,7 @@ from spark_kafka_sink.producer.metrics.producer_metrics import (
 )
 from spark_kafka_sink.producer.metrics.sensors import Sensor, Windows
 from spark_kafka_sink.producer.producer_record import ProducerRecord
-from spark_kafka_sink.producer.sender.batch_completion import BatchEnds
+from spark_kafka_sink.producer.sender.batch_completion import BatchCompletionListener
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.record_columns import RecordColumns
@@ -142,7 +142,7 @@ class World:
         self.clock = FakeClock()
         self.metrics = ProducerMetrics(self.clock, client_id="me")
         self.recorder = ProduceRecorder(metrics=self.metrics)
-        self.ends = BatchEnds(self.recorder, None, None, self.metrics)
+        self.ends = BatchCompletionListener(self.recorder, None, None, self.metrics)
 
     @property
     def now(self) -> int:
@@ -285,7 +285,7 @@ def test_a_producer_tells_what_it_did(kafka: RealKafka) -> None:
         columns = RecordColumns(2, topic, value=pa.array([b"v", b"v" * 300], pa.binary()))
         producer.send_columns(columns)
         producer.flush()
-        assert all(future.result(10) is not None for future in futures)
+        assert all(future.result(60) is not None for future in futures)
         snapshot = producer.metrics()
 
     def told(name: str, group: Group = Group.PRODUCER, **tags: str) -> float:

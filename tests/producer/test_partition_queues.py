@@ -13,7 +13,7 @@ def test_a_partition_has_no_queue_before_its_first_batch() -> None:
     infos = (PartitionInfo(TopicPartition("t", n), 1 + n % 2) for n in range(10_000))
     cluster = Cluster(nodes={1: NODE1, 2: NODE2}, topics={"t": PartitionInfos.of("t", infos)})
     queues = PartitionQueues()
-    queues.lay_out(cluster)
+    queues.group_by_leader(cluster)
     assert not queues.by_partition
     queues.by_partition[TopicPartition("t", 7)]
     assert {node: [q.tp.partition for q in of] for node, of in queues.by_node.items()} == {2: [7]}
@@ -27,7 +27,7 @@ def test_a_nodes_queues_stand_in_order_whenever_they_were_made() -> None:
         queues = PartitionQueues()
         for number in order[: seed % 8]:
             queues.by_partition[TopicPartition("test", number)]
-        queues.lay_out(cluster)
+        queues.group_by_leader(cluster)
         for number in order:
             queues.by_partition[TopicPartition("test", number)]
         found = {node: [q.tp.partition for q in of] for node, of in queues.by_node.items()}

@@ -221,9 +221,9 @@ def test_a_partition_that_was_idle_for_long_sends_one_batch_alone_again() -> Non
     one = Sequenced()
     one.send("a")
     one.sequences.answer("a", Answer.ACKNOWLEDGED, 0, now=1_000)
-    one.sequences.lapse(before_ms=1_000)
+    one.sequences.expire_acks(before_ms=1_000)
     assert one.sequences.acknowledged
-    one.sequences.lapse(before_ms=1_001)
+    one.sequences.expire_acks(before_ms=1_001)
     one.send("b")
     assert not one.sequences.can_send_new()
 
@@ -523,7 +523,7 @@ def test_those_in_doubt_fail_with_it_and_are_lost() -> None:
     assert driver.sequences.answer("B", Answer.OUT_OF_ORDER).action is Action.AWAIT_PROOF
     assert driver.sequences.fail("C", unclear=False) == ("B",)
     assert len(driver.sequences) == 0
-    assert driver.sequences.has_lost, "B may be in the log"
+    assert driver.sequences.has_unresolved, "B may be in the log"
 
 
 def test_a_lost_batch_is_settled_by_its_own_answer_or_by_a_later_acknowledgement() -> None:
@@ -533,18 +533,18 @@ def test_a_lost_batch_is_settled_by_its_own_answer_or_by_a_later_acknowledgement
         for name in ("B", "C", "D"):
             driver.send(name)
         driver.sequences.fail("C", unclear=True)
-        assert driver.sequences.has_lost
+        assert driver.sequences.has_unresolved
         if settle == "own":
-            driver.sequences.settle("C")
+            driver.sequences.resolve("C")
         elif settle == "later":
             driver.sequences.answer("D", Answer.ACKNOWLEDGED, 3)
         else:
             driver.sequences.answer("B", Answer.ACKNOWLEDGED, 1)
-        assert driver.sequences.has_lost is (settle == "earlier")
+        assert driver.sequences.has_unresolved is (settle == "earlier")
 
 
 def test_a_clear_refusal_loses_nothing() -> None:
     driver = established()
     driver.send("B")
     driver.sequences.fail("B", unclear=False)
-    assert not driver.sequences.has_lost
+    assert not driver.sequences.has_unresolved

@@ -267,7 +267,7 @@ def test_waiters_in_the_pool_make_open_batches_sendable():
     assert world.ready_nodes() == {1}
     (batch,) = world.drain(1)
     world.complete(batch)
-    waiter.join(10)
+    waiter.join(60)
     assert pool.waiters == 0
     assert world.memory_in_use == 500
 
@@ -562,7 +562,7 @@ def test_a_failed_accumulator_wakes_flush_and_refuses_appends():
     clock.await_waiters(1)
     error = KafkaError("gone")
     world.accumulator.abort_incomplete_batches(error)
-    waiter.join(10)
+    waiter.join(60)
     assert result == [True]
     assert [b.error for b in world.listener.done] == [error] * 3
     assert world.memory_in_use == 0
@@ -589,7 +589,7 @@ def test_a_failure_ends_a_flush_although_a_batch_is_still_in_flight():
     waiter.start()
     clock.await_waiters(1)
     world.accumulator.fail(KafkaError("another batch failed"))
-    waiter.join(10)
+    waiter.join(60)
     assert result == [True]
     assert [b.tp for b in world.listener.done] == [TP2]  # what was never sent is dropped
     assert world.accumulator.has_incomplete
@@ -721,7 +721,7 @@ class PausingCodec:
 
     def compress(self, buffers: object) -> bytes:
         self.entered.set()
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(60)
         return self.codec.compress(buffers)  # type: ignore[arg-type]
 
     def __getattr__(self, name: str) -> object:
@@ -735,14 +735,14 @@ def test_a_batch_that_the_writer_compresses_is_left_alone_until_it_is_ready():
     world.accumulator._closer._codec = pausing  # type: ignore[assignment]
     writer = threading.Thread(target=lambda: world.append(TP0, 500, last=True), daemon=True)
     writer.start()
-    assert pausing.entered.wait(10)
+    assert pausing.entered.wait(60)
     assert world.accumulator.has_undrained
     world.accumulator.begin_flush()
     assert world.ready_nodes() == set()
     assert world.drain(1) == []
     woken = world.wakeups
     pausing.go_on.set()
-    writer.join(10)
+    writer.join(60)
     assert world.wakeups > woken
     assert world.ready_nodes() == {1}
     assert len(world.drain(1)) == 1
@@ -761,10 +761,10 @@ def test_a_batch_aborted_while_it_is_compressed_gives_its_memory_back_once():
 
     writer = threading.Thread(target=write, daemon=True)
     writer.start()
-    assert pausing.entered.wait(10)
+    assert pausing.entered.wait(60)
     world.accumulator.abort_incomplete_batches(KafkaError("closed"))
     pausing.go_on.set()
-    writer.join(10)
+    writer.join(60)
     assert ended == ["well"]
     assert world.memory_in_use == 0
     assert [b.state for b in world.listener.done] == [BatchState.DONE]

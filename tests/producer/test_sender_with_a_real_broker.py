@@ -19,7 +19,7 @@ from spark_kafka_sink.errors import DeliveryError, KafkaTimeoutError
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import RecordColumns
-from tests.real_kafka import Consumed, RealKafka, consume_topic
+from tests.real_kafka import AT_ONCE_S, Consumed, RealKafka, consume_topic
 
 
 def config(bootstrap: str, **options: object) -> ProducerConfig:
@@ -67,14 +67,12 @@ def test_a_topic_written_a_millisecond_after_its_creation_gets_every_row_once(
         if seeded:
             with KafkaProducer(config(kafka.bootstrap)) as scout:
                 cluster = scout._metadata.await_topics([topic], scout._clock.now_ms() + 10_000)
-        started = time.monotonic()
         # Small batches: each partition has several in line behind the first.
         with KafkaProducer(config(kafka.bootstrap, batch_size=300), cluster=cluster) as producer:
             producer.start_attempt()
             for first in range(0, count, 650):
                 producer.send_columns(rows(topic, first, 650, partitions))
             report = producer.finish_attempt()
-        assert time.monotonic() - started < 20
         assert report.rows == count
         assert report.batches >= 3 * partitions
         check(consume(topic), count, partitions)
@@ -87,6 +85,7 @@ def own_broker() -> Iterator[KafkaCluster]:
         yield cluster
 
 
+@pytest.mark.faults
 @pytest.mark.broker
 def test_a_clean_restart_in_the_middle_loses_and_doubles_nothing(own_broker: KafkaCluster) -> None:
     partitions, chunk, chunks = 5, 5_000, 60
@@ -174,7 +173,7 @@ def test_without_idempotence_rows_arrive_and_are_counted(
         assert report.rows == 1_000
         assert bool(report.offsets) is (acks == 1)
     found = consume(topic)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while acks == 0 and len(found) < 2_000 and time.monotonic() < deadline:
         found = consume(topic)  # nobody told us when the broker had worked on the request
     check(found, 2_000, 2)
@@ -201,6 +200,7 @@ def test_an_unreachable_broker_is_named_with_its_reason() -> None:
     assert "refused" in str(raised.value)
 
 
+@pytest.mark.faults
 @pytest.mark.broker
 def test_a_broker_that_stops_answering_ends_the_attempt_at_delivery_timeout(
     own_broker: KafkaCluster,
@@ -218,7 +218,7 @@ def test_a_broker_that_stops_answering_ends_the_attempt_at_delivery_timeout(
         producer.send_columns(rows("frozen", 10, 10, 1))
         with pytest.raises(DeliveryError, match="frozen-0") as raised:
             producer.finish_attempt()
-        assert 1.5 < time.monotonic() - started < 10
+        assert 1.5 < time.monotonic() - started < AT_ONCE_S
         assert "record(s) for frozen-0" in str(raised.value)
         assert not producer.reusable
     finally:

@@ -13,7 +13,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.transaction.partition_sequences import Action, Answer
 from spark_kafka_sink.producer.transaction.transaction_manager import (
-    LAPSE_MS,
+    ACK_EXPIRY_MS,
     NO_PRODUCER_ID,
     TRANSITIONS,
     State,
@@ -140,9 +140,9 @@ def test_a_batch_without_a_sequence_cannot_be_in_flight() -> None:
 def test_an_acknowledgement_lapses_so_that_a_forgotten_producer_probes_first() -> None:
     manager = ready()
     manager.handle_answer(leave(manager), Answer.ACKNOWLEDGED, 0, now=1_000)
-    manager.lapse(1_000 + LAPSE_MS)
+    manager.expire_acks(1_000 + ACK_EXPIRY_MS)
     assert manager.is_acknowledged(TP)
-    manager.lapse(1_000 + 2 * LAPSE_MS)
+    manager.expire_acks(1_000 + 2 * ACK_EXPIRY_MS)
     assert not manager.is_acknowledged(TP)
     leave(manager)
     assert not manager.may_leave(ProducerBatch(TP, 0, 2, 0, Listener()))

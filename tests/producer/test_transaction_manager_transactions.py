@@ -37,10 +37,10 @@ from spark_kafka_sink.producer.transaction.transaction_manager import (
 from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
 from spark_kafka_sink.producer.transaction.txn_requests import (
     REACTIONS,
-    Kind,
     Reaction,
     TxnBackoff,
     TxnRequest,
+    TxnRequestKind,
     reaction_to,
 )
 from spark_kafka_sink.protocol.control_messages import (
@@ -385,7 +385,7 @@ def test_the_first_partitions_are_asked_again_soon_later_ones_are_not() -> None:
 def test_a_transaction_that_stays_concurrent_is_asked_for_less_and_less_often() -> None:
     """200 tasks that wait for a broker with markers to write must not ask 50 times a second."""
     backoff = TxnBackoff(100, 1_000, random=lambda: 0.5)
-    request = TxnRequest(Kind.INIT_PRODUCER_ID, TransactionalResult("init_transactions"))
+    request = TxnRequest(TxnRequestKind.INIT_PRODUCER_ID, TransactionalResult("init_transactions"))
     assert [backoff.soon(request) for _ in range(6)] == [20, 40, 80, 160, 320, 640]
     assert backoff.soon(request) == pytest.approx(1_000, abs=1)
     assert [backoff.plain(request) for _ in range(4)] == [100, 200, 400, 800]
@@ -610,12 +610,12 @@ def test_the_coordinator_is_looked_for_in_an_abortable_error_too() -> None:
 
 
 def test_every_request_has_a_reaction_to_every_code() -> None:
-    for kind in Kind:
+    for kind in TxnRequestKind:
         assert reaction_to(kind, ErrorCode.NONE) is Reaction.DONE
         for code in ErrorCode:
             if code is not ErrorCode.NONE:
                 assert reaction_to(kind, code) is not Reaction.DONE
-    assert all(isinstance(kind, Kind) for kind, _ in REACTIONS)
+    assert all(isinstance(kind, TxnRequestKind) for kind, _ in REACTIONS)
 
 
 @pytest.mark.parametrize("code", FENCED)
@@ -983,7 +983,7 @@ def test_a_result_wakes_all_its_waiters_and_the_first_outcome_counts() -> None:
     result.fail(KafkaError("second"))
     result.done()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert seen == ["first"] * 3
     assert result.is_acked
 
@@ -1146,7 +1146,7 @@ def test_an_invalid_state_of_the_transaction_is_kept_as_the_cause() -> None:
 # ---- without a sender: what each guard alone holds back ------------------------------------------
 
 
-def ask(manager: TransactionManager, body: object, kind: Kind) -> None:
+def ask(manager: TransactionManager, body: object, kind: TxnRequestKind) -> None:
     """The next request, which must be of ``kind``, is answered with ``body``."""
     request, _ = manager.requests.next_request(0, has_incomplete=False)
     assert request is not None
@@ -1158,7 +1158,7 @@ def ask(manager: TransactionManager, body: object, kind: Kind) -> None:
 def initialized() -> TransactionManager:
     manager = TransactionManager(transactional_id=TRANSACTIONAL_ID)
     result = manager.initialize_transactions()
-    ask(manager, InitProducerIdResponse(ErrorCode.NONE, 7, 0), Kind.INIT_PRODUCER_ID)
+    ask(manager, InitProducerIdResponse(ErrorCode.NONE, 7, 0), TxnRequestKind.INIT_PRODUCER_ID)
     result.await_(FakeClock(), NEVER)
     return manager
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,7 +16,6 @@ from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, ProducerFencedError
-from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.transaction.transaction_manager import PreparedTransaction, State
 from spark_kafka_sink.protocol.control_messages import EndTxnRequest, FindCoordinatorRequest
 from spark_kafka_sink.protocol.responses import EndTxnResponse
@@ -26,29 +24,13 @@ from tests.real_kafka import RealKafka, consume_topic
 
 pytestmark = pytest.mark.broker
 
-#: Transactions that time out are looked for that often, in place of every 10 s.
-QUICK_TIMEOUTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
-
-
-@pytest.fixture(scope="module")
-def version_1() -> Iterator[RealKafka]:
-    options = ("--feature", "transaction.version=1")
-    with KafkaCluster(overrides=QUICK_TIMEOUTS, format_options=options) as cluster:
-        yield RealKafka(cluster.bootstrap, cluster)
-
-
-@pytest.fixture(scope="module")
-def version_2() -> Iterator[RealKafka]:
-    with KafkaCluster(overrides=QUICK_TIMEOUTS) as cluster:
-        yield RealKafka(cluster.bootstrap, cluster)
-
 
 @pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
 def broker(request: pytest.FixtureRequest) -> RealKafka:
     """A broker whose cluster writes transactions of that version."""
-    kafka: RealKafka = request.getfixturevalue(f"version_{request.param}")
-    kafka.transaction_version = request.param  # type: ignore[attr-defined]
-    return kafka
+    found: RealKafka = request.getfixturevalue("kafka_v1" if request.param == 1 else "kafka")
+    assert found.transaction_version == request.param
+    return found
 
 
 def new_id() -> str:
@@ -118,7 +100,7 @@ def test_what_is_committed_is_seen_and_what_is_aborted_never_is(broker: RealKafk
     topic = broker.unique_topic("txn")
     with TransactionalDriver(broker.bootstrap, new_id()) as producer:
         producer.init().begin()
-        assert producer.manager.transaction_version == broker.transaction_version  # type: ignore[attr-defined]
+        assert producer.manager.transaction_version == broker.transaction_version
         producer.send(topic, 0, values("a", "b"))
         producer.flush()
         assert committed(broker, topic) == []
@@ -142,7 +124,6 @@ def test_many_transactions_follow_each_other_at_once(broker: RealKafka) -> None:
     identities = set()
     with TransactionalDriver(broker.bootstrap, new_id()) as producer:
         producer.init()
-        started = time.monotonic()
         for i in range(30):
             producer.begin()
             for partition in range(3):
@@ -150,7 +131,6 @@ def test_many_transactions_follow_each_other_at_once(broker: RealKafka) -> None:
             producer.flush()
             identities.add(producer.manager.producer_id_and_epoch)
             producer.commit() if i % 3 else producer.abort()
-        assert time.monotonic() - started < 20
     assert len(identities) == 30, "two transactions under one epoch"
     expected = [f"{i}".encode() for i in range(30) if i % 3]
     deadline = time.monotonic() + 30

@@ -232,6 +232,7 @@ def test_a_version_that_is_not_ours_is_refused(version: int) -> None:
         THREE.decode(version, memoryview(b""))
 
 
+@pytest.mark.timing
 def test_a_thousand_partitions_cost_little_more_than_their_bytes() -> None:
     parts = (b"h" * 61, b"r" * 500)
     sent = request(*(batch("orders", i, *parts) for i in range(1000)))

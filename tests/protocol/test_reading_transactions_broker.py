@@ -117,7 +117,7 @@ def world(kafka: RealKafka, connection: BlockingConnection) -> Iterator[World]:
 def wait_for_markers(connection: BlockingConnection, ids: Sequence[str]) -> None:
     """EndTxn is answered when the end is decided; markers follow."""
     complete = {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     request = DescribeTransactionsRequest(tuple(ids))
     while {t.state for t in connection.call(request, 0).transactions.values()} - complete:
         assert time.monotonic() < deadline

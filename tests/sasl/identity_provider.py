@@ -61,7 +61,7 @@ class IdentityProvider:
                 assert kind == "Basic"
                 user, _, password = base64.b64decode(basic).decode().partition(":")
                 provider.asked.append(Asked(self.path, user, password, parse_qs(body)))
-                provider.gate.wait(10)
+                provider.gate.wait(60)
                 status, answer = provider.answer(user, password)
                 data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
                 self.send_response(status)
@@ -93,7 +93,7 @@ class IdentityProvider:
         self.gate.set()
         self.server.shutdown()
         self.server.server_close()
-        self.thread.join(10)
+        self.thread.join(60)
 
     def answer(self, user: str, password: str) -> tuple[int, object]:
         if self.answers:

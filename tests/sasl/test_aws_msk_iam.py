@@ -175,7 +175,7 @@ def sts(status, answer):
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(10)
+        thread.join(60)
 
 
 def test_a_role_is_taken_and_kept_until_shortly_before_its_end(no_aws, monkeypatch):

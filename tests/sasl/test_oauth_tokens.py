@@ -375,7 +375,7 @@ class Woken:
         self.event.set()
 
     def wait(self):
-        assert self.event.wait(10)
+        assert self.event.wait(60)
         self.event.clear()
 
 
@@ -406,7 +406,7 @@ def test_many_who_wait_cause_one_fetch():
     fetch = Scripted(Fetched("a", 0))
 
     def slow(host):
-        gate.wait(10)
+        gate.wait(60)
         return fetch(host)
 
     clock = FakeClock()
@@ -502,7 +502,7 @@ def test_a_fetch_without_an_end_is_given_up_for_another():
 
     def stuck_once(host):
         if not gate.is_set():
-            gate.wait(10)
+            gate.wait(60)
             return Fetched("a", 9_000)
         return fetch(host)
 
@@ -534,7 +534,7 @@ def test_who_has_closed_is_not_woken():
     gate, done = threading.Event(), threading.Event()
 
     def slow(host):
-        gate.wait(10)
+        gate.wait(60)
         return Fetched("a", 0)
 
     login, woken = login_of(slow, FakeClock())
@@ -543,7 +543,7 @@ def test_who_has_closed_is_not_woken():
     assert login.mechanism("h", 0) is None
     login.close()
     gate.set()
-    assert done.wait(10)
+    assert done.wait(60)
     assert not woken.event.is_set()
 
 

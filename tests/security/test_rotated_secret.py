@@ -25,12 +25,12 @@ def test_a_replaced_secret_is_read_by_the_next_producer(secure_kafka, tmp_path, 
         },
     )
     with KafkaProducer(options) as before:
-        before.send(ProducerRecord(topic, b"before")).result(20)
+        before.send(ProducerRecord(topic, b"before")).result(60)
         password.write_text("another")
-        before.send(ProducerRecord(topic, b"goes on")).result(20)
+        before.send(ProducerRecord(topic, b"goes on")).result(60)
         after = KafkaProducer(options)
         with pytest.raises(AuthenticationError) as refused:
-            after.send(ProducerRecord(topic, b"refused")).result(20)
+            after.send(ProducerRecord(topic, b"refused")).result(60)
         after.close(0)
     assert "another" not in str(refused.value)
     assert consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values == [b"before", b"goes on"]

@@ -31,7 +31,7 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.channel.selectable import NetworkSend
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions import exactly_once
-from spark_kafka_sink.transactions.exactly_once import ExactlyOnce
+from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from tests.fakes.fake_cluster.codec import Request, read_request
 from tests.simulation.processes import Network
 from tests.simulation.spark_scene import Scene
@@ -83,7 +83,7 @@ class EdgeScene(Scene):
             super()._query()
 
     @contextmanager
-    def _shared(self, *_: object) -> Iterator[ExactlyOnce]:
+    def _shared(self, *_: object) -> Iterator[ExactlyOnceDriver]:
         with self._driver_side(_driving.get()) as driver:
             yield driver
 

@@ -32,7 +32,7 @@ from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions import exactly_once
 from spark_kafka_sink.transactions.committer import Commit
-from spark_kafka_sink.transactions.exactly_once import ExactlyOnce
+from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.operations import Operator
 from tests.simulation.processes import Machine, Process
 from tests.simulation.spark_world import PythonWorker
@@ -57,7 +57,7 @@ class Sink:
         self._names = random.Random(f"names {seed}")
         self._warm = warm
         self._runs = _RunsByProcess(machine)
-        self._kept: dict[tuple[Process, ProducerConfig, str], ExactlyOnce] = {}
+        self._kept: dict[tuple[Process, ProducerConfig, str], ExactlyOnceDriver] = {}
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
@@ -72,13 +72,13 @@ class Sink:
         return uuid.UUID(int=self._names.getrandbits(128), version=4)
 
     @contextmanager
-    def _shared(self, config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnce]:
+    def _shared(self, config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnceDriver]:
         """As ``exactly_once.shared``, of the process that asks."""
         process = self._machine.current
         key = (process, config, log_topic)
         driver = self._kept.pop(key, None)
         if driver is None:
-            driver = ExactlyOnce(
+            driver = ExactlyOnceDriver(
                 config, log_topic, clock=self._machine.scheduler, new_client=self._client(process)
             )
         try:
@@ -117,7 +117,7 @@ class Sink:
         """``batch_id`` is None for a batch write, whose plan comes back."""
         config = config_of(tuple(options.items()))
         plan = pickle.loads(planned) if batch_id is None else None
-        return transaction_commit.commit(config, plan, _travelled(messages), batch_id)
+        return transaction_commit.commit(config, plan, _unpickled(messages), batch_id)
 
     def abort(
         self,
@@ -134,7 +134,7 @@ class Sink:
         return transaction_commit.abort(
             config,
             plan,
-            _travelled(messages),
+            _unpickled(messages),
             batch_id,
             tasks_may_live=tasks_may_live,
             driver_token="" if plan is not None else driver,
@@ -195,7 +195,7 @@ class Sink:
         return task.run(batches)
 
 
-def _travelled(messages: Sequence[TaskCommitMessage]) -> list[TaskCommitMessage]:
+def _unpickled(messages: Sequence[TaskCommitMessage]) -> list[TaskCommitMessage]:
     return [pickle.loads(pickle.dumps(message)) for message in messages]
 
 

@@ -1,11 +1,11 @@
 """Spark's streaming engine, as far as a sink sees it: drivers, task attempts, and what kills them.
 
-What is real: the driver's side (:class:`ExactlyOnce`), the tasks' (:class:`WriteTask`, the worker's
-ids and warm producers), and the producer. What is Spark here does what Spark does: a micro-batch is
-planned, its tasks run in processes of their own, up to four attempts each, failed and beaten
-attempts are told nothing, commit gets one message per task and is followed by Spark's own record of
-it, a driver that died is started anew under another run id and plans the same micro-batch
-again.
+What is real: the driver's side (:class:`ExactlyOnceDriver`), the tasks' (:class:`WriteTask`, the
+worker's ids and warm producers), and the producer. What is Spark here does what Spark does: a
+micro-batch is planned, its tasks run in processes of their own, up to four attempts each, failed
+and beaten attempts are told nothing, commit gets one message per task and is followed by Spark's
+own record of it, a driver that died is started anew under another run id and plans the same
+micro-batch again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.exactly_once import Batch, ExactlyOnce, Owner
+from spark_kafka_sink.transactions.exactly_once import Batch, ExactlyOnceDriver, Owner
 from spark_kafka_sink.transactions.ownership import Numbering
 from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.processes import Machine, Process, Strike
@@ -127,7 +127,7 @@ class Run:
     workers: list[PythonWorker] = field(default_factory=list)
     ended: bool = False
     #: Of a warm driver, when nothing went wrong with it.
-    kept: ExactlyOnce | None = None
+    kept: ExactlyOnceDriver | None = None
 
 
 class SparkWorld:
@@ -276,7 +276,7 @@ class SparkWorld:
             self.note(f"{run.id}: abort: {type(error).__name__}: {error.message}")
 
     @contextmanager
-    def _driver_side(self, run: Run) -> Iterator[ExactlyOnce]:
+    def _driver_side(self, run: Run) -> Iterator[ExactlyOnceDriver]:
         """As ``exactly_once.shared``, of one process."""
         kept, run.kept = run.kept, None
         driver = self._new_driver_side(run) if kept is None else kept
@@ -290,10 +290,10 @@ class SparkWorld:
         else:
             driver.close()
 
-    def _new_driver_side(self, run: Run) -> ExactlyOnce:
+    def _new_driver_side(self, run: Run) -> ExactlyOnceDriver:
         network = run.process.network()
         config = self._config("driver")
-        return ExactlyOnce(
+        return ExactlyOnceDriver(
             config,
             LOG_TOPIC,
             clock=self.scheduler,

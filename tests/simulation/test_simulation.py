@@ -18,12 +18,15 @@ from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.run import LifeError, live
 from tests.simulation.world import World
 
-SEEDS = 200
+SEEDS = [range(60), pytest.param(range(60, 200), marks=pytest.mark.long)]
 
 
-def test_whatever_the_world_does_every_acknowledged_row_is_there_once_and_in_order() -> None:
+@pytest.mark.parametrize("seeds", SEEDS, ids=["the first seeds", "more seeds"])
+def test_whatever_the_world_does_every_acknowledged_row_is_there_once_and_in_order(
+    seeds: range,
+) -> None:
     fired: Counter[str] = Counter()
-    for seed in range(SEEDS):
+    for seed in seeds:
         world = live(seed)
         fired += world.fired + world.outcomes()
     # A fault that never fired has tested nothing.
@@ -91,6 +94,7 @@ def test_a_failing_seed_tells_its_script_its_end_and_how_to_replay_it() -> None:
 SEEDS_PER_MUTATION = 400
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
 def test_a_broken_producer_is_found(mutation: Mutation) -> None:
     """What the invariants are worth: each deliberate fault breaks one within some hundred seeds."""

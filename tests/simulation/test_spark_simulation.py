@@ -49,8 +49,15 @@ def strikes(life: SparkLife, blow: Blow) -> Iterator[SparkLife]:
 SHORT = SparkLife(7, batches=1, tasks=2, rows=3)
 
 
-@pytest.mark.parametrize("blow", [Blow.KILL, Blow.CUT])
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    ("version", "blow"),
+    [
+        (2, Blow.KILL),
+        (1, Blow.CUT),
+        pytest.param(1, Blow.KILL, marks=pytest.mark.long),
+        pytest.param(2, Blow.CUT, marks=pytest.mark.long),
+    ],
+)
 def test_struck_at_any_step_each_row_of_a_committed_batch_is_visible_once(version, blow):
     met: Counter[str] = Counter()
     for life in strikes(replace(SHORT, transaction_version=version), blow):
@@ -145,6 +152,7 @@ def test_a_broken_protocol_still_breaks_something_that_is_there(mutant):
         pass
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mutant", "misfortune"),
     [
@@ -218,6 +226,7 @@ STRUCK = [forgets_what_is_done, ends_without_a_decision, does_not_roll_forward]
 ALWAYS = [gives_one_id_to_two_tasks, aborts_when_a_prepared_producer_closes]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", STRUCK, ids=lambda fault: fault.__name__)
 def test_a_broken_driver_is_found(fault):
     # From the last step back: that is where drivers decide and end.

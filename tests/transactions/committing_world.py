@@ -18,7 +18,7 @@ from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.decision_log import DecisionLog
-from spark_kafka_sink.transactions.exactly_once import ExactlyOnce
+from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from tests.fakes.producer_world import ProducerWorld, columns
 from tests.fakes.simulated_network import SimulatedNetwork
 
@@ -63,9 +63,9 @@ class CommittingWorld(ProducerWorld):
     def prepared(self, id_: str, *values: str) -> PreparedTransaction:
         return self.open(id_, *values).prepare()
 
-    def driver(self) -> ExactlyOnce:
+    def driver(self) -> ExactlyOnceDriver:
         """A driver process: nothing is shared with another one."""
-        return ExactlyOnce(
+        return ExactlyOnceDriver(
             self.config, LOG_TOPIC, clock=self.scheduler, new_client=self._new_client
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_kafka_sink.admin.call import Call, Coordinator, Next, following
+from spark_kafka_sink.admin.call import Call, Coordinator, RetryDecision, retry_decision
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
@@ -45,7 +45,7 @@ def open_transactions(
 
 
 def _again(code: ErrorCode) -> ErrorCode | None:
-    assert code is ErrorCode.NONE or following(code) is not Next.CLEAR, code.name
+    assert code is ErrorCode.NONE or retry_decision(code) is not RetryDecision.FINAL, code.name
     return None if code is ErrorCode.NONE else code
 
 

@@ -8,7 +8,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -126,19 +125,17 @@ def test_the_commit_log_is_the_files_unless_the_command_names_another(tmp_path: 
         (["resolve", "p", "--as", "done", *NOBODY], "--batch"),
         (["resolve", "p", "--batch", "-1", "--as", "done", *NOBODY], "--batch"),
         (["list", "p", "--timeout", "0", *NOBODY[:2]], "--timeout"),
-        (["list"], "PREFIX"),
+        (["sweep"], "PREFIX"),
         (["explode"], "explode"),
     ],
 )
 def test_wrong_usage_ends_with_2_before_any_broker_is_asked(
     arguments: list[str], told: str
 ) -> None:
-    began = time.monotonic()
     result = CliRunner(env={"COLUMNS": "400", "TERM": "dumb"}).invoke(app, ["txn", *arguments])
     assert result.exit_code == 2, result.output
     assert told in " ".join(result.stderr.split())
     assert result.stdout == ""
-    assert time.monotonic() - began < 2
 
 
 def test_a_clients_file_says_where_the_cluster_is_and_what_is_left_out(tmp_path: Path) -> None:

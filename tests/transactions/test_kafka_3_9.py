@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -32,7 +31,7 @@ from spark_kafka_sink.errors import (
     ProducerFencedError,
     SupersededError,
 )
-from spark_kafka_sink.local_kafka import KAFKA_3_VERSION, KafkaCluster, LocalKafkaError, prepare
+from spark_kafka_sink.local_kafka import KAFKA_3_VERSION
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
@@ -63,19 +62,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 COMMITTED = "read_committed"
-
-
-@pytest.fixture(scope="module")
-def kafka_3_9() -> Iterator[RealKafka]:
-    """One node. A machine that can't fetch it goes without these tests, but not CI."""
-    try:
-        prepare(KAFKA_3_VERSION)
-    except LocalKafkaError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(error.message)
-    with KafkaCluster(version=KAFKA_3_VERSION) as cluster:
-        yield RealKafka(cluster.bootstrap, cluster)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +107,7 @@ def visible(kafka: RealKafka, topic: str, expected: Sequence[str]) -> bool:
     milliseconds of the EndTxn's answer) and nothing is open.
     """
     wanted = sorted(value.encode() for value in expected)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         found = sorted(
             v or b"" for v in consume_topic(kafka.bootstrap, topic, isolation=COMMITTED).values

@@ -23,7 +23,6 @@ from spark_kafka_sink.errors import (
     RecordTooLargeError,
     SupersededError,
 )
-from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.network.client.client_request import ClientRequest
 from spark_kafka_sink.network.client.network_client import NetworkClient
@@ -41,17 +40,11 @@ pytestmark = pytest.mark.broker
 SOON_MS = 30_000
 
 
-@pytest.fixture(scope="module")
-def version_1() -> Iterator[RealKafka]:
-    with KafkaCluster(format_options=("--feature", "transaction.version=1")) as cluster:
-        yield RealKafka(cluster.bootstrap, cluster)
-
-
 @pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
 def broker(request: pytest.FixtureRequest) -> RealKafka:
     """A broker whose cluster writes transactions of that version."""
-    found: RealKafka = request.getfixturevalue("version_1" if request.param == 1 else "kafka")
-    found.transaction_version = request.param  # type: ignore[attr-defined]
+    found: RealKafka = request.getfixturevalue("kafka_v1" if request.param == 1 else "kafka")
+    assert found.transaction_version == request.param
     return found
 
 
@@ -123,7 +116,7 @@ def test_a_state_is_written_read_replaced_and_removed(drivers: Drivers) -> None:
 def test_the_clusters_transaction_version_is_told(drivers: Drivers) -> None:
     drivers.new()
     version = drivers.clients[0].transaction_version(soon())
-    assert version == drivers.kafka.transaction_version  # type: ignore[attr-defined]
+    assert version == drivers.kafka.transaction_version
 
 
 def test_keys_of_one_partition_do_not_meet(drivers: Drivers) -> None:
@@ -306,7 +299,7 @@ def test_adding_partitions_to_the_topic_loses_nothing(
     for number, key in enumerate(keys):
         log.open(key, soon()).write(state(number), soon())
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_partitions([NewPartitions(topic, then)])[topic].result(20)
+    admin.create_partitions([NewPartitions(topic, then)])[topic].result(60)
     deadline, seen = soon(), there
     while seen != then:
         assert SystemClock().now_ms() < deadline

@@ -17,7 +17,7 @@ from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import from_record_batch
 from spark_kafka_sink.transactions.commit_state import CommitState, Payload, Phase
 from spark_kafka_sink.transactions.committer import Batch, Commit
-from spark_kafka_sink.transactions.exactly_once import ExactlyOnce
+from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.transactions.committing_world import LOG_TOPIC, CommittingWorld
@@ -245,7 +245,7 @@ def test_the_log_goes_on_with_an_incarnation_and_what_is_planned_before_it_still
     def body() -> None:
         write_as_0_1(world, "p")
 
-        def plan(driver: ExactlyOnce) -> CommitState:
+        def plan(driver: ExactlyOnceDriver) -> CommitState:
             return driver.plan("p")
 
         with world.driver() as driver:

@@ -4,7 +4,6 @@ with ACLs.
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from spark_kafka_sink.errors import (
     ErrorCode,
     IllegalStateError,
 )
-from spark_kafka_sink.local_kafka import KAFKA_3_VERSION, KafkaCluster, LocalKafkaError, prepare
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
@@ -34,18 +32,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 TIMEOUT_MS = 30_000
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-
-
-@pytest.fixture(scope="module")
-def kafka_3_9() -> Iterator[RealKafka]:
-    try:
-        prepare(KAFKA_3_VERSION)
-    except LocalKafkaError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(error.message)
-    with KafkaCluster(version=KAFKA_3_VERSION) as cluster:
-        yield RealKafka(cluster.bootstrap, cluster)
 
 
 @dataclass(frozen=True)

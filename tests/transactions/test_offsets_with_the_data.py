@@ -15,7 +15,7 @@ from spark_kafka_sink.errors import ApiError, CommitError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_offset_messages import OffsetAndMetadata
 from spark_kafka_sink.transactions.commit_state import Payload
-from spark_kafka_sink.transactions.exactly_once import Batch, Commit, ExactlyOnce, Owner
+from spark_kafka_sink.transactions.exactly_once import Batch, Commit, ExactlyOnceDriver, Owner
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import open_transactions
@@ -31,7 +31,7 @@ class Sink:
         self.topic = kafka.unique_topic("rows", 2)
         config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
         self.client = TransactionClient(config)
-        self.driver = ExactlyOnce(config, "__kprod_commits")
+        self.driver = ExactlyOnceDriver(config, "__kprod_commits")
         self.key = f"o{uuid.uuid4().hex[:8]}"
         self.group = f"g-{self.key}"
 

@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.errors import CommitError, SupersededError
 from spark_kafka_sink.transactions.commit_state import Done, Payload, Phase
 from spark_kafka_sink.transactions.committer import Batch, Commit
-from spark_kafka_sink.transactions.exactly_once import ExactlyOnce
+from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from tests.transactions.committing_world import CommittingWorld
 
@@ -19,7 +19,7 @@ def world(request: pytest.FixtureRequest) -> CommittingWorld:
     return CommittingWorld(transaction_version=request.param)
 
 
-def owner(driver: ExactlyOnce, run: str = "run") -> Owner:
+def owner(driver: ExactlyOnceDriver, run: str = "run") -> Owner:
     """As planned now."""
     state = driver.plan(KEY)
     return Owner(KEY, run, "", state.generation, state.incarnation, Numbering.MICRO_BATCHES)

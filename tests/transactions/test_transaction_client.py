@@ -155,6 +155,7 @@ def test_a_deadline_that_is_over_asks_nothing(client: TransactionClient) -> None
         client.init_producer_id("late~id~1", 60_000, now)
 
 
+@pytest.mark.timing
 def test_two_thousand_transactions_end_in_two_seconds(
     client: TransactionClient, tp: TopicPartition
 ) -> None:

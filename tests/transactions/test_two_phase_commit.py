@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_kafka_sink.admin.call import Call, Coordinator, Next, following
+from spark_kafka_sink.admin.call import Call, Coordinator, RetryDecision, retry_decision
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, UnsupportedVersionError
@@ -32,7 +32,8 @@ from tests.fakes.fake_cluster.codec import Answer, write
 from tests.fakes.script_worlds import RealWorld
 from tests.real_kafka import RealKafka
 
-pytestmark = pytest.mark.broker
+# What Kafka makes of a version that is not stable: two brokers of their own.
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 TIMEOUT_MS = 30_000
 REFUSED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -69,7 +70,7 @@ def initialise(client: TransactionClient, request: InitProducerIdRequest) -> Ini
 
     def take(response: InitProducerIdResponse) -> ErrorCode | None:
         found.append(response)
-        return None if following(response.error) is Next.CLEAR else response.error
+        return None if retry_decision(response.error) is RetryDecision.FINAL else response.error
 
     assert request.transactional_id is not None
     call = Call(request, Coordinator(request.transactional_id), take)
@@ -85,7 +86,7 @@ def open_transaction(
 
     def take(response: AddPartitionsToTxnResponse) -> ErrorCode | None:
         code = response.errors[tp]
-        assert code is ErrorCode.NONE or following(code) is not Next.CLEAR, code.name
+        assert code is ErrorCode.NONE or retry_decision(code) is not RetryDecision.FINAL, code.name
         return None if code is ErrorCode.NONE else code
 
     call = Call(AddPartitionsToTxnRequest(name, *identity, (tp,)), Coordinator(name), take)

@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import Payload
-from spark_kafka_sink.transactions.exactly_once import Batch, Commit, ExactlyOnce, Owner
+from spark_kafka_sink.transactions.exactly_once import Batch, Commit, ExactlyOnceDriver, Owner
 from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS
 from tests.real_kafka import RealKafka, consume_topic
 
 pytestmark = pytest.mark.broker
-
-
-@pytest.fixture(scope="module")
-def ready() -> Iterator[RealKafka]:
-    """A broker that does all that Kafka 4.3 can of KIP-939."""
-    overrides = {
-        "unstable.api.versions.enable": "true",
-        "transaction.two.phase.commit.enable": "true",
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-    }
-    with KafkaCluster(overrides=overrides) as cluster:
-        yield RealKafka(cluster.bootstrap, cluster)
 
 
 def config(kafka: RealKafka, **changes: object) -> ProducerConfig:
@@ -42,24 +28,27 @@ def config(kafka: RealKafka, **changes: object) -> ProducerConfig:
 def test_brokers_that_do_not_offer_it_are_told_and_done_without(
     kafka: RealKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with ExactlyOnce(config(kafka), "__kprod_commits") as driver, caplog.at_level(logging.INFO):
+    with (
+        ExactlyOnceDriver(config(kafka), "__kprod_commits") as driver,
+        caplog.at_level(logging.INFO),
+    ):
         assert driver.two_phase_commit("two-phases") is False
         assert driver.two_phase_commit("two-phases") is False
     assert caplog.text.count("twoPhaseCommit=auto is off: brokers don't offer") == 1
 
 
 def test_a_transaction_of_it_outlives_every_time_out_and_is_committed(
-    ready: RealKafka, caplog: pytest.LogCaptureFixture
+    kafka_2pc: RealKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topic, key = ready.unique_topic("rows", 1), f"k{uuid.uuid4().hex[:8]}"
-    short = config(ready, **{"transaction.timeout.ms": "1000"})
-    with ExactlyOnce(short, "__kprod_commits") as driver, caplog.at_level(logging.INFO):
+    topic, key = kafka_2pc.unique_topic("rows", 1), f"k{uuid.uuid4().hex[:8]}"
+    short = config(kafka_2pc, **{"transaction.timeout.ms": "1000"})
+    with ExactlyOnceDriver(short, "__kprod_commits") as driver, caplog.at_level(logging.INFO):
         assert driver.two_phase_commit(key) is True
         assert "twoPhaseCommit=auto is on" in caplog.text
         state = driver.plan(key)
-        prepared = [write(ready, topic, f"{key}~run~w~{k}", on=k == 0) for k in range(2)]
+        prepared = [write(kafka_2pc, topic, f"{key}~run~w~{k}", on=k == 0) for k in range(2)]
         timed_out = prepared[1].transactional_id
-        with TransactionClient(config(ready)) as client:
+        with TransactionClient(config(kafka_2pc)) as client:
             deadline = client.clock.now_ms() + 30_000
             while (d := client.describe([timed_out], deadline)[timed_out]).state.value == "Ongoing":
                 client.loop.pause(5, deadline)
@@ -70,7 +59,7 @@ def test_a_transaction_of_it_outlives_every_time_out_and_is_committed(
         owner = Owner(key, "run", "query", state.generation, state.incarnation)
         batch = Batch(0, (prepared[0],), Payload(1, 1))
         assert driver.commit(owner, batch) is Commit.COMMITTED
-    assert consume_topic(ready.bootstrap, topic, isolation="read_committed").by_partition() == {
+    assert consume_topic(kafka_2pc.bootstrap, topic, isolation="read_committed").by_partition() == {
         0: [b"0"]
     }
 

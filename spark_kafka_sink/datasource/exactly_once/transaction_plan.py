@@ -158,9 +158,9 @@ def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
 def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") -> TransactionPlan:
     """Looks into the commit log, after ending what an earlier driver decided. Asks brokers.
 
-    Raises what ``ExactlyOnce.plan`` raises: missing rights, a transaction.timeout.ms that brokers
-    don't allow, brokers that are too old, a batch that an operator has to resolve; and CommitError
-    for a batch job whose number can't be the next one, nor one that was written.
+    Raises what ``ExactlyOnceDriver.plan`` raises: missing rights, a transaction.timeout.ms that
+    brokers don't allow, brokers that are too old, a batch that an operator has to resolve; and
+    CommitError for a batch job whose number can't be the next one, nor one that was written.
     """
     from spark_kafka_sink.transactions.exactly_once import shared
 

@@ -167,8 +167,8 @@ class TransactionalProducers:
                 return producer
             self._ids.give_up(self._id)
         raise KafkaTimeoutError(
-            f"InitProducerId of '{self._id}' got lost on its way, and was answered when it was "
-            "asked again; the first one may still arrive, and would abort the transaction",
+            f"InitProducerId for '{self._id}' timed out and was retried; the first request may "
+            "still reach the broker and abort this transaction",
             hint="this attempt has written nothing, and the next one has another transactional.id",
             code=ErrorCode.REQUEST_TIMED_OUT,
         )
@@ -198,8 +198,8 @@ class TransactionalProducers:
         own = _own(producer)
         if own.identity_in_doubt:
             raise KafkaTimeoutError(
-                f"AddPartitionsToTxn of '{self._id}' got lost on its way, and was answered when it "
-                "was asked again; the first one may still arrive, behind the commit",
+                f"AddPartitionsToTxn for '{self._id}' timed out and was retried; the first request "
+                "may still reach the broker, behind the commit",
                 hint="this attempt is given up, and Spark makes another one",
                 code=ErrorCode.REQUEST_TIMED_OUT,
             )

@@ -221,7 +221,7 @@ class WriteReport:
 
 def publish(report: WriteReport, report_path: str | None, written_at_ms: int) -> None:
     """Logs the line, and appends the JSON to ``report_path`` when given. Never raises."""
-    show_on_driver()
+    configure_driver_logging()
     # Spark's JSON log of Python workers shows the fields of "context" as columns.
     _log.info("%s", report.line(), extra={"context": report.summary()})
     if report_path is None:
@@ -239,7 +239,7 @@ def publish(report: WriteReport, report_path: str | None, written_at_ms: int) ->
         )
 
 
-def show_on_driver() -> None:
+def configure_driver_logging() -> None:
     """Makes our log lines visible in Spark's driver log, where nobody configured logging.
 
     ``commit`` runs in a worker process that Spark starts, in which no handler exists: INFO would

@@ -44,7 +44,7 @@ class Authenticator(Protocol):
         """From then on (milliseconds) no request may begin before a new authentication."""
         ...
 
-    def begin_again(self) -> None:
+    def begin_reauthentication(self) -> None:
         """Not :attr:`complete` any more. The channel reads from now on, because answers to
         requests still arrive, and gives us what is ours: :meth:`receive`.
         """
@@ -70,7 +70,7 @@ class PlaintextAuthenticator:
     def authenticate(self, now: int) -> None:
         """Nothing to do."""
 
-    def begin_again(self) -> None:
+    def begin_reauthentication(self) -> None:
         """Never asked: there is no session that ends."""
 
     def receive(self, payload: memoryview, now: int) -> None:
@@ -128,7 +128,7 @@ class SaslAuthenticator:
             try:
                 payload = self._reader.read_from(self._transport)
             except ConnectionError as error:
-                raise ConnectionError(self._machine.cut()) from error
+                raise ConnectionError(self._machine.describe_disconnect()) from error
             if payload is None:
                 return
             if not self._started:
@@ -160,7 +160,7 @@ class SaslAuthenticator:
             transport.write(())
         return not transport.has_pending_writes
 
-    def begin_again(self) -> None:
+    def begin_reauthentication(self) -> None:
         self._started = False
         self._again = True
 

@@ -143,7 +143,7 @@ class SaslClientAuthenticator:
             self._move(SaslState.FAILED)
             raise
 
-    def cut(self) -> str:
+    def describe_disconnect(self) -> str:
         """What it means that the broker closed the connection now."""
         if self._state is SaslState.AUTHENTICATE:
             return (

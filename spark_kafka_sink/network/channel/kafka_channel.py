@@ -159,7 +159,7 @@ class KafkaChannel:
         due = self._authenticator.reauthenticate_at
         if due is not None and now >= due and self._written == 0:
             self.reauthenticating, self.reauthenticating_since = True, now
-            self._authenticator.begin_again()
+            self._authenticator.begin_reauthentication()
             self._authenticator.authenticate(now)
             self.ready = self._authenticator.complete
             return None

@@ -22,7 +22,7 @@ from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 _log = logging.getLogger(__name__)
 
 #: When to look again for a node, should reconnect.backoff.ms be shorter.
-_LOOK_AGAIN_MS = 50
+_LEAST_RETRY_MS = 50
 
 #: Partitions that one warning names.
 _SHOWN = 10
@@ -59,7 +59,7 @@ class MetadataUpdater:
         self._store = store
         self._carrier = carrier
         # Never 0: a node that is full, with reconnect.backoff.ms=0, would make the loop spin.
-        self._retry_ms = max(retry_ms, _LOOK_AGAIN_MS)
+        self._retry_ms = max(retry_ms, _LEAST_RETRY_MS)
         self._trigger_ms = rebootstrap_trigger_ms
         # The token of the request in flight.
         self._in_progress: int | None = None

@@ -408,7 +408,7 @@ class NetworkClient:
             self._selector.close_channel(node_id)
             self._process_disconnection(responses, node_id, now, _local_close(reason))
         elif fetched is Fetched.KNOWN:
-            self._connections.stands(node_id)
+            self._connections.established(node_id)
 
     def _handle_disconnections(self, responses: list[ClientResponse], now: int) -> None:
         for node_id, state in self._selector.disconnected.items():

@@ -68,7 +68,7 @@ class NodeConnections:
             return False
         return True
 
-    def stands(self, node_id: int) -> None:
+    def established(self, node_id: int) -> None:
         """The node answered what it speaks: requests may go."""
         self.states.ready(node_id)
         self.failures.answered(node_id)

@@ -164,7 +164,7 @@ class BatchDrainer:
         manager = self._transaction_manager
         with self._lock:
             if cluster is not self._queues.cluster:
-                self._queues.lay_out(cluster)
+                self._queues.group_by_leader(cluster)
             unknown = _NONE
             if self._queues.leaderless:
                 unknown = frozenset(q.tp.topic for q in self._queues.leaderless if q.batches)
@@ -220,7 +220,7 @@ class BatchDrainer:
         """
         if cluster is not self._queues.cluster:
             with self._lock:
-                self._queues.lay_out(cluster)
+                self._queues.group_by_leader(cluster)
         drained: dict[int, list[ProducerBatch]] = {}
         for node in nodes:
             batches = self._drain_node(node, max_size, now)

@@ -24,7 +24,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import (
 from spark_kafka_sink.records.record_batch import NO_SEQUENCE, sequence_before
 
 
-class BatchReturns:
+class BatchRequeuer:
     """Works for the accumulator, on its lock (``_lock``) and its queues.
 
     The lock also guards ``next_expiry_ms``: nothing queued expires before that time (monotonic

@@ -19,7 +19,8 @@ from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 class PartitionQueue:
     """The batches of one partition. ``open`` is the one that takes appends: the last, or None.
 
-    ``leader`` is a node id, -1 when there is none, as of the last :meth:`PartitionQueues.lay_out`.
+    ``leader`` is a node id, -1 when there is none, as of the last
+    :meth:`PartitionQueues.group_by_leader`.
     """
 
     __slots__ = ("batches", "leader", "leader_epoch", "muted", "open", "tp")
@@ -69,7 +70,7 @@ class PartitionQueues:
             insort(self._queues_of_leader(queue, self.cluster), queue, key=_partition)
         return queue
 
-    def lay_out(self, cluster: Cluster) -> None:
+    def group_by_leader(self, cluster: Cluster) -> None:
         """Sort the queues by leader; once for each new view of the cluster is enough.
 
         A partition that had no batch yet has no queue either: a broker may name millions.

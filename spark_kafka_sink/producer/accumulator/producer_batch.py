@@ -217,8 +217,8 @@ class ProducerBatch:
         assert futures is not None
         assert result is not None
         future.appended(result, self.record_count)
-        if future.wants_to_be_told:
-            result.want()
+        if future.has_callbacks:
+            result.require_callbacks()
         futures.append(future)
         self.append(record, 1, timestamp)
 
@@ -394,8 +394,8 @@ class ProducerBatch:
         errors = None if self.error is None else self.error_of_record
         if result.set(self.base_offset, self.log_append_time_ms, errors):
             for future in self.futures or ():
-                future.tell()
-        result.open()
+                future.run_callbacks()
+        result.release_waiters()
 
     def error_of_record(self, index: int) -> KafkaError:
         """What the record number ``index`` of this failed batch failed of (Sender.failBatch).
@@ -494,9 +494,9 @@ class ProducerBatch:
             return
         first = 0
         for piece in pieces:
-            piece.result = result.another()
+            piece.result = result.for_split()
             end = first + piece.record_count
             piece.futures = [f for f in self.futures or () if first <= f.index < end]
-            result.hand_on(piece.futures, piece.result, first)
+            result.transfer(piece.futures, piece.result, first)
             first = end
-        result.open()
+        result.release_waiters()

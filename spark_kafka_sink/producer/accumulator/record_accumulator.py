@@ -42,7 +42,7 @@ from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.producer.accumulator.batch_closer import BatchCloser
 from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer
 from spark_kafka_sink.producer.accumulator.batch_limits import BatchLimits
-from spark_kafka_sink.producer.accumulator.batch_requeuer import BatchReturns
+from spark_kafka_sink.producer.accumulator.batch_requeuer import BatchRequeuer
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.drain_control import DrainControl
 from spark_kafka_sink.producer.accumulator.incomplete_batches import Flush, IncompleteBatches
@@ -151,7 +151,7 @@ class RecordAccumulator:
         self.drain = self._drainer.drain
         self.update_node_latency_stats = self._drainer.update_node_latency_stats
         self.node_delay_ms = self._drainer.node_delay_ms
-        self._returns = BatchReturns(
+        self._returns = BatchRequeuer(
             config.delivery_timeout_ms,
             ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random=random),
             self._lock,
@@ -436,11 +436,11 @@ class RecordAccumulator:
     # ---- the sender: back into the queue -------------------------------------------------------
 
     def reenqueue(self, batch: ProducerBatch, now: int) -> None:
-        """See :meth:`BatchReturns.reenqueue`."""
+        """See :meth:`BatchRequeuer.reenqueue`."""
         self._returns.reenqueue(batch, now)
 
     def split_and_reenqueue(self, batch: ProducerBatch, now: int) -> int:  # noqa: ARG002 - as Java
-        """See :meth:`BatchReturns.split_and_reenqueue`."""
+        """See :meth:`BatchRequeuer.split_and_reenqueue`."""
         return self._returns.split_and_reenqueue(batch)
 
     def expired_batches(self, now: int) -> list[ProducerBatch]:

@@ -14,7 +14,7 @@ from spark_kafka_sink.producer.producer_record import RecordMetadata
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
 
 
-class BatchEnds:
+class BatchCompletionListener:
     """The accumulator's BatchListener."""
 
     __slots__ = ("_interceptors", "_manager", "_metrics", "_recorder")
@@ -37,7 +37,7 @@ class BatchEnds:
         if batch.error is None:
             self._recorder.batch_done(batch)
         else:
-            if self._spared(batch):
+            if self._fails_alone(batch):
                 self._recorder.batch_failed_alone(batch)
             else:
                 self._recorder.batch_done(batch)
@@ -57,7 +57,7 @@ class BatchEnds:
                 batch.error,
             )
 
-    def _spared(self, batch: ProducerBatch) -> bool:
+    def _fails_alone(self, batch: ProducerBatch) -> bool:
         """This failed batch ends nothing but itself, or its transaction: that is the transaction
         manager's. Its records have futures, or their writer learns of it at the commit.
         """

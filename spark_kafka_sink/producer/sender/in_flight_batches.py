@@ -41,7 +41,7 @@ class InFlightBatches:
         """Some batch was answered OUT_OF_ORDER and waits for proof."""
         return bool(self._doubted)
 
-    def take_off(self, batches: Iterable[ProducerBatch], node_id: int) -> None:
+    def sent(self, batches: Iterable[ProducerBatch], node_id: int) -> None:
         """They leave for ``node_id``."""
         for batch in batches:
             self._on_wire[batch] = node_id
@@ -49,14 +49,14 @@ class InFlightBatches:
             if expiry < self.next_expiry_ms:
                 self.next_expiry_ms = expiry
 
-    def landed(self, batches: Iterable[ProducerBatch]) -> None:
+    def completed(self, batches: Iterable[ProducerBatch]) -> None:
         """Their answer has come, or will not come."""
         for batch in batches:
             self._on_wire.pop(batch, None)
         if not self._on_wire and not self._doubted:
             self.next_expiry_ms = NEVER
 
-    def doubt(self, batch: ProducerBatch) -> None:
+    def await_proof(self, batch: ProducerBatch) -> None:
         """``batch`` waits for a later acknowledgement."""
         self._doubted[batch] = None
         self.next_expiry_ms = min(self.next_expiry_ms, batch.created_ms + self._delivery_timeout_ms)

@@ -25,12 +25,12 @@ from spark_kafka_sink.producer.transaction.transaction_manager import Transactio
 
 
 class ProducerFailure:
-    """Of one producer. ``broken`` is what every call but close raises, None while all is well.
+    """Of one producer. ``failure`` is what every call but close raises, None while all is well.
 
     ``fatal_error`` asks the sender what ended it for good.
     """
 
-    __slots__ = ("_accumulator", "_clock", "_fatal_error", "_manager", "_recorder", "broken")
+    __slots__ = ("_accumulator", "_clock", "_fatal_error", "_manager", "_recorder", "failure")
 
     def __init__(
         self,
@@ -45,15 +45,15 @@ class ProducerFailure:
         self._recorder = recorder
         self._manager = transaction_manager
         self._fatal_error = fatal_error
-        self.broken: KafkaError | None = None
+        self.failure: KafkaError | None = None
 
     def raise_failure(self) -> None:
         """Raise what made this attempt fail, if anything did."""
         batch = self._recorder.failed_batch
         cause = batch.error if batch is not None else self._fatal_error()
         if cause is None:
-            if self.broken is not None:
-                raise self.broken
+            if self.failure is not None:
+                raise self.failure
             return
         if batch is None:
             error = DeliveryError(
@@ -67,10 +67,10 @@ class ProducerFailure:
                 hint=cause.hint,
                 kind=cause.kind,
             )
-        self.break_with(error)
+        self.fail_producer(error)
         raise error from cause
 
-    def break_with(self, error: KafkaError) -> None:
+    def fail_producer(self, error: KafkaError) -> None:
         """From now on every call but close raises ``error``; nothing that waits is sent.
 
         A transaction can be aborted, and the producer go on; unless what an interrupted append left
@@ -85,8 +85,8 @@ class ProducerFailure:
         ):
             manager.transition_to_abortable_error(error)
             return
-        if self.broken is None:
-            self.broken = error
+        if self.failure is None:
+            self.failure = error
         self._accumulator.fail(error)
 
 

@@ -45,7 +45,7 @@ from spark_kafka_sink.producer.sender.produce_errors import (
 from spark_kafka_sink.producer.transaction.partition_sequences import Action, Answer, Verdict
 from spark_kafka_sink.producer.transaction.producer_id_requester import ProducerIdRequester
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
-from spark_kafka_sink.producer.transaction.txn_request_sender import TransactionalRequester
+from spark_kafka_sink.producer.transaction.txn_request_sender import TxnRequestSender
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceResponse,
@@ -59,7 +59,7 @@ _log = logging.getLogger(__name__)
 _ZSTD_MIN_VERSION = 7
 _MIN_VERSION = 3
 _MAX_VERSION = 12
-_LOOK_AGAIN_MS = 1
+_LONGEST_POLL_MS = 1
 
 
 class SenderRecorder(Protocol):
@@ -121,7 +121,7 @@ class Sender:
         self._report = report
         self._guarantee_message_order = config.max_in_flight_requests_per_connection == 1
         self._transactional = False
-        self._requester: ProducerIdRequester | TransactionalRequester | None = None
+        self._requester: ProducerIdRequester | TxnRequestSender | None = None
         if transaction_manager is not None:
             transaction_manager.attach(self.wakeup, lambda: accumulator.has_incomplete)
             self._transactional = transaction_manager.is_transactional
@@ -133,12 +133,10 @@ class Sender:
         self._in_flight = InFlightBatches(config.delivery_timeout_ms)
         metadata.attach(self.wakeup, client.connection_failures)
 
-    def _new_requester(
-        self, manager: TransactionManager
-    ) -> ProducerIdRequester | TransactionalRequester:
+    def _new_requester(self, manager: TransactionManager) -> ProducerIdRequester | TxnRequestSender:
         given = (self._client, self._metadata, manager, self._config, self._fail_producer)
         if manager.is_transactional:
-            return TransactionalRequester(*given, lambda: self._accumulator.has_incomplete)
+            return TxnRequestSender(*given, lambda: self._accumulator.has_incomplete)
         return ProducerIdRequester(*given)
 
     # -- phases -----------------------------------------------------------------------------------
@@ -301,17 +299,17 @@ class Sender:
         sendable, not_ready_timeout = self._sendable(cluster, result.ready_nodes, now)
         if sendable and self._send_to(cluster, sendable, now) < len(sendable):
             # Ready, yet nothing came: what made it so (a waiter for memory) has just gone.
-            timeout = min(timeout, _LOOK_AGAIN_MS)
+            timeout = min(timeout, _LONGEST_POLL_MS)
         # A node that got a request may take another one when that has left, which ends the poll.
         return min(timeout, not_ready_timeout)
 
     def _send_to(self, cluster: Cluster, nodes: Sequence[int], now: int) -> int:
         """A request to each of ``nodes`` that there is something for; how many."""
         if self._transaction_manager is not None:
-            self._transaction_manager.lapse(now)
+            self._transaction_manager.expire_acks(now)
         drained = self._accumulator.drain(cluster, nodes, self._config.max_request_size, now)
         for node_id, batches in drained.items():
-            self._in_flight.take_off(batches, node_id)
+            self._in_flight.sent(batches, node_id)
             if self._guarantee_message_order:
                 for batch in batches:
                     self._accumulator.mute_partition(batch.tp)
@@ -402,7 +400,7 @@ class Sender:
     ) -> None:
         """Every batch of the request gets its answer, whatever came of the request."""
         node_id = response.request.destination
-        self._in_flight.landed(batches.values())
+        self._in_flight.completed(batches.values())
         left = dict(batches)
         done: list[ProducerBatch] = []
         body = response.body
@@ -475,7 +473,7 @@ class Sender:
         elif batch.has_reached_delivery_timeout(self._config.delivery_timeout_ms, now):
             self._fail_batch(batch, self._timeout_error(batch, now), unclear=True)
         elif verdict.action is Action.AWAIT_PROOF:
-            self._in_flight.doubt(batch)
+            self._in_flight.await_proof(batch)
         elif kind is Answer.UNCLEAR and batch.attempts >= self._config.retries:
             error = self._error(batch, answer, response, "no retries are left")
             self._fail_batch(batch, error, unclear=True)

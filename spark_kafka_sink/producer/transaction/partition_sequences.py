@@ -142,7 +142,7 @@ _COMPLETED: Verdict[Any] = Verdict(Action.COMPLETE)
 class _Place(Enum):
     SENT = "on its way, unanswered"
     QUEUED = "waits to be sent again"
-    DOUBTED = "waits for proof"
+    AWAITING_PROOF = "waits for proof"
 
 
 @dataclass(slots=True, eq=False)
@@ -197,7 +197,7 @@ class PartitionSequences(Generic[BatchT]):
         Of all that wait to be sent again, only the batch with this one may leave.
         """
         for flight in self._in_flight:
-            if flight.place is not _Place.DOUBTED:
+            if flight.place is not _Place.AWAITING_PROOF:
                 return flight.base_sequence
         return NO_SEQUENCE
 
@@ -263,8 +263,8 @@ class PartitionSequences(Generic[BatchT]):
         if action is Action.RESEND:
             flight.place = _Place.QUEUED
         elif action is Action.AWAIT_PROOF:
-            flight.place = _Place.DOUBTED
-            if all(f.place is _Place.DOUBTED for f in self._in_flight):
+            flight.place = _Place.AWAITING_PROOF
+            if all(f.place is _Place.AWAITING_PROOF for f in self._in_flight):
                 return Verdict(Action.FAIL, reason="no later batch was accepted to prove it")
         elif answer is Answer.OUT_OF_ORDER and not self.broken:
             reason = "nothing of this producer was acknowledged on the partition before"
@@ -277,21 +277,21 @@ class PartitionSequences(Generic[BatchT]):
         ``unclear``: no answer told what became of it. Those in doubt are unclear by themselves.
         """
         self.broken = True
-        gone = [f for f in self._in_flight if f.batch is batch or f.place is _Place.DOUBTED]
+        gone = [f for f in self._in_flight if f.batch is batch or f.place is _Place.AWAITING_PROOF]
         self._in_flight = [f for f in self._in_flight if f not in gone]
         self._lost += [f for f in gone if unclear or f.batch is not batch]
         return tuple(f.batch for f in gone if f.batch is not batch)
 
-    def settle(self, batch: BatchT) -> None:
+    def resolve(self, batch: BatchT) -> None:
         """The late answer of a lost batch says for sure what became of it."""
         self._lost = [f for f in self._lost if f.batch is not batch]
 
     @property
-    def has_lost(self) -> bool:
+    def has_unresolved(self) -> bool:
         """True while it is not known whether some failed batch is, or will be, in the log."""
         return bool(self._lost)
 
-    def lapse(self, before_ms: int) -> None:
+    def expire_acks(self, before_ms: int) -> None:
         """Forget that the broker knows us, when its last word is older than ``before_ms``.
 
         A broker forgets a producer that was idle for producer.id.expiration.ms. A warm producer

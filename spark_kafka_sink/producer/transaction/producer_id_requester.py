@@ -23,7 +23,7 @@ from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.responses import InitProducerIdResponse
 
 #: When to look again for a broker with room, should retry.backoff.ms be shorter.
-_LOOK_AGAIN_MS = 50
+_LEAST_RETRY_MS = 50
 
 
 class ProducerIdRequester:
@@ -59,7 +59,7 @@ class ProducerIdRequester:
         node = self._client.least_loaded_node(now)
         if node is None:
             # No node has room: an answer will make some. With retry.backoff.ms=0 this would spin.
-            return max(self._config.retry_backoff_ms, _LOOK_AGAIN_MS)
+            return max(self._config.retry_backoff_ms, _LEAST_RETRY_MS)
         if not self._client.ready(node, now):
             refused = self._client.authentication_error(node)
             if refused is not None:

@@ -89,7 +89,7 @@ class ProducerIdentity:
         self.state = State.UNINITIALIZED
         self.producer = NO_PRODUCER_ID
         #: What the last transaction was written with (version 1): nobody's any more.
-        self.spent = NO_PRODUCER_ID
+        self.used_identity = NO_PRODUCER_ID
         self.last_error: KafkaError | None = None
         self.transaction = Transaction()
         #: What the next transaction will be.
@@ -162,16 +162,16 @@ class ProducerIdentity:
         if self.state not in ONGOING and self.state is not State.READY:
             self.transition(State.READY)
             self.transaction = Transaction(self.transaction.version)
-        self.producer, self.spent = producer, NO_PRODUCER_ID
+        self.producer, self.used_identity = producer, NO_PRODUCER_ID
 
     def complete_transaction(self, successor: ProducerIdAndEpoch | None) -> None:
         """It is over. ``successor`` is the identity for the next one, NO_PRODUCER_ID when there
         is none, None when this one's was not used.
         """
         if successor is not None:
-            self.spent = NO_PRODUCER_ID if successor.is_valid else self.producer
+            self.used_identity = NO_PRODUCER_ID if successor.is_valid else self.producer
             self.producer = successor
-        known = self.producer.is_valid or self.spent.is_valid
+        known = self.producer.is_valid or self.used_identity.is_valid
         self.transition(State.READY if known else State.UNINITIALIZED)
         self.transaction = Transaction(self.transaction.version)
 

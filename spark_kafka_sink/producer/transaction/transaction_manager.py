@@ -50,9 +50,9 @@ from spark_kafka_sink.producer.transaction.transaction_states import (
     State,
 )
 from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
-from spark_kafka_sink.producer.transaction.txn_partition_map import LAPSE_MS, TxnPartitionMap
-from spark_kafka_sink.producer.transaction.txn_request_queue import CoordinatorRequests
-from spark_kafka_sink.producer.transaction.txn_requests import Kind, TxnRequest
+from spark_kafka_sink.producer.transaction.txn_partition_map import ACK_EXPIRY_MS, TxnPartitionMap
+from spark_kafka_sink.producer.transaction.txn_request_queue import TxnRequestQueue
+from spark_kafka_sink.producer.transaction.txn_requests import TxnRequest, TxnRequestKind
 from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.control_messages import InitProducerIdRequest
@@ -60,7 +60,7 @@ from spark_kafka_sink.protocol.responses import InitProducerIdResponse
 from spark_kafka_sink.records.record_batch import NO_SEQUENCE
 
 __all__ = [
-    "LAPSE_MS",
+    "ACK_EXPIRY_MS",
     "NO_PRODUCER_ID",
     "TRANSITIONS",
     "PreparedTransaction",
@@ -103,7 +103,7 @@ class TransactionManager:
         self._identity = ProducerIdentity(transactional_id)
         self._sequences = TxnPartitionMap(max_in_flight)
         #: For ``txn_request_sender.py``.
-        self.requests = CoordinatorRequests(
+        self.requests = TxnRequestQueue(
             self._identity,
             self._sequences,
             transaction_timeout_ms,
@@ -231,7 +231,7 @@ class TransactionManager:
         def begin(result: TransactionalResult) -> None:
             self._identity.raise_error()
             self._identity.transition(State.INITIALIZING)
-            self.requests.enqueue(TxnRequest(Kind.INIT_PRODUCER_ID, result))
+            self.requests.enqueue(TxnRequest(TxnRequestKind.INIT_PRODUCER_ID, result))
 
         return self._call("init_transactions", begin)
 
@@ -243,7 +243,7 @@ class TransactionManager:
             self._identity.begin_transaction()
             if not self.has_producer_id:
                 result = TransactionalResult("begin_transaction")
-                self.requests.enqueue(TxnRequest(Kind.INIT_PRODUCER_ID, result))
+                self.requests.enqueue(TxnRequest(TxnRequestKind.INIT_PRODUCER_ID, result))
         self._wakeup()
 
     def begin_commit(self) -> TransactionalResult:
@@ -252,7 +252,7 @@ class TransactionManager:
         def begin(result: TransactionalResult) -> None:
             self._identity.raise_error()
             self._identity.transition(State.COMMITTING_TRANSACTION)
-            self.requests.enqueue(TxnRequest(Kind.END_TXN, result, committed=True))
+            self.requests.enqueue(TxnRequest(TxnRequestKind.END_TXN, result, committed=True))
 
         return self._call("commit_transaction", begin)
 
@@ -274,7 +274,7 @@ class TransactionManager:
     def _begin_abort(self, result: TransactionalResult) -> None:
         self._identity.transition(State.ABORTING_TRANSACTION)
         self._identity.transaction.new_partitions.clear()
-        self.requests.enqueue(TxnRequest(Kind.END_TXN, result, committed=False))
+        self.requests.enqueue(TxnRequest(TxnRequestKind.END_TXN, result, committed=False))
 
     def prepare(self) -> PreparedTransaction:
         """Detach: everything is acknowledged, and from now on nothing here ends the transaction.
@@ -555,20 +555,20 @@ class TransactionManager:
     def late_answer(self, batch: ProducerBatch, answer: Answer) -> None:
         """The answer of a batch that had failed meanwhile may say for sure what became of it."""
         if answer is Answer.ACKNOWLEDGED or (answer is not Answer.UNCLEAR and not batch.in_retry):
-            self._sequences.settle(batch)
+            self._sequences.resolve(batch)
 
     @property
     def has_unresolved_batches(self) -> bool:
         """Some failed batch of the transaction may be in the log, or come there later."""
-        return self._sequences.has_lost
+        return self._sequences.has_unresolved
 
     def is_acknowledged(self, tp: TopicPartition) -> bool:
         """True once a broker acknowledged something of this producer on ``tp``."""
         return self._sequences.is_acknowledged(tp)
 
-    def lapse(self, now: int) -> None:
-        """Once in a while, forget acknowledgements older than LAPSE_MS."""
-        self._sequences.lapse(now)
+    def expire_acks(self, now: int) -> None:
+        """Once in a while, forget acknowledgements older than ACK_EXPIRY_MS."""
+        self._sequences.expire_acks(now)
 
 
 def _as_abortable(error: KafkaError) -> KafkaError:

@@ -17,7 +17,7 @@ from spark_kafka_sink.records.record_batch import NO_SEQUENCE
 
 #: A partition without an acknowledgement for this long is treated as if its broker had forgotten
 #: us: the next batch travels alone. Far below any sensible producer.id.expiration.ms.
-LAPSE_MS = 60_000
+ACK_EXPIRY_MS = 60_000
 
 
 class _ByPartition(dict[TopicPartition, PartitionSequences[ProducerBatch]]):
@@ -70,23 +70,23 @@ class TxnPartitionMap:
         self.in_flight -= before - len(sequences)
         return others
 
-    def settle(self, batch: ProducerBatch) -> None:
-        self.of[batch.tp].settle(batch)
+    def resolve(self, batch: ProducerBatch) -> None:
+        self.of[batch.tp].resolve(batch)
 
     @property
-    def has_lost(self) -> bool:
+    def has_unresolved(self) -> bool:
         """Of some failed batch it is not known whether it is, or will be, in the log."""
-        return any(sequences.has_lost for sequences in self.of.values())
+        return any(sequences.has_unresolved for sequences in self.of.values())
 
     def is_acknowledged(self, tp: TopicPartition) -> bool:
         """True once a broker acknowledged something of this identity on ``tp``."""
         sequences = self.of.get(tp)
         return sequences is not None and sequences.acknowledged
 
-    def lapse(self, now: int) -> None:
-        """Once in a while, forget acknowledgements older than LAPSE_MS."""
+    def expire_acks(self, now: int) -> None:
+        """Once in a while, forget acknowledgements older than ACK_EXPIRY_MS."""
         if now < self._next_lapse_ms:
             return
-        self._next_lapse_ms = now + LAPSE_MS // 4
+        self._next_lapse_ms = now + ACK_EXPIRY_MS // 4
         for sequences in self.of.values():
-            sequences.lapse(now - LAPSE_MS)
+            sequences.expire_acks(now - ACK_EXPIRY_MS)

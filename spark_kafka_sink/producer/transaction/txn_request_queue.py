@@ -1,10 +1,10 @@
 """The conversation with the transaction coordinator: what waits, what is asked, what it answers.
 
-Owns: the queue of a producer's transactional requests in the order of their :class:`Kind`, the one
-in flight, which node coordinates, and the effect of each answer on the identity and the transaction
-(Java's ``TxnRequestHandler`` and ``TransactionManager.nextRequest``). Never: a connection or a
-backoff time (``txn_request_sender.py``), nor what an error code means
-(``txn_requests.py``).
+Owns: the queue of a producer's transactional requests in the order of their
+:class:`TxnRequestKind`, the one in flight, which node coordinates, and the effect of each answer on
+the identity and the transaction (Java's ``TxnRequestHandler`` and
+``TransactionManager.nextRequest``). Never: a connection or a backoff time
+(``txn_request_sender.py``), nor what an error code means (``txn_requests.py``).
 
 **An abort must be sure that nothing of its transaction comes later.** With version 2 the raised
 epoch sees to it. With version 1, when a batch or a request is without a clear answer, the
@@ -12,8 +12,8 @@ coordinator is asked for a new identity instead of EndTxn: InitProducerId withou
 aborts the open transaction *and* fences the epoch that wrote it, so that a batch that is still
 somewhere on its way is refused.
 
-Everything runs on the sender's thread, but :meth:`CoordinatorRequests.enqueue` and
-:meth:`CoordinatorRequests.fail_all`, which also application threads call; all of it under the
+Everything runs on the sender's thread, but :meth:`TxnRequestQueue.enqueue` and
+:meth:`TxnRequestQueue.fail_all`, which also application threads call; all of it under the
 identity's lock, which public methods take unless they say otherwise.
 """
 
@@ -32,9 +32,9 @@ from spark_kafka_sink.producer.transaction.transaction_states import (
 from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
 from spark_kafka_sink.producer.transaction.txn_partition_map import TxnPartitionMap
 from spark_kafka_sink.producer.transaction.txn_requests import (
-    Kind,
     Reaction,
     TxnRequest,
+    TxnRequestKind,
     reaction_to,
 )
 from spark_kafka_sink.protocol.cluster import Node
@@ -58,7 +58,7 @@ _MOST_NAMED = 10
 _CAN_ABORT = ONGOING | {State.INITIALIZING}
 
 
-class CoordinatorRequests:
+class TxnRequestQueue:
     """One request at a time, the most urgent kind first, in the order of their coming else."""
 
     def __init__(
@@ -115,7 +115,7 @@ class CoordinatorRequests:
         if self._in_flight is not None:
             self._in_flight.result.fail(error)
 
-    def _waits(self, kind: Kind) -> bool:
+    def _waits(self, kind: TxnRequestKind) -> bool:
         return any(request.kind is kind for request in self._pending)
 
     # -- what is asked ----------------------------------------------------------------------------
@@ -131,24 +131,28 @@ class CoordinatorRequests:
         # that must not sleep in the poll that follows.
         wait = NEVER
         with identity.lock:
-            if identity.transaction.new_partitions and not self._waits(Kind.ADD_PARTITIONS_TO_TXN):
+            if identity.transaction.new_partitions and not self._waits(
+                TxnRequestKind.ADD_PARTITIONS_TO_TXN
+            ):
                 result = TransactionalResult("AddPartitionsToTxn")
-                self.enqueue(TxnRequest(Kind.ADD_PARTITIONS_TO_TXN, result))
+                self.enqueue(TxnRequest(TxnRequestKind.ADD_PARTITIONS_TO_TXN, result))
             while self._pending:
                 request = self._pending[0]
-                if request.kind is Kind.END_TXN and has_incomplete:
+                if request.kind is TxnRequestKind.END_TXN and has_incomplete:
                     break
                 error = identity.last_error
                 # Where the coordinator is will be wanted by the abort, too.
-                if error is not None and request.kind is not Kind.FIND_COORDINATOR:
+                if error is not None and request.kind is not TxnRequestKind.FIND_COORDINATOR:
                     self._pending.pop(0).result.fail(error)
                     continue
                 if request.retry_at_ms > now:
                     return None, request.retry_at_ms - now
                 self._pending.pop(0)
-                if request.kind is Kind.ADD_PARTITIONS_TO_TXN and not self._adds_any(request):
+                if request.kind is TxnRequestKind.ADD_PARTITIONS_TO_TXN and not self._adds_any(
+                    request
+                ):
                     continue
-                if request.kind is Kind.END_TXN and not self._must_be_sent(request):
+                if request.kind is TxnRequestKind.END_TXN and not self._must_be_sent(request):
                     wait = 0
                     continue
                 self._in_flight = request
@@ -166,11 +170,11 @@ class CoordinatorRequests:
     def _must_be_sent(self, end: TxnRequest) -> bool:
         """Decide how the transaction ends, now that no batch of it is without its end."""
         identity, transaction = self._identity, self._identity.transaction
-        unclear = transaction.add_unclear or self._sequences.has_lost
+        unclear = transaction.add_unclear or self._sequences.has_unresolved
         if not end.committed and transaction.version < 2 and unclear:
             identity.transition(State.INITIALIZING)
             transaction.end_sent = True
-            self.enqueue(TxnRequest(Kind.INIT_PRODUCER_ID, end.result, fences=True))
+            self.enqueue(TxnRequest(TxnRequestKind.INIT_PRODUCER_ID, end.result, fences=True))
             return False
         if transaction.started:
             transaction.end_sent = True
@@ -186,18 +190,18 @@ class CoordinatorRequests:
         name = identity.transactional_id
         assert name is not None
         with identity.lock:
-            if request.kind is Kind.FIND_COORDINATOR:
+            if request.kind is TxnRequestKind.FIND_COORDINATOR:
                 return FindCoordinatorRequest((name,))
-            if request.kind is Kind.INIT_PRODUCER_ID:
+            if request.kind is TxnRequestKind.INIT_PRODUCER_ID:
                 # A spent identity is told, so that who lost the id to another producer learns of
                 # it. There is none when this is to fence: our own, told, would be called old.
                 return InitProducerIdRequest(
                     name,
                     self._transaction_timeout_ms,
-                    *identity.spent,
+                    *identity.used_identity,
                     enable_2pc=self._two_phase_commit,
                 )
-            if request.kind is Kind.ADD_PARTITIONS_TO_TXN:
+            if request.kind is TxnRequestKind.ADD_PARTITIONS_TO_TXN:
                 partitions = identity.transaction.partitions_to_ask_for()
                 return AddPartitionsToTxnRequest(name, *identity.producer, partitions)
             version = identity.transaction.version
@@ -210,13 +214,15 @@ class CoordinatorRequests:
 
     def _lookup_coordinator(self) -> None:
         self._coordinator = None
-        if not self._waits(Kind.FIND_COORDINATOR):
-            self.enqueue(TxnRequest(Kind.FIND_COORDINATOR, TransactionalResult("FindCoordinator")))
+        if not self._waits(TxnRequestKind.FIND_COORDINATOR):
+            self.enqueue(
+                TxnRequest(TxnRequestKind.FIND_COORDINATOR, TransactionalResult("FindCoordinator"))
+            )
 
     def lost(self, request: TxnRequest, at_ms: int) -> None:
         """``request`` left and brought no answer: it goes again at that time."""
-        asks_for_identity = request.kind is Kind.INIT_PRODUCER_ID and not request.fences
-        if asks_for_identity or request.kind is Kind.ADD_PARTITIONS_TO_TXN:
+        asks_for_identity = request.kind is TxnRequestKind.INIT_PRODUCER_ID and not request.fences
+        if asks_for_identity or request.kind is TxnRequestKind.ADD_PARTITIONS_TO_TXN:
             self.identity_in_doubt = True
         self.retry(request, at_ms)
 
@@ -285,7 +291,7 @@ class CoordinatorRequests:
         return body.error, None
 
     def _take_partitions(self, body: AddPartitionsToTxnResponse) -> tuple[ErrorCode, str | None]:
-        transaction, kind = self._identity.transaction, Kind.ADD_PARTITIONS_TO_TXN
+        transaction, kind = self._identity.transaction, TxnRequestKind.ADD_PARTITIONS_TO_TXN
         failed = {tp: code for tp, code in body.errors.items() if code is not ErrorCode.NONE}
         if not failed:
             transaction.partitions_answered(body.errors, added=True)
@@ -294,11 +300,11 @@ class CoordinatorRequests:
         code = max(
             failed.values(),
             key=lambda c: (
-                reaction_to(kind, c).gravity,
+                reaction_to(kind, c).severity,
                 c is not ErrorCode.OPERATION_NOT_ATTEMPTED,
             ),
         )
-        if reaction_to(kind, code).gravity > Reaction.FIND_COORDINATOR.gravity:
+        if reaction_to(kind, code).severity > Reaction.FIND_COORDINATOR.severity:
             transaction.partitions_answered(body.errors, added=False)
         named = ", ".join(f"{tp} {c.name}" for tp, c in sorted(failed.items())[:_MOST_NAMED])
         return code, f"{code.info.meaning} ({named})"
@@ -319,7 +325,9 @@ class CoordinatorRequests:
         if reaction is Reaction.ABORTABLE_WITH_NEW_EPOCH and identity.can_raise_epoch:
             reaction = Reaction.ABORTABLE
         # What aborts can't be aborted.
-        aborts = request.fences or (request.kind is Kind.END_TXN and not request.committed)
+        aborts = request.fences or (
+            request.kind is TxnRequestKind.END_TXN and not request.committed
+        )
         if reaction is Reaction.ABORTABLE and not aborts and identity.state in _CAN_ABORT:
             identity.fail_transaction(error)
         else:

@@ -25,10 +25,10 @@ from spark_kafka_sink.producer.transaction.txn_requests import Reaction, TxnBack
 from spark_kafka_sink.protocol.cluster import Node
 
 #: When to look again for a broker that takes requests, should retry.backoff.ms be shorter.
-_LOOK_AGAIN_MS = 50
+_LEAST_RETRY_MS = 50
 
 
-class TransactionalRequester:
+class TxnRequestSender:
     """``fail`` ends the producer: a request was refused for good."""
 
     def __init__(
@@ -73,7 +73,7 @@ class TransactionalRequester:
         if node is None:
             requests.retry(request, now + self._config.retry_backoff_ms)
             # No node has room: an answer will make some. With retry.backoff.ms=0 this would spin.
-            return max(self._config.retry_backoff_ms, _LOOK_AGAIN_MS)
+            return max(self._config.retry_backoff_ms, _LEAST_RETRY_MS)
         if not self._client.ready(node, now):
             return self._not_ready(request, node, now)
         self._send(request, node, now)
@@ -89,7 +89,7 @@ class TransactionalRequester:
             return 0
         wait = self._client.poll_delay_ms(node, now)
         if self._client.connection_failed(node):
-            wait = min(wait, max(self._config.retry_backoff_ms, _LOOK_AGAIN_MS))
+            wait = min(wait, max(self._config.retry_backoff_ms, _LEAST_RETRY_MS))
             if request.kind.needs_coordinator:
                 requests.lookup_coordinator()
             else:

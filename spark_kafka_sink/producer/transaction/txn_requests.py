@@ -23,7 +23,7 @@ from spark_kafka_sink.producer.transaction.transactional_result import Transacti
 CONCURRENT_BACKOFF_MS = 20
 
 
-class Kind(IntEnum):
+class TxnRequestKind(IntEnum):
     """In the order in which they must go, whenever several wait."""
 
     FIND_COORDINATOR = 0
@@ -38,14 +38,14 @@ class Kind(IntEnum):
     @property
     def needs_coordinator(self) -> bool:
         """False: any broker will do."""
-        return self is not Kind.FIND_COORDINATOR
+        return self is not TxnRequestKind.FIND_COORDINATOR
 
 
 _API_NAMES = {
-    Kind.FIND_COORDINATOR: "FindCoordinator",
-    Kind.INIT_PRODUCER_ID: "InitProducerId",
-    Kind.ADD_PARTITIONS_TO_TXN: "AddPartitionsToTxn",
-    Kind.END_TXN: "EndTxn",
+    TxnRequestKind.FIND_COORDINATOR: "FindCoordinator",
+    TxnRequestKind.INIT_PRODUCER_ID: "InitProducerId",
+    TxnRequestKind.ADD_PARTITIONS_TO_TXN: "AddPartitionsToTxn",
+    TxnRequestKind.END_TXN: "EndTxn",
 }
 
 
@@ -63,7 +63,7 @@ class Reaction(Enum):
     FATAL = "fatal"
 
     @property
-    def gravity(self) -> int:
+    def severity(self) -> int:
         return _GRAVITY[self]
 
 
@@ -75,28 +75,35 @@ _E, _R = ErrorCode, Reaction
 #: when they are retriable, else :data:`_OTHERWISE`.
 REACTIONS = MappingProxyType(
     {
-        (Kind.FIND_COORDINATOR, _E.GROUP_AUTHORIZATION_FAILED): _R.ABORTABLE,
-        (Kind.FIND_COORDINATOR, _E.TRANSACTION_ABORTABLE): _R.ABORTABLE,
+        (TxnRequestKind.FIND_COORDINATOR, _E.GROUP_AUTHORIZATION_FAILED): _R.ABORTABLE,
+        (TxnRequestKind.FIND_COORDINATOR, _E.TRANSACTION_ABORTABLE): _R.ABORTABLE,
         # To be asked of the coordinator, and there is none: asked again, as it is.
-        (Kind.FIND_COORDINATOR, _E.COORDINATOR_NOT_AVAILABLE): _R.RETRY,
-        (Kind.FIND_COORDINATOR, _E.NOT_COORDINATOR): _R.RETRY,
-        (Kind.INIT_PRODUCER_ID, _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED): _R.UNAUTHORIZED,
-        (Kind.INIT_PRODUCER_ID, _E.CLUSTER_AUTHORIZATION_FAILED): _R.UNAUTHORIZED,
-        (Kind.INIT_PRODUCER_ID, _E.TRANSACTION_ABORTABLE): _R.ABORTABLE,
-        (Kind.INIT_PRODUCER_ID, _E.CONCURRENT_TRANSACTIONS): _R.RETRY_SOON,
-        (Kind.ADD_PARTITIONS_TO_TXN, _E.CONCURRENT_TRANSACTIONS): _R.RETRY_SOON,
-        (Kind.ADD_PARTITIONS_TO_TXN, _E.TRANSACTION_ABORTABLE): _R.ABORTABLE,
-        (Kind.ADD_PARTITIONS_TO_TXN, _E.UNKNOWN_PRODUCER_ID): _R.ABORTABLE_WITH_NEW_EPOCH,
-        (Kind.ADD_PARTITIONS_TO_TXN, _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED): _R.FATAL,
-        (Kind.ADD_PARTITIONS_TO_TXN, _E.INVALID_TXN_STATE): _R.FATAL,
-        (Kind.ADD_PARTITIONS_TO_TXN, _E.INVALID_PRODUCER_ID_MAPPING): _R.FATAL,
-        (Kind.END_TXN, _E.TRANSACTION_ABORTABLE): _R.ABORTABLE,
-        (Kind.END_TXN, _E.UNKNOWN_PRODUCER_ID): _R.ABORTABLE_WITH_NEW_EPOCH,
-        (Kind.END_TXN, _E.CONCURRENT_TRANSACTIONS): _R.RETRY_SOON,
+        (TxnRequestKind.FIND_COORDINATOR, _E.COORDINATOR_NOT_AVAILABLE): _R.RETRY,
+        (TxnRequestKind.FIND_COORDINATOR, _E.NOT_COORDINATOR): _R.RETRY,
+        (
+            TxnRequestKind.INIT_PRODUCER_ID,
+            _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ): _R.UNAUTHORIZED,
+        (TxnRequestKind.INIT_PRODUCER_ID, _E.CLUSTER_AUTHORIZATION_FAILED): _R.UNAUTHORIZED,
+        (TxnRequestKind.INIT_PRODUCER_ID, _E.TRANSACTION_ABORTABLE): _R.ABORTABLE,
+        (TxnRequestKind.INIT_PRODUCER_ID, _E.CONCURRENT_TRANSACTIONS): _R.RETRY_SOON,
+        (TxnRequestKind.ADD_PARTITIONS_TO_TXN, _E.CONCURRENT_TRANSACTIONS): _R.RETRY_SOON,
+        (TxnRequestKind.ADD_PARTITIONS_TO_TXN, _E.TRANSACTION_ABORTABLE): _R.ABORTABLE,
+        (TxnRequestKind.ADD_PARTITIONS_TO_TXN, _E.UNKNOWN_PRODUCER_ID): _R.ABORTABLE_WITH_NEW_EPOCH,
+        (TxnRequestKind.ADD_PARTITIONS_TO_TXN, _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED): _R.FATAL,
+        (TxnRequestKind.ADD_PARTITIONS_TO_TXN, _E.INVALID_TXN_STATE): _R.FATAL,
+        (TxnRequestKind.ADD_PARTITIONS_TO_TXN, _E.INVALID_PRODUCER_ID_MAPPING): _R.FATAL,
+        (TxnRequestKind.END_TXN, _E.TRANSACTION_ABORTABLE): _R.ABORTABLE,
+        (TxnRequestKind.END_TXN, _E.UNKNOWN_PRODUCER_ID): _R.ABORTABLE_WITH_NEW_EPOCH,
+        (TxnRequestKind.END_TXN, _E.CONCURRENT_TRANSACTIONS): _R.RETRY_SOON,
         **{
             # Coordinators before 2.7 say the first for the second.
             (kind, code): _R.FENCED
-            for kind in (Kind.INIT_PRODUCER_ID, Kind.ADD_PARTITIONS_TO_TXN, Kind.END_TXN)
+            for kind in (
+                TxnRequestKind.INIT_PRODUCER_ID,
+                TxnRequestKind.ADD_PARTITIONS_TO_TXN,
+                TxnRequestKind.END_TXN,
+            )
             for code in (_E.INVALID_PRODUCER_EPOCH, _E.PRODUCER_FENCED)
         },
     }
@@ -104,14 +111,14 @@ REACTIONS = MappingProxyType(
 
 #: For all other codes. An error of single partitions harms nothing but this transaction.
 _OTHERWISE = {
-    Kind.FIND_COORDINATOR: _R.FATAL,
-    Kind.INIT_PRODUCER_ID: _R.FATAL,
-    Kind.ADD_PARTITIONS_TO_TXN: _R.ABORTABLE,
-    Kind.END_TXN: _R.FATAL,
+    TxnRequestKind.FIND_COORDINATOR: _R.FATAL,
+    TxnRequestKind.INIT_PRODUCER_ID: _R.FATAL,
+    TxnRequestKind.ADD_PARTITIONS_TO_TXN: _R.ABORTABLE,
+    TxnRequestKind.END_TXN: _R.FATAL,
 }
 
 
-def reaction_to(kind: Kind, code: ErrorCode) -> Reaction:
+def reaction_to(kind: TxnRequestKind, code: ErrorCode) -> Reaction:
     """What follows from ``code`` in an answer to a request of ``kind``."""
     if code is ErrorCode.NONE:
         return Reaction.DONE
@@ -130,7 +137,7 @@ class TxnRequest:
     ``committed`` is EndTxn's; ``fences`` marks an InitProducerId that aborts a transaction.
     """
 
-    kind: Kind
+    kind: TxnRequestKind
     result: TransactionalResult
     committed: bool = False
     fences: bool = False

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.records.partitioning.key_blocks import KeyWords, UInt32s, hash_blocks
+from spark_kafka_sink.records.partitioning.key_blocks import KeyBlock, UInt32s, hash_blocks
 
 _ALL = np.uint32(0xFFFFFFFF)
 _FF = np.uint32(0xFF)
@@ -54,7 +54,7 @@ def _half_tables() -> tuple[UInt32s, UInt32s]:
     return _halves
 
 
-def _hash_block(keys: KeyWords) -> UInt32s:
+def _hash_block(keys: KeyBlock) -> UInt32s:
     low, high = _half_tables()
     c = np.full(len(keys.lengths), _ALL)
     for count, word in keys.steps():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink.records.partitioning.key_blocks import KeyWords, UInt32s, hash_blocks
+from spark_kafka_sink.records.partitioning.key_blocks import KeyBlock, UInt32s, hash_blocks
 
 _OFFSET_INT = 0x811C9DC5
 _PRIME_INT = 0x01000193
@@ -33,7 +33,7 @@ def fnv1a_of(key: bytes) -> int:
     return h if h < _SIGN else (1 << 32) - h
 
 
-def _hash_block(keys: KeyWords) -> UInt32s:
+def _hash_block(keys: KeyBlock) -> UInt32s:
     h = np.full(len(keys.lengths), _OFFSET)
     for count, word in keys.steps():
         part, octets = h[:count], word.view(np.uint8).reshape(-1, 4)

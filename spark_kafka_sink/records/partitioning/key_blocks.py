@@ -1,6 +1,6 @@
 """Keys of different lengths as 32-bit words, so that a hash takes one word of many keys at a time.
 
-Owns: :class:`KeyWords`, and the walk over a long column in blocks. Beside step 5 of a
+Owns: :class:`KeyBlock`, and the walk over a long column in blocks. Beside step 5 of a
 record's way. Never: a hash (``murmur2``, ``murmur3``, ``crc32``, ``fnv1a``).
 """
 
@@ -29,15 +29,15 @@ _BLOCK = 16384
 
 
 def hash_blocks(
-    keys: pa.BinaryArray | pa.LargeBinaryArray, hash_block: Callable[[KeyWords], UInt32s]
+    keys: pa.BinaryArray | pa.LargeBinaryArray, hash_block: Callable[[KeyBlock], UInt32s]
 ) -> UInt32s:
     """The hash of every key, by blocks; a null is the empty key.
 
-    ``hash_block`` answers in the order of its :class:`KeyWords`.
+    ``hash_block`` answers in the order of its :class:`KeyBlock`.
     """
     out = np.empty(len(keys), np.uint32)
     for first in range(0, len(keys), _BLOCK):
-        block = KeyWords(keys.slice(first, _BLOCK))
+        block = KeyBlock(keys.slice(first, _BLOCK))
         hashes = hash_block(block)
         part = out[first : first + _BLOCK]
         if block.order is None:
@@ -47,7 +47,7 @@ def hash_blocks(
     return out
 
 
-class KeyWords:
+class KeyBlock:
     """A block of keys, longest first (``order[i]`` is the row of key i; None: as they came).
 
     ``lengths`` are in bytes, ``counts`` in whole words; ``odd`` is how many bytes, 0 to 3, come

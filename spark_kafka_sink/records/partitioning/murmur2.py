@@ -11,7 +11,7 @@ import struct
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink.records.partitioning.key_blocks import KeyWords, UInt32s, hash_blocks
+from spark_kafka_sink.records.partitioning.key_blocks import KeyBlock, UInt32s, hash_blocks
 
 _SEED_INT = 0x9747B28C
 _SEED = np.uint32(_SEED_INT)
@@ -44,7 +44,7 @@ def murmur2_of(key: bytes) -> int:
     return h ^ h >> 15
 
 
-def _hash_block(keys: KeyWords) -> UInt32s:
+def _hash_block(keys: KeyBlock) -> UInt32s:
     h = _SEED ^ keys.lengths.astype(np.uint32)
     for count, k in keys.steps():
         _mix(h[:count], k)

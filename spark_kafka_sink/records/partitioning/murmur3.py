@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.records.gather import data_of, lengths_of, offsets_of
-from spark_kafka_sink.records.partitioning.key_blocks import KeyWords, UInt32s, hash_blocks
+from spark_kafka_sink.records.partitioning.key_blocks import KeyBlock, UInt32s, hash_blocks
 
 _C1 = np.uint32(0xCC9E2D51)
 _C2 = np.uint32(0x1B873593)
@@ -66,7 +66,7 @@ def murmur3_of_longs(numbers: npt.NDArray[np.int64]) -> UInt32s:
     return _finish(h)
 
 
-def _hash_block(keys: KeyWords) -> UInt32s:
+def _hash_block(keys: KeyBlock) -> UInt32s:
     h = np.zeros(len(keys.lengths), np.uint32)
     for count, k in keys.steps():
         _mix(h[:count], k)

@@ -1,0 +1,147 @@
+"""``kprod convert``: another client's properties as ours, and what of them is lost.
+
+Owns: the command, and values whose unit differs. Never: a name (``config/unknown_options.py``), a
+secret: lines that hold one are referred to, and stay where they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
+
+import typer
+
+from spark_kafka_sink.cli.connection import FAILED, complain, one_line_errors
+from spark_kafka_sink.config.config_file import read_lines
+from spark_kafka_sink.config.given_options import given_options
+from spark_kafka_sink.config.option import Option, OptionType, Status
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.config.secret_references import file_reference, is_one_reference
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.unknown_options import (
+    LIBRDKAFKA_KEYS,
+    PREFIX,
+    OptionSource,
+    is_left_out_of_files,
+    unknown_option,
+)
+from spark_kafka_sink.errors import ConfigError, safe_text
+
+_SINK: Final = {name.lower(): option for name, option in SINK_OPTIONS.items()}
+#: librdkafka's that have a name here and no value that fits.
+_LOST: Final = {
+    "queue.buffering.max.messages": "it counts records; kafka.buffer.memory counts bytes",
+    "enable.ssl.certificate.verification": "certificates are always verified here",
+}
+_PARTITIONER: Final = "partitioner.class"
+_LIBRDKAFKAS_PARTITIONER: Final = "consistent_random"
+_MOST_SHOWN: Final = 300
+
+
+class _Line(NamedTuple):
+    """What becomes of a line: ``name`` (None: it is lost) and ``value``, and a remark."""
+
+    before: str
+    name: str | None
+    value: str = ""
+    why: str = ""
+
+
+def convert(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Properties of Java, librdkafka, or Spark's kafka.* options."
+        ),
+    ],
+) -> None:
+    """Another client's properties as a configFile, on standard output.
+
+    What has another name here, and what is lost, is told on standard error. Secrets are not copied:
+    the lines that hold them are referred to, so keep FILE. Exit codes: 0 done, 1 the result is not
+    complete or contradicts itself, 2 FILE can't be read.
+    """
+    with one_line_errors():
+        lines = list(_converted(file))
+    kept: dict[str, _Line] = {}
+    for line in lines:
+        if line.name is None:
+            _tell(f"lost: {line.before}: {line.why}")
+        elif line.name in kept:
+            _tell(f"lost: {line.before}: {kept[line.name].before} became {line.name} already")
+        else:
+            kept[line.name] = line
+            if line.why:
+                _tell(f"{line.before} is {line.name}: {line.why}")
+    for name, line in kept.items():
+        sys.stdout.write(f"{name}={_escaped(line.value)}\n")
+    try:
+        options = {
+            name if name in SINK_OPTIONS else PREFIX + name: line.value
+            for name, line in kept.items()
+        }
+        SinkConfig.of(given_options(options, PREFIX))
+    except ConfigError as error:
+        complain(error.message, error.hint, FAILED)
+
+
+def _converted(file: Path) -> Iterator[_Line]:
+    others = False
+    names = set()
+    for name, value in read_lines(str(file)).items():
+        key = name.strip().removeprefix(PREFIX).lower()
+        others = others or (key in LIBRDKAFKA_KEYS and key not in PRODUCER_OPTIONS)
+        line = _line(name, key, str(value), file)
+        names.add(line.name)
+        yield line
+    if others and _PARTITIONER not in names:
+        why = "librdkafka's default; without it, keys go to other partitions than before"
+        yield _Line("(nothing)", _PARTITIONER, _LIBRDKAFKAS_PARTITIONER, why)
+
+
+def _line(name: str, key: str, value: str, file: Path) -> _Line:
+    option = _SINK.get(key) or PRODUCER_OPTIONS.get(key)
+    if option is not None and option.status is Status.HONOURED:
+        return _Line(name, option.name, _value(option, name, value, file))
+    if option is not None:
+        return _Line(name, None, why=option.note or f"it is {option.status.value}")
+    if key in LIBRDKAFKA_KEYS:
+        return _librdkafkas(name, key, value, file)
+    if is_left_out_of_files(key):
+        return _Line(name, None, why="it is another client's")
+    error = unknown_option(key, safe_text(name), OptionSource("", own=True, sink=True))
+    return _Line(name, None, why=error.hint or error.message)
+
+
+def _librdkafkas(name: str, key: str, value: str, file: Path) -> _Line:
+    java = LIBRDKAFKA_KEYS[key]
+    if java is None or " " in java:
+        return _Line(name, None, why="nothing here is like it" if java is None else f"use {java}")
+    if key in _LOST:
+        return _Line(name, None, why=_LOST[key])
+    option = PRODUCER_OPTIONS[java]
+    if key == "queue.buffering.max.kbytes" and value.isdecimal():
+        value = str(int(value) * 1024)
+    return _Line(name, java, _value(option, name, value, file), "Java's name")
+
+
+def _value(option: Option, name: str, value: str, file: Path) -> str:
+    """A secret by a reference to its line."""
+    if option.type is not OptionType.PASSWORD or is_one_reference(value):
+        return value
+    return file_reference(str(file.resolve()), name)
+
+
+def _tell(*parts: str) -> None:
+    sys.stderr.write(f"kprod: {safe_text(' '.join(_words(parts)), _MOST_SHOWN)}\n")
+
+
+def _words(parts: Iterable[str]) -> Iterator[str]:
+    return (word for part in parts for word in part.split())
+
+
+def _escaped(value: str) -> str:
+    """As java.util.Properties reads it back."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

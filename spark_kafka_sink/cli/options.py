@@ -1,0 +1,135 @@
+"""``kprod options``: what options there are, and what a file makes of them.
+
+Owns: the command. Never: an option or its text (``config/option_table.py``), a connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, NamedTuple
+
+import typer
+
+from spark_kafka_sink.cli.arguments import AsJson, Config
+from spark_kafka_sink.cli.connection import one_line_errors
+from spark_kafka_sink.cli.show import print_json, show_rows
+from spark_kafka_sink.config.config_file import OPTION as CONFIG_FILE
+from spark_kafka_sink.config.given_options import GivenOptions, given_options
+from spark_kafka_sink.config.option import Option, OptionType, Status
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.config.secret_references import is_one_reference
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.unknown_options import PREFIX
+from spark_kafka_sink.security.password import HIDDEN
+
+_DEFAULT = "default"
+
+
+class _Effective(NamedTuple):
+    """An option's value as it counts, and where that comes from."""
+
+    name: str
+    value: str
+    origin: str
+
+
+def options(
+    search: Annotated[
+        str | None, typer.Argument(metavar="SEARCH", help="A part of a name or of its text.")
+    ] = None,
+    effective: Annotated[
+        bool,
+        typer.Option(
+            "--effective", help="The values that count with --config FILE, and where each is from."
+        ),
+    ] = False,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Every option with its default, or those that a word finds; asks no broker.
+
+    With --effective, secrets are hidden, unless they are references.
+    """
+    if effective != (config is not None):
+        raise typer.BadParameter("--effective and --config FILE go together")
+    if config is None:
+        found = [o for o in _known() if search is None or _has(search.lower(), o)]
+        if as_json:
+            print_json({"command": "options", "options": [_json(o) for o in found]})
+        else:
+            rows = [(_named(o), _shown(o, o.default), _values(o), o.doc) for o in found]
+            show_rows(f"Options ({len(rows)})", ("option", "default", "values", "what"), rows)
+        return
+    with one_line_errors():
+        given = given_options({CONFIG_FILE: config}, PREFIX)
+        counting = [
+            one
+            for one in _effective(given, SinkConfig.of(given))
+            if search is None or search.lower() in one.name.lower()
+        ]
+    if as_json:
+        print_json({"command": "options", "effective": [one._asdict() for one in counting]})
+    else:
+        show_rows(f"Options as they count ({len(counting)})", _Effective._fields, counting)
+
+
+def _known() -> Iterator[Option]:
+    for table in (SINK_OPTIONS, PRODUCER_OPTIONS):
+        for option in sorted(table.values(), key=lambda o: o.name):
+            if option.status is Status.HONOURED and not option.internal:
+                yield option
+
+
+def _named(option: Option) -> str:
+    return option.name if option.name in SINK_OPTIONS else PREFIX + option.name
+
+
+def _has(word: str, option: Option) -> bool:
+    return word in _named(option).lower() or word in option.doc.lower()
+
+
+def _json(option: Option) -> dict[str, object]:
+    return {
+        "name": _named(option),
+        "type": option.type.value,
+        "default": None if option.default is None else _shown(option, option.default),
+        "values": _values(option),
+        "doc": option.doc,
+    }
+
+
+def _values(option: Option) -> str:
+    return option.rule.describe() if option.rule is not None else option.type.value
+
+
+def _effective(given: GivenOptions, config: SinkConfig) -> Iterator[_Effective]:
+    """In the order of the tables; what several options mean together counts."""
+    for option in _known():
+        own = option.name in SINK_OPTIONS
+        one = (given.own if own else given.producer).get(option.name)
+        origin = _DEFAULT if one is None else one.where.strip(" ()").removeprefix("in ") or "option"
+        told = option.default if one is None else one.value
+        counts = getattr(None if own else config.producer, option.name.replace(".", "_"), None)
+        value = _shown(option, told)
+        if isinstance(counts, bool | int | float) and option.type is not OptionType.PASSWORD:
+            found = _shown(option, counts)
+            if found.lower() != value.lower() and (one is None or _number(told) != counts):
+                origin, value = f"computed; {origin}: {value}", found
+        yield _Effective(_named(option), value, origin)
+
+
+def _number(value: object) -> object:
+    try:
+        return float(str(value))
+    except ValueError:
+        return {"all": -1, "true": True, "false": False}.get(str(value).lower())
+
+
+def _shown(option: Option, value: object) -> str:
+    if value is None or value == ():
+        return ""
+    if option.type is OptionType.PASSWORD and not is_one_reference(str(value)):
+        return HIDDEN
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,41 @@
+"""Settings of a Spark session that make writes cheaper and change no result.
+
+Owns: which they are, and that what the user has set stays. Never: a setting that Spark reads only
+when it starts (docs/tuning.md has those).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+#: A task holds two Arrow batches; 64 MiB each, Spark's default since 4.1, are more than a chunk of
+#: ours ever needs at once.
+_SAFE = {"spark.sql.execution.arrow.maxBytesPerBatch": "16m"}
+_UNIX_SOCKET = "spark.python.unix.domain.socket.enabled"
+
+
+def tune(spark: SparkSession) -> dict[str, str]:
+    """Set what is safe and not set yet; returns that. What this Spark doesn't know is left out."""
+    conf = spark.conf
+    given = conf.getAll
+    changed = {
+        name: value
+        for name, value in _SAFE.items()
+        if name not in given and conf.isModifiable(name)
+    }
+    for name, value in changed.items():
+        conf.set(name, value)
+        _log.info("register(tune=True) set %s=%s for this session", name, value)
+    if given.get(_UNIX_SOCKET) != "true":
+        _log.info(
+            "set %s=true where the session starts: on Spark 4.1 and newer it gains most, and no"
+            " running session can",
+            _UNIX_SOCKET,
+        )
+    return changed

@@ -1,0 +1,71 @@
+"""``kprod options``: the table, and what a file makes of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner, Result
+
+from spark_kafka_sink.cli.app import app
+from spark_kafka_sink.config.option import Status
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+
+
+def run(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, ["options", *arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def effective(path: Path, *more: str) -> dict[str, tuple[str, str]]:
+    told = json.loads(run("--effective", "-c", str(path), "--json", *more).stdout)
+    return {one["name"]: (one["value"], one["origin"]) for one in told["effective"]}
+
+
+def test_every_option_that_counts_is_listed_and_found_by_a_word():
+    tables = [(SINK_OPTIONS, ""), (PRODUCER_OPTIONS, "kafka.")]
+    wanted = {
+        prefix + o.name
+        for table, prefix in tables
+        for o in table.values()
+        if o.status is Status.HONOURED and not o.internal
+    }
+    everything = json.loads(run("--json").stdout)["options"]
+    assert {one["name"] for one in everything} == wanted
+    assert "kafka.linger.ms" in run("LINGER").stdout
+    assert "kafka.acks" not in run("LINGER").stdout
+    assert "Options (0)" in run("no such word").stdout
+
+
+def test_the_effective_value_has_its_origin_and_no_secret(tmp_path):
+    path = tmp_path / "client.properties"
+    path.write_text(
+        "bootstrap.servers=b:9092\nlinger.ms=7\nacks=all\ndeliveryGuarantee=exactly-once\n"
+        "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=u\nsasl.password=c4nary\n"
+    )
+    found = effective(path)
+    assert found["kafka.linger.ms"] == ("7", str(path))
+    assert found["kafka.acks"] == ("all", str(path))
+    assert found["kafka.batch.size"] == (str(256 << 10), "default")
+    value, origin = found["kafka.transaction.timeout.ms"]
+    assert value == "900000"
+    assert origin.startswith("computed")
+    assert found["kafka.sasl.password"][0].startswith("${file:")
+    assert "c4nary" not in run("--effective", "-c", str(path)).output
+    assert set(effective(path, "linger")) == {"kafka.linger.ms"}
+
+
+def test_a_file_that_is_wrong_is_one_line_and_effective_needs_one(tmp_path):
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.servers=b:9092\nlingr.ms=7\n")
+    refused = run("--effective", "-c", str(path), code=2)
+    assert "did you mean linger.ms?" in refused.stderr
+    run("--effective", code=2)
+    run("-c", str(path), code=2)
+
+
+def test_error_is_explain():
+    for name in ("error", "explain"):
+        told = CliRunner().invoke(app, [name, "KP0301"])
+        assert told.stdout.startswith("KP0301: ")
