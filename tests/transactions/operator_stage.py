@@ -74,7 +74,7 @@ class Stage:
         return [found[i].state for i in ids]
 
     def still_open(self) -> set[str]:
-        found = self.client.open_transactions(self.prefix, self.soon())
+        found = self.client.open_transactions(f"{self.prefix}~", self.soon())
         return {t.transactional_id for t in found.transactions}
 
     # -- the command line -------------------------------------------------------------------------
