@@ -86,8 +86,7 @@ CALM_MS = 8_000
 LEASE_MS = 25_000
 #: So long a driver believes what it knows of the brokers.
 KNOWN_MS = 10_000
-#: So many others die in the log's partition, one after the other (a life of ten minutes of them took
-#: seventy times as long as any other one).
+#: So many others die in the log's partition, one after the other; more only take time.
 _NEIGHBOURS = 60
 #: Spark kills a task so long after it asked it to stop, and so long after that nothing may hang.
 KILLED_MS, CLEAN_MS = 2_000, 5_000
