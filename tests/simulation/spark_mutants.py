@@ -364,9 +364,11 @@ def s11_invalid_txn_state_stops_the_healthy() -> AbstractContextManager[Any]:
 
 
 def s11_an_unclear_write_is_not_looked_up() -> AbstractContextManager[Any]:
-    true = ownership.insist
+    true = ownership.retry_when_fenced
 
-    def insist(open_: Any, attempt: Any, check: Any = lambda _: None, **named: Any) -> Any:
+    def retry_when_fenced(
+        open_: Any, attempt: Any, check: Any = lambda _: None, **named: Any
+    ) -> Any:
         def once(opened: Any) -> Any:
             try:
                 return attempt(opened)
@@ -375,7 +377,10 @@ def s11_an_unclear_write_is_not_looked_up() -> AbstractContextManager[Any]:
 
         return true(open_, once, check, **named)
 
-    return _all(patch.object(committer, "insist", insist), patch.object(aborter, "insist", insist))
+    return _all(
+        patch.object(committer, "retry_when_fenced", retry_when_fenced),
+        patch.object(aborter, "retry_when_fenced", retry_when_fenced),
+    )
 
 
 def s12_readers_wait_for_strangers() -> AbstractContextManager[Any]:
