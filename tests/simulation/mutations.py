@@ -83,7 +83,7 @@ def tell_a_row_twice() -> AbstractContextManager[Any]:
         true(self)
         true(self)
 
-    return _wrap(RecordFuture, "tell", _every(20, broken))
+    return _wrap(RecordFuture, "run_callbacks", _every(20, broken))
 
 
 def lose_a_batch_at_its_expiry() -> AbstractContextManager[Any]:
