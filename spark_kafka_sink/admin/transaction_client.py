@@ -265,7 +265,7 @@ class TransactionClient(AdminClient):
         while waiting and missed < _ROUNDS:
             if attempts:
                 self.loop.pause(attempts - 1, deadline_ms)
-            nodes = set(self.loop.coordinators(waiting, deadline_ms).values())
+            nodes = dict.fromkeys(self.loop.coordinators(waiting, deadline_ms).values())
             open_calls = [_listing(ongoing, node) for node in nodes]
             aged_calls = [_listing(aged, node) for node in nodes]
             try:

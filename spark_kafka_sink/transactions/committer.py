@@ -38,8 +38,8 @@ from spark_kafka_sink.transactions.commit_state import (
     Payload,
     Phase,
 )
-from spark_kafka_sink.transactions.ending import abort_all, commit_all, undo
-from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS, lease_ms, margin_ms
+from spark_kafka_sink.transactions.ending import abort_all, commit_all, older_than, undo
+from spark_kafka_sink.transactions.lease import lease_ms, margin_ms
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets, prepare_offsets
 from spark_kafka_sink.transactions.outcomes import is_prepared
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
@@ -158,6 +158,7 @@ class Committer:
             lambda: self._decisions.open(owner.key, self._client.deadline()),
             lambda session: self._commit(owner, batch, session),
             lambda session: owner.check(session.state),
+            clock=self._client.clock,
         )
 
     def _commit(self, owner: Owner, batch: Batch, session: LogSession) -> Commit:
@@ -281,13 +282,7 @@ class Committer:
         gone = [t for t in decision.transactions if not is_prepared(t, found[t.transactional_id])]
         late: list[str] = []
         if not gone:
-            # (A transaction of two-phase commit never times out.)
-            timed = [i for i in ids if found[i].timeout_ms < NEVER_TIMES_OUT_MS]
-            old = self._client.older_than(timed, oldest_ms, deadline)
-            if old is None:
-                # Brokers before 3.8: by our clock, which is not theirs.
-                begun = self._client.clock.wall_ms() - oldest_ms
-                old = frozenset(i for i in timed if 0 <= found[i].start_ms < begun)
+            old = older_than(self._client, found, oldest_ms, deadline)
             late = [i for i in ids if i in old]
         if not gone and not late:
             return
@@ -347,8 +342,11 @@ class Committer:
         deadline = self._client.deadline(self._end_ms)
         lease = lease_ms(self._transaction_timeout_ms)
         is_late = checked_ms is None or self._client.clock.now_ms() - checked_ms > lease
-        if is_late and undo(self._client, decision.transactions, deadline):
-            return _undone(key, state)
+        if is_late:
+            timeout_ms = self._transaction_timeout_ms
+            oldest_ms = timeout_ms - margin_ms(timeout_ms) // 4
+            if undo(self._client, decision.transactions, oldest_ms, deadline):
+                return _undone(key, state)
         ended = commit_all(self._client, decision.transactions, deadline)
         if set(ended.lost) == set(decision.ids):
             return _undone(key, state)

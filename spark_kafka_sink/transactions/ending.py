@@ -6,13 +6,15 @@ decision (``committer.py``), what an answer means (``outcomes.py``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.clock import Latch
 from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.protocol.transaction_admin_messages import TransactionDescription
+from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 
 if TYPE_CHECKING:
@@ -74,23 +76,47 @@ def abort_all(
 
 
 def undo(
-    client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
+    client: TransactionClient,
+    transactions: Sequence[PreparedTransaction],
+    oldest_ms: int,
+    deadline_ms: int,
 ) -> bool:
-    """Abort all of a decision of which brokers have aborted some and nobody has committed any: a
-    driver stayed away for too long between its decision and its first EndTxn. True: nothing of it
-    is visible, or ever will be, so the batch can be written again.
+    """Abort all of a decision of which brokers have aborted some, or are about to (it is open for
+    more than ``oldest_ms``), and nobody has committed any: a driver stayed away for too long
+    between its decision and its first EndTxn. True: nothing of it is visible, or ever will be, so
+    the batch can be written again.
 
     It may be left at any line: the log still says DECIDED, and the next driver comes here again.
+    A coordinator looks for what has timed out every ten seconds; so one that is described as open
+    may be gone when its EndTxn arrives there, and others would be committed without it.
     """
     ids = [t.transactional_id for t in transactions]
     found = client.describe(ids, deadline_ms)
     outcomes = {t: outcome_of(t, found[t.transactional_id]) for t in transactions}
-    if Outcome.LOST not in outcomes.values():
-        return False
     open_ = [t for t in transactions if is_prepared(t, found[t.transactional_id])]
     if any(o is not Outcome.LOST for t, o in outcomes.items() if t not in open_):
         return False  # committed, about to be, or nobody knows
+    lost = Outcome.LOST in outcomes.values()
+    if not lost and not older_than(client, found, oldest_ms, deadline_ms):
+        return False
     if not abort_all(client, open_, deadline_ms):
         return False
     found = client.describe(ids, deadline_ms)
     return all(outcome_of(t, found[t.transactional_id]) is Outcome.LOST for t in transactions)
+
+
+def older_than(
+    client: TransactionClient,
+    found: Mapping[str, TransactionDescription],
+    age_ms: int,
+    deadline_ms: int,
+) -> frozenset[str]:
+    """Those of ``found`` that are open for longer; brokers before 3.8 don't tell, so that it is by
+    our clock, which is not theirs. (A transaction of two-phase commit never times out.)
+    """
+    timed = [i for i, d in found.items() if d.timeout_ms < NEVER_TIMES_OUT_MS]
+    old = client.older_than(timed, age_ms, deadline_ms)
+    if old is None:
+        begun = client.clock.wall_ms() - age_ms
+        old = frozenset(i for i in timed if 0 <= found[i].start_ms < begun)
+    return old

@@ -20,8 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from random import random
 from typing import Final, TypeVar
 
+from spark_kafka_sink.clock import Clock, Latch
 from spark_kafka_sink.errors import CommitError, KafkaError, SupersededError
 from spark_kafka_sink.transactions.commit_state import CommitState, LogOutcomeUnknownError, Standing
 from spark_kafka_sink.transactions.transactional_ids import prefix_of_key
@@ -30,7 +32,7 @@ T = TypeVar("T")
 OpenedT = TypeVar("OpenedT")
 
 #: How often whoever is right shuts out somebody who opened the log behind it.
-_DUELS: Final = 3
+_DUELS: Final = 5
 
 
 class Numbering(Enum):
@@ -119,6 +121,8 @@ def retry_when_fenced(
     open_: Callable[[], OpenedT],
     attempt: Callable[[OpenedT], T],
     check: Callable[[OpenedT], None] = lambda opened: None,  # noqa: ARG005 - nothing to check
+    *,
+    clock: Clock | None = None,
 ) -> T:
     """What ``attempt`` gives, with what ``open_`` has opened: it checks who owns a key, and writes.
     It is made again when somebody opened the key between its check and its write; ``check`` raises
@@ -133,9 +137,14 @@ def retry_when_fenced(
 
     B's next attempt finds what A left: nothing, or A's decision. It is also made again when nobody
     knows whether the write is in the log: whoever opens it fences what is on its way, and reads.
+
+    Two commits that both may take over would shut each other out until both give up. So with a
+    ``clock`` each pauses at random, for up to twice as long as its attempt took: one of them gets
+    its turn.
     """
     unknown: LogOutcomeUnknownError | None = None
     for left in reversed(range(_DUELS)):
+        begun = 0 if clock is None else clock.now_ms()
         try:
             opened = open_()
         except KafkaError as error:
@@ -153,4 +162,8 @@ def retry_when_fenced(
             check(opened)
             if not left:
                 raise
+            if clock is not None:
+                now = clock.now_ms()
+                pause = random() * 2 * (now - begun)  # noqa: S311 - no secret
+                clock.wait(Latch(), now + round(pause))
     raise AssertionError

@@ -310,8 +310,8 @@ class SimulatedNetwork:
         self._brokers.advance(now)
         for channel in list(self._wires):
             broker = channel.broker
-            if broker is None:
-                continue
+            if broker is None or not (channel.cut or broker.closed or broker.pending):
+                continue  # most are idle, and this is asked at every turn
             for frame in broker.due(now):
                 if channel.cut:
                     continue

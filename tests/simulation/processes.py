@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from greenlet import GreenletExit
 
@@ -23,6 +24,8 @@ from tests.fakes.simulated_network import Brokers, NetworkFaults, SimulatedNetwo
 from tests.simulation.scheduler import Scheduler, Task
 from tests.simulation.world import _owned
 
+#: What a process may be struck at: where it first sends this.
+_MARKS = {ApiKey.DESCRIBE_TRANSACTIONS: "check", ApiKey.END_TXN: "end"}
 _Lock = type(threading.Lock())
 
 
@@ -125,7 +128,8 @@ class Machine:
     #: Strikes that were met.
     met: list[Strike] = field(default_factory=list)
     _started: Counter[str] = field(default_factory=Counter)
-    _with_locks: list[Process] = field(default_factory=list)
+    #: All that the living hold, or may.
+    _locks: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.scheduler.locked = self._locked
@@ -150,7 +154,7 @@ class Machine:
         return process
 
     def _locked(self) -> bool:
-        return any(lock.locked() for p in self._with_locks if not p.dead for lock in p.locks)
+        return any(map(_Lock.locked, self._locks))
 
     def cut_node(self, node: int) -> None:
         for process in self.processes:
@@ -226,17 +230,18 @@ class Process:
 
     def guard(self, thing: object) -> None:
         """Nobody loses its turn while a lock of ``thing`` is held."""
-        self.locks += [lock for name, lock in _owned(thing, _Lock, set()) if name != "_gate"]
-        known = [p for p in self.machine._with_locks if not p.dead and p is not self]
-        self.machine._with_locks = [*known, self]
+        found = [lock for name, lock in _owned(thing, _Lock, set()) if name != "_gate"]
+        self.locks += found
+        self.machine._locks += found
 
     def mark(self, name: str) -> None:
         """Strikes may count from here."""
         self.marks[name] = self.steps
 
     def sends(self, head: bytes) -> None:
-        if int.from_bytes(head[4:6], "big") == ApiKey.DESCRIBE_TRANSACTIONS:
-            self.marks.setdefault("check", self.steps)
+        mark = _MARKS.get(int.from_bytes(head[4:6], "big"))
+        if mark is not None:
+            self.marks.setdefault(mark, self.steps)
 
     def step(self, network: Network) -> None:
         step, self.steps = self.steps, self.steps + 1
@@ -273,6 +278,9 @@ class Process:
             return
         self.dead = True
         self.machine.trace(f"{self.name} is killed")
+        if self.locks:
+            known = self.machine._locks
+            self.machine._locks = [lock for lock in known if lock not in self.locks]
         for task in self.tasks:
             task.done = True
         for network in self.networks:

@@ -86,6 +86,8 @@ CALM_MS = 8_000
 LEASE_MS = 25_000
 #: So long a driver believes what it knows of the brokers.
 KNOWN_MS = 10_000
+#: So many others die in the log's partition, one after the other; more only take time.
+_NEIGHBOURS = 60
 #: Spark kills a task so long after it asked it to stop, and so long after that nothing may hang.
 KILLED_MS, CLEAN_MS = 2_000, 5_000
 
@@ -124,6 +126,7 @@ class ApplicationLife(SparkLife):
     rights: float = 0.0
     #: Of a task's attempt that begins late, when others have prepared long ago.
     late: float = 0.0
+    late_ms: int = TIMEOUT_MS * 4 // 3
     #: Milliseconds for which a sweep's requests are on their way; the first InitProducerId, or
     #: AddPartitionsToTxn, of a task.
     late_sweeps: int = 0
@@ -134,6 +137,8 @@ class ApplicationLife(SparkLife):
     marker_ms: int = 2
     #: The log's leader is cut off in the first commit.
     deposed: bool = False
+    #: So many answers about the end of the log's writes are lost.
+    mute_log: int = 0
     #: So long nobody coordinates a transaction of the first decision.
     lost_coordinator: int = 0
     #: What operators do (``_operate``).
@@ -159,6 +164,7 @@ class ApplicationLife(SparkLife):
             self.late,
             self.late_init,
             self.late_add,
+            self.mute_log,
             self.deposed,
             self.lost_coordinator,
         )
@@ -207,6 +213,8 @@ class Start(Run):
     died_ms: int = NEVER
     failed: bool = False
     stopped: bool = False
+    #: Spark has called abort for it.
+    undone: bool = False
     #: Processes that wait for the next call, by role.
     pool: dict[str, Process] = field(default_factory=dict)
     query: str = QUERY
@@ -243,6 +251,9 @@ class Application(SparkWorld):
         self.order: list[Write] = []
         #: By (transactional id, producer id, epoch) of a prepared transaction.
         self.ends: dict[tuple[str, int, int], End] = {}
+        #: What the log says now, and of that the transactions that are to be committed.
+        self._logged: CommitState | None = None
+        self._standing: set[tuple[str, int, int]] = set()
         self._opened: dict[str, Start] = {}
         self._said: Counter[Process] = Counter()
         self._torn = False
@@ -293,6 +304,11 @@ class Application(SparkWorld):
             control.hold(ApiKey.INIT_PRODUCER_ID, life.late_init, nth=1, where=_is_a_tasks)
         if life.late_add:
             control.hold(ApiKey.ADD_PARTITIONS_TO_TXN, life.late_add, nth=1)
+        if life.mute_log:
+            own = log_id(self.key)
+            control.drop(
+                ApiKey.END_TXN, life.mute_log, where=lambda r: r.body.transactional_id == own
+            )
 
     @property
     def key(self) -> str:
@@ -497,14 +513,17 @@ class Application(SparkWorld):
             )
         if not self._healed and self.fate.random() < self.life.rights:
             self._take_rights()
-        begun = self.scheduler.now
+        begun, at_work = self.scheduler.now, self._at_work(run)
         try:
             how = self._call(
                 run,
                 "commit",
                 lambda: sink.commit(write.options, write.planned, messages, write.batch_id),
             )
-        except KafkaError:
+        except KafkaError as error:
+            given_up = "was aborted, and commits nothing" in error.message
+            if given_up and not run.undone and not self.life.operators:
+                self._breaks(f"{run.id} was aborted, and not by its own driver")
             self._undo(write, tasks_may_live=False)
             raise
         self.fired[f"= commits: {how.value}"] += 1
@@ -516,10 +535,13 @@ class Application(SparkWorld):
         if how is not Commit.PREPARED:
             self._check_nothing_hangs(write, begun, "commit")
             self._check_noted(write)
+            if not at_work:
+                self._check_swept_for_good(run, begun)
 
     def _undo(self, write: Write, *, tasks_may_live: bool) -> None:
         """Spark's abort, and the end of its tasks."""
         run, begun = write.run, self.scheduler.now
+        run.undone = True
         if tasks_may_live:
             self.timeline.after(self.fate.choice((0, 500, KILLED_MS)), lambda: _kill_busy(run))
         try:
@@ -665,7 +687,7 @@ class Application(SparkWorld):
 
     def _rows_of(self, write: Write, identity: TaskIdentity) -> Iterator[pa.RecordBatch]:
         if not self._healed and self.fate.random() < self.life.late:
-            self.scheduler.sleep(self.fate.randint(0, TIMEOUT_MS * 4 // 3))
+            self.scheduler.sleep(self.fate.randint(0, self.life.late_ms))
         rows = self._partitions(write, identity.partition_id)
         half = len(rows) // 2
         for first, last in ((0, half), (half, len(rows))):
@@ -676,7 +698,7 @@ class Application(SparkWorld):
                 [pa.array(values, pa.binary()), pa.array(rows[first:last], pa.int32())],
                 names=["value", "partition"],
             )
-            if self.fate.random() < self.life.slow:
+            if not self._healed and self.fate.random() < self.life.slow:
                 self.scheduler.sleep(self.fate.randint(0, TIMEOUT_MS // 2))
             if self.fate.random() < self.life.fails:
                 self.fired["= attempts that raised"] += 1
@@ -749,7 +771,7 @@ class Application(SparkWorld):
         self.cluster.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=_is_neighbours)
 
         def one(number: int) -> None:
-            if len(self.commits) >= self.life.batches:
+            if len(self.commits) >= self.life.batches or number == _NEIGHBOURS:
                 return
             process = self.machine.process("neighbour")
             self._helped.append(process)
@@ -839,6 +861,13 @@ class Application(SparkWorld):
         key = (transaction.transactional_id, transaction.producer_id, epoch)
         age = self.scheduler.now - transaction.start_ms
         self.ends.setdefault(key, End(committed, self.scheduler.now, age))
+        if not committed and key in self._standing:
+            # (The oldest may be about to time out: then all are undone.)
+            known = self.cluster.transactions.transactions
+            oldest = min(known[one].start_ms for one, _, _ in self._standing)
+            if self.scheduler.now - oldest < TIMEOUT_MS - margin_ms(TIMEOUT_MS) // 4:
+                self._breaks(f"decided, and {key[0]} is aborted when it is open for {age} ms")
+            self._standing.clear()  # one was over: the others may be undone
         if committed and transaction.transactional_id == log_id(self.key):
             self._check_decision()
             for process in self.machine.processes[-40:]:
@@ -850,7 +879,24 @@ class Application(SparkWorld):
         within the lease, or never.
         """
         life, now = self.life, self.scheduler.now
-        decided = self._decided_ids()
+        before, self._logged = self._logged, self._newest()
+        state = self._logged
+        decision = None if state is None or state.lost else state.decision
+        decided = () if decision is None else decision.ids
+        self._standing = {
+            (t.transactional_id, t.producer_id, t.producer_epoch)
+            for t in (() if decision is None else decision.transactions)
+        }
+        if self._logged is not None and before is not None:
+            owner = self._logged.run_id
+            if owner not in ("", before.run_id):
+                if self._logged.generation <= before.generation:
+                    self._breaks(f"{owner} took over, and the generation did not move")
+                if owner in before.superseded:
+                    self._breaks(f"{owner} took over, and was superseded before")
+        for one in self._standing:
+            if one in self.ends and not self.ends[one].committed:
+                self._breaks(f"decided, and {one[0]} was aborted before")
         slow = life.heals_after_ms is not None or any(s.blow is Blow.FREEZE for s in life.strikes)
         most = TIMEOUT_MS - margin_ms(TIMEOUT_MS) + (LEASE_MS if slow else 3_000)
         for one in decided:
@@ -927,7 +973,7 @@ class Application(SparkWorld):
             # An id that moves is in nobody's list for a moment, and a broker that came back is
             # known a moment later.
             return
-        if self._warned_by or any(a.worker in run.workers and not a.over for a in self._attempts):
+        if self._warned_by or self._at_work(run):
             return
         context = pickle.loads(write.planned).context
         own = run.id if context is None else context.run
@@ -963,6 +1009,25 @@ class Application(SparkWorld):
         )
         if hangs:
             self._breaks(f"{run.id}: open behind the {what} of {write.number}: {hangs}")
+
+    def _at_work(self, run: Run) -> bool:
+        return any(a.worker in run.workers and not a.over for a in self._attempts)
+
+    def _check_swept_for_good(self, run: Run, begun: int) -> None:
+        """What was ended is not found again by the next commit: only a sweep could have given these
+        ids an identity. (With version 1 it does, and leaves them alone then.)
+        """
+        life = self.life
+        bad = life.heals_after_ms is not None or life.late_init or life.transaction_version < 2
+        if self._warned_by or bad:
+            return
+        empty = [
+            t.transactional_id
+            for t in self.cluster.transactions.transactions.values()
+            if t.state is State.EMPTY and t.since_ms >= begun and run_of(t) == run.id
+        ]
+        if empty:
+            self._breaks(f"{run.id}: swept, and to be swept again: {empty}")
 
     def _check_noted(self, write: Write) -> None:
         """What is committed is not called decided any more, unless it said so."""

@@ -18,9 +18,16 @@ from unittest.mock import patch
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.datasource.exactly_once import transaction_commit, transaction_plan
+from spark_kafka_sink.datasource.exactly_once import (
+    transaction_commit,
+    transaction_plan,
+    transactional_producers,
+)
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
-from spark_kafka_sink.datasource.exactly_once.transactional_producers import WorkerIds
+from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
+    TransactionalProducers,
+    WorkerIds,
+)
 from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.transactions import (
@@ -219,7 +226,9 @@ def ends_without_a_decision() -> AbstractContextManager[Any]:
 
 def finishes_nothing() -> AbstractContextManager[Any]:
     """A decided batch counts as done without being ended."""
-    return patch.object(Committer, "_finish", lambda _self, _key, _session, state: state.finished())
+    return patch.object(
+        Committer, "_finish", lambda _self, _key, _session, state, **_: state.finished()
+    )
 
 
 def one_id_for_two_tasks() -> AbstractContextManager[Any]:
@@ -325,6 +334,19 @@ def s8_a_sweep_fences_whoever_has_the_id() -> AbstractContextManager[Any]:
     return patch.object(TransactionClient, "abort_exactly", abort_exactly)
 
 
+def s9_what_was_swept_is_swept_again() -> AbstractContextManager[Any]:
+    """A sweep leaves ids Empty, so that each commit finds them, and fences them once more."""
+    true = TransactionClient.abort_exactly
+
+    def abort_exactly(self: TransactionClient, found: Mapping[str, Any], deadline_ms: int) -> Any:
+        answers = true(self, found, deadline_ms)
+        for i in found:
+            self.init_producer_id(i, 60_000, deadline_ms)
+        return answers
+
+    return patch.object(TransactionClient, "abort_exactly", abort_exactly)
+
+
 def s10_the_dead_owner_is_forgotten_first() -> AbstractContextManager[Any]:
     """Of many runs that left something the last owner is pushed out."""
 
@@ -344,14 +366,16 @@ def s11_invalid_txn_state_stops_the_healthy() -> AbstractContextManager[Any]:
 def s11_an_unclear_write_is_not_looked_up() -> AbstractContextManager[Any]:
     true = ownership.retry_when_fenced
 
-    def retry_when_fenced(open_: Any, attempt: Any, check: Any = lambda _: None) -> Any:
+    def retry_when_fenced(
+        open_: Any, attempt: Any, check: Any = lambda _: None, **named: Any
+    ) -> Any:
         def once(opened: Any) -> Any:
             try:
                 return attempt(opened)
             except LogOutcomeUnknownError as error:
                 raise KafkaTimeoutError(error.message, hint="") from error
 
-        return true(open_, once, check)
+        return true(open_, once, check, **named)
 
     return _all(
         patch.object(committer, "retry_when_fenced", retry_when_fenced),
@@ -397,6 +421,15 @@ def s14_errors_behind_the_decision_are_bare() -> AbstractContextManager[Any]:
 
 def s15_an_abort_without_a_run_takes_all() -> AbstractContextManager[Any]:
     return patch.object(transaction_commit, "is_of_driver", lambda *_: True)
+
+
+def s16_a_late_request_may_open_what_was_committed() -> AbstractContextManager[Any]:
+    """AddPartitionsToTxn that got lost, and was answered when it was asked again."""
+
+    def prepare(self: Any, producer: Any) -> Any:
+        return transactional_producers._own(producer).prepare()
+
+    return patch.object(TransactionalProducers, "prepare", prepare)
 
 
 def s17_an_empty_version_counts() -> AbstractContextManager[Any]:
@@ -457,6 +490,7 @@ REVIEWED: tuple[Mutant, ...] = (
     s6_the_roll_forward_undoes_nothing,
     s7_brokers_are_as_they_were_minutes_ago,
     s8_a_sweep_fences_whoever_has_the_id,
+    s9_what_was_swept_is_swept_again,
     s10_the_dead_owner_is_forgotten_first,
     s11_invalid_txn_state_stops_the_healthy,
     s11_an_unclear_write_is_not_looked_up,
@@ -464,6 +498,7 @@ REVIEWED: tuple[Mutant, ...] = (
     s13_every_broker_must_answer,
     s14_errors_behind_the_decision_are_bare,
     s15_an_abort_without_a_run_takes_all,
+    s16_a_late_request_may_open_what_was_committed,
     s17_an_empty_version_counts,
     s18_other_rows_are_dropped,
 )
