@@ -18,10 +18,10 @@ from spark_kafka_sink.producer.accumulator.partition_queues import PartitionQueu
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.column_appender import ColumnAppender
-from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.record_future import RecordFuture
 from spark_kafka_sink.producer.sender import sender as sender_module
+from spark_kafka_sink.producer.sender.batch_completion import BatchCompletionListener
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.transaction.partition_sequences import Answer, PartitionSequences
 from tests.fakes.simulated_network import SimulatedNetwork
@@ -194,13 +194,15 @@ def split_and_lose_a_half() -> AbstractContextManager[Any]:
 
 
 def go_on_after_a_failed_batch() -> AbstractContextManager[Any]:
-    """Nothing is learnt from a failed batch: what is behind the hole is sent all the same."""
+    """A failed batch of columns is taken for one of ``send``: what is behind the hole is sent all
+    the same.
+    """
 
     @contextmanager
     def both() -> Iterator[None]:
         with (
             patch.object(Sender, "_fail_producer", lambda *given: None),
-            patch.object(KafkaProducer, "_batch_failed", lambda *given: None),
+            patch.object(BatchCompletionListener, "_fails_alone", lambda *given: True),
         ):
             yield
 

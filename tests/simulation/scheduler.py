@@ -2,9 +2,9 @@
 
 A task is a greenlet: the writer, and the producer's network thread, whose ``Sender.run`` runs here
 unchanged. A task goes on until it waits (``Clock.wait``, ``Selectable.poll``, ``join``) or until
-the seed takes its turn away: at a reading of the clock or a wakeup, that is between any two steps
-of the other one. When all wait, time jumps to whatever is next. So every interleaving is one of a
-seed's, and the same seed gives the same one.
+the seed takes its turn away: at a reading of the clock, a wakeup, or before a :class:`TurnLock`,
+that is between any two steps of the other one. When all wait, time jumps to whatever is next. So
+every interleaving is one of a seed's, and the same seed gives the same one.
 
 A task never loses its turn while one of the producer's locks is held: on one thread the other would
 wait for that lock for ever.
@@ -13,6 +13,7 @@ wait for that lock for ever.
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -254,3 +255,19 @@ class Scheduler:
             while not task.done and task.run is not None and task.run:
                 task.run.throw(GreenletExit)
             task.done = True
+
+
+class TurnLock:
+    """A lock before which the seed may take the turn away: what was read before it is old then."""
+
+    def __init__(self, scheduler: Scheduler, lock: threading.Lock) -> None:
+        self._scheduler = scheduler
+        self._lock = lock
+        self.locked = lock.locked
+
+    def __enter__(self) -> None:
+        self._scheduler.preempt()
+        self._lock.acquire()
+
+    def __exit__(self, *exc: object) -> None:
+        self._lock.release()

@@ -37,7 +37,7 @@ from tests.simulation.life import (
     Pause,
     Send,
 )
-from tests.simulation.scheduler import START_MS, Scheduler
+from tests.simulation.scheduler import START_MS, Scheduler, TurnLock
 from tests.simulation.seeded_cluster import SeededCluster
 
 #: The type of locks. A latch is one, too, and is named ``_gate``.
@@ -164,6 +164,8 @@ class World:
             start_thread=self.scheduler.start,
         )
         self.producer = producer
+        accumulator = producer._accumulator
+        accumulator._lock = TurnLock(self.scheduler, accumulator._lock)
         locks = [lock for name, lock in _owned(producer, Lock, set()) if name != "_gate"]
         self.scheduler.locked = lambda: any(lock.locked() for lock in locks)
         for _, generator in _owned(producer, random.Random, set()):
