@@ -485,7 +485,7 @@ class Application(SparkWorld):
         except KafkaError as error:
             write.error = error
             doubtful = isinstance(
-                error, CommitOutcomeUnknownError | PartialCommitError | _LostCallError
+                error, CommitOutcomeUnknownError | PartialCommitError | LostCallError
             )
             write.outcome = Outcome.DOUBTFUL if doubtful else Outcome.FAILED
             if isinstance(error, PartialCommitError):
@@ -508,9 +508,7 @@ class Application(SparkWorld):
         write.messages = messages
         if not whole:
             self._undo(write, tasks_may_live=True)
-            raise _LostCallError(
-                "the user stopped it" if run.stopped else "a task failed too often"
-            )
+            raise LostCallError("the user stopped it" if run.stopped else "a task failed too often")
         if not self._healed and self.fate.random() < self.life.rights:
             self._take_rights()
         begun, at_work = self.scheduler.now, self._at_work(run)
@@ -522,7 +520,8 @@ class Application(SparkWorld):
             )
         except KafkaError as error:
             given_up = "was aborted, and commits nothing" in error.message
-            if given_up and not run.undone and not self.life.operators:
+            stream = self.life.kind is Kind.STREAM  # (A transaction's own end may abort it.)
+            if given_up and stream and not run.undone and not self.life.operators:
                 self._breaks(f"{run.id} was aborted, and not by its own driver")
             self._undo(write, tasks_may_live=False)
             raise
@@ -568,7 +567,7 @@ class Application(SparkWorld):
         self._check_nothing_hangs(write, begun, "abort")
 
     def _call(self, run: Start, role: str, what: Callable[[], T], *, stoppable: bool = True) -> T:
-        """``what``, by a Python process of the driver's. _LostCallError when that dies, or the user
+        """``what``, by a Python process of the driver's. LostCallError when that dies, or the user
         stops the query meanwhile: then it goes on, and nobody waits for it.
         """
         process = run.pool.pop(role, None)
@@ -597,7 +596,7 @@ class Application(SparkWorld):
         if failed:
             raise failed[0]
         if not found:
-            raise _LostCallError(f"the process of the {role} is gone")
+            raise LostCallError(f"the process of the {role} is gone")
         if self.life.warm_driver:
             run.pool[role] = process
         took = self.scheduler.now - begun
@@ -1107,7 +1106,7 @@ class Application(SparkWorld):
         }
 
 
-class _LostCallError(KafkaError):
+class LostCallError(KafkaError):
     """Nobody knows what became of it: its process died, or nobody waited for it."""
 
 

@@ -158,23 +158,35 @@ def dies_behind_its_decision(fate: random.Random, life: ApplicationLife) -> Appl
     return replace(
         life,
         tasks=fate.choice((2, 3)),
-        strikes=(Strike("commit", 0, fate.randrange(5), Blow.KILL_ALL, 0, "decided"),),
-        late=0.7,
+        strikes=(Strike("commit", 0, fate.randrange(2), Blow.KILL_ALL, 0, "decided"),),
+        late=0.6,
         late_ms=24_000,
         slow=0.0,
         fails=0.0,
         empty=0.0,
-        away_ms=fate.choice(((50_000,), (54_000,), (58_000,), (90_000,))),
+        rights=0.0,
+        twice=0.0,
+        operators=0.0,
+        stops=0.0,
+        away_ms=fate.choice(((52_000,), (54_000,), (56_000,), (90_000,))),
         times_ms=_SHORT,
     )
 
 
 def _dies_between_two_ends(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """One was committed, and the coordinator of another one was not there."""
+    """One was committed, and the coordinator of another one was not there. (Or it lives on.)"""
+    dies = Strike("commit", 0, fate.randrange(3, 20), Blow.KILL_ALL, 0, "decided")
     return replace(
         life,
         tasks=fate.choice((2, 3)),
-        strikes=(Strike("commit", 0, fate.randrange(3, 20), Blow.KILL_ALL, 0, "decided"),),
+        strikes=(dies,) if fate.random() < 0.6 else (),
+        fails=0.0,
+        slow=0.0,
+        late=0.0,
+        empty=0.0,
+        rights=0.0,
+        twice=0.0,
+        stops=0.0,
         lost_coordinator=25_000,
         away_ms=(90_000,),
         times_ms=_SHORT,
