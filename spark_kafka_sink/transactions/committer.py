@@ -180,6 +180,8 @@ class Committer:
             # We wrote it a moment ago, and nobody knew whether it had arrived.
             self._sweep(owner, session, before)
             return Commit.COMMITTED
+        # A job decides one version only, so the owner of one that is done decides nothing more.
+        done = before.run_id if owner.numbering is Numbering.VERSIONS else ""
         state = before.taken_over(owner.run_id, owner.query_id)
         taken_over = state.generation != before.generation
         if taken_over:
@@ -192,8 +194,6 @@ class Committer:
                 session.write(state, self._client.deadline())
                 before = state
             # Else not `state`, which is not written: whom it calls superseded may still decide.
-            # (A job decides one version only, so the owner of one that is done decides nothing.)
-            done = before.run_id if owner.numbering is Numbering.VERSIONS else ""
             self._sweep(owner, session, before, also=done)
             return Commit.ALREADY_DONE
         if batch.part is not None:
@@ -213,7 +213,7 @@ class Committer:
                 before = state.skipped_to(batch.number, decision.payloads)
                 session.write(before, self._client.deadline())
             # (A version without rows doesn't count as written: its rows may not be there yet.)
-            self._sweep(owner, session, before)
+            self._sweep(owner, session, before, also=done)
             return Commit.EMPTY
         checked_ms = self._client.clock.now_ms()
         state = self._decide(owner, session, state.decided(decision))

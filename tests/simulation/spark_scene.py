@@ -16,6 +16,7 @@ from tests.fakes.fake_cluster.transaction_coordinator import State
 from tests.simulation.spark_world import (
     PREFIX,
     QUERY,
+    TIMEOUT_MS,
     TOPIC,
     Run,
     SparkLife,
@@ -99,6 +100,18 @@ class Scene(SparkWorld):
     def batches(self) -> set[int]:
         """Of which rows are visible."""
         return {batch for batch, _, _ in self.visible()}
+
+    def begin_foreign(self, transactional_id: str) -> None:
+        """A transaction of somebody who is in the middle of it."""
+        coordinator = self.cluster.transactions
+        error, pid, epoch = coordinator.initialize(
+            transactional_id, TIMEOUT_MS, None, self.cluster.now
+        )
+        assert error.name == "NONE"
+        tp = next(tp for tp in self.cluster.logs if tp.topic == "t")
+        coordinator.add_partitions(
+            transactional_id, (pid, epoch), [tp], self.cluster.now, version=2
+        )
 
     def open_ids(self) -> list[str]:
         return sorted(

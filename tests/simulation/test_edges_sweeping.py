@@ -56,6 +56,22 @@ def test_an_abort_of_a_job_with_a_name_ends_what_its_killed_tasks_left_open(
     assert scene.batches() == set(range(done_before))
 
 
+def test_a_version_without_rows_ends_what_the_version_before_left_open() -> None:
+    """Its own sweep was refused, or one of its tasks came behind it."""
+
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("driver")
+        scene.job(run, scene.options(txnAppId="app", txnVersion=1), 1)
+        (used, *_) = scene.data_ids()
+        late = f"{used.rpartition('~')[0]}~9"
+        scene.begin_foreign(late)
+        assert scene.open_ids() == [late]
+        scene.job(run, scene.options(txnAppId="app", txnVersion=2), 2, rows=0)
+        assert scene.open_ids() == []
+
+    UntoldScene.of(play)
+
+
 @pytest.mark.parametrize("kind", [EdgeScene, UntoldScene])
 def test_a_micro_batch_of_foreach_batch_that_fails_leaves_nothing_open(
     kind: type[EdgeScene],

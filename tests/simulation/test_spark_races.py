@@ -57,23 +57,12 @@ def test_a_sweep_leaves_a_query_alone_whose_prefix_begins_with_ours() -> None:
         messages = scene.write(run, 0, plan)
         ours, theirs = (str(TransactionalId(p, "run-0", "w", 9)) for p in (PREFIX, f"{PREFIX}.eu"))
         for transactional_id in (ours, theirs):
-            begin_foreign(scene, transactional_id)
+            scene.begin_foreign(transactional_id)
         assert {ours, theirs} < set(scene.open_ids())
         scene.commit(run, 0, plan, messages)
         assert scene.open_ids() == [theirs]
 
     Scene.of(play)
-
-
-def begin_foreign(scene: Scene, transactional_id: str) -> None:
-    """A transaction of somebody who is in the middle of it."""
-    coordinator = scene.cluster.transactions
-    error, pid, epoch = coordinator.initialize(
-        transactional_id, TIMEOUT_MS, None, scene.cluster.now
-    )
-    assert error.name == "NONE"
-    tp = next(tp for tp in scene.cluster.logs if tp.topic == "t")
-    coordinator.add_partitions(transactional_id, (pid, epoch), [tp], scene.cluster.now, version=2)
 
 
 def test_an_abort_after_an_unclear_decision_undoes_nothing() -> None:
