@@ -66,13 +66,12 @@ TYPED, PREPARED = "p\u00adss\u2168word", "pssIXword"
 def test_a_password_beyond_ascii_gets_in_in_the_form_that_the_broker_has(
     secure_kafka, caplog, stored
 ):
-    import confluent_kafka.admin as admin
-    from confluent_kafka.admin import AdminClient, UserScramCredentialUpsertion
+    from confluent_kafka import admin as confluent
 
     user = f"carol-{uuid.uuid4().hex[:8]}"
-    info = admin.ScramCredentialInfo(admin.ScramMechanism.SCRAM_SHA_256, 4096)
-    upsertion = UserScramCredentialUpsertion(user, info, stored.encode())
-    tools = AdminClient({"bootstrap.servers": secure_kafka.kafka.bootstrap})
+    info = confluent.ScramCredentialInfo(confluent.ScramMechanism.SCRAM_SHA_256, 4096)
+    upsertion = confluent.UserScramCredentialUpsertion(user, info, stored.encode())
+    tools = confluent.AdminClient({"bootstrap.servers": secure_kafka.kafka.bootstrap})
     tools.alter_user_scram_credentials([upsertion])[user].result(30)
     options = bare(
         secure_kafka, sasl__mechanism="SCRAM-SHA-256", sasl__username=user, sasl__password=TYPED
