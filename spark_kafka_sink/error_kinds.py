@@ -624,6 +624,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "a later commit, or when it times out; consumers that read committed wait until then. "
         "`kprod txn list PREFIX` shows it ([the command line](cli.md)).",
         (
+            "no clear answer in time to the abort of",
             "orphaned transactions could not be looked for",
             "kprod abort: no task told whose run this is",
         ),

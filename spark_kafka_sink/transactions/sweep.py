@@ -90,6 +90,20 @@ class Sweeper:
         described = self._client.describe(ids, deadline_ms)
         found = {i: d for i, d in described.items() if d.state in endable and is_known(d)}
         answers = self._client.abort_exactly(found, deadline_ms)
+        unclear = [
+            i for i, code in answers.items() if code is None and found[i].state is _S.ONGOING
+        ]
+        if unclear:
+            warn(
+                _log,
+                Kind.ORPHANS_UNSEEN,
+                "kprod '%s': no clear answer in time to the abort of %d orphaned transactions "
+                "(first: %s); what is open of them is aborted by a later commit, or when it times "
+                "out",
+                key,
+                len(unclear),
+                unclear[0],
+            )
         done = [i for i, code in answers.items() if code is ErrorCode.NONE]
         ended = tuple(i for i in done if found[i].state is _S.ONGOING)
         return Swept(ended, () if version >= 2 else tuple(found))
