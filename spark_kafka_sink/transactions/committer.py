@@ -41,7 +41,7 @@ from spark_kafka_sink.transactions.commit_state import (
 from spark_kafka_sink.transactions.ending import abort_all, commit_all, older_than, undo
 from spark_kafka_sink.transactions.lease import lease_ms, margin_ms
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets, prepare_offsets
-from spark_kafka_sink.transactions.outcomes import is_prepared
+from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
 from spark_kafka_sink.transactions.sweep import Sweeper
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
@@ -154,11 +154,26 @@ class Committer:
         if owner.numbering is Numbering.ONCE and not batch.transactions and batch.parts is None:
             return Commit.EMPTY
 
-        return retry_when_fenced(
-            lambda: self._decisions.open(owner.key, self._client.deadline()),
-            lambda session: self._commit(owner, batch, session),
-            lambda session: owner.check(session.state),
-            clock=self._client.clock,
+        try:
+            return retry_when_fenced(
+                lambda: self._decisions.open(owner.key, self._client.deadline()),
+                lambda session: self._commit(owner, batch, session),
+                lambda session: owner.check(session.state),
+                clock=self._client.clock,
+            )
+        except SupersededError:
+            # Our decision may be in the log, and we do not know: whoever took over has ended it.
+            if self._is_committed(batch):
+                return Commit.COMMITTED
+            raise
+
+    def _is_committed(self, batch: Batch) -> bool:
+        """Each of its transactions is: somebody has rolled our decision forward."""
+        ids = [t.transactional_id for t in batch.transactions]
+        found = self._client.describe(ids, self._client.deadline()) if ids else {}
+        return bool(found) and all(
+            outcome_of(t, found[t.transactional_id]) is Outcome.COMMITTED
+            for t in batch.transactions
         )
 
     def _commit(self, owner: Owner, batch: Batch, session: LogSession) -> Commit:

@@ -57,6 +57,35 @@ def test_the_last_breath_of_a_superseded_driver_between_produce_and_end_txn_stop
     assert scene.batches() == {0, 1, 2}
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_commit_that_its_successor_has_rolled_forward_is_not_called_failed(version: int) -> None:
+    """A's decision is in the log, and A does not hear of it. B begins: it ends what A decided, and
+    takes over with a batch of its own. A opens the log again, and finds itself superseded.
+    """
+    told: list[object] = []
+
+    def play(scene: EdgeScene) -> None:
+        old = scene.run("run-0")
+        plan = scene.plan(old)
+        messages = scene.write(old, 0, plan)
+        lost = scene.cluster.control.drop(ApiKey.END_TXN, where=of_the_log)
+
+        def commit() -> None:
+            try:
+                told.append(scene.commit(old, 0, plan, messages))
+            except KafkaError as error:
+                told.append(error)
+
+        late = old.process.start(commit, "commit")
+        scene.scheduler.block(lambda: bool(lost.fired), NEVER)
+        assert scene.batch(scene.run("run-1"), 1) is Commit.COMMITTED
+        scene.scheduler.block(lambda: late.done, NEVER)
+        assert told == [Commit.COMMITTED]
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {0, 1}
+
+
 # -- two queries with one prefix -------------------------------------------------------------------
 
 
