@@ -14,7 +14,6 @@ from spark_kafka_sink.protocol.request import ApiKey
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import PLANNED, EdgeScene, UntoldScene
 from tests.simulation.spark_world import Run, SparkLife
-from tests.simulation.test_spark_races import begin_foreign
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 
@@ -148,7 +147,7 @@ def test_a_block_leaves_what_others_have_open_alone() -> None:
         run = scene.run("driver")
         theirs = ["orders~others~run~w~0", "orders~sinks.eu~run~w~0", "orders~run~w~0"]
         for transactional_id in theirs:
-            begin_foreign(scene, transactional_id)
+            scene.begin_foreign(transactional_id)
         writes(scene, run, 0)
         with pytest.raises(KafkaError, match=PLANNED):
             writes(scene, run, 1, ends="fail")

@@ -19,7 +19,7 @@ from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.spark_scene import Scene
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, SparkLife
-from tests.simulation.test_spark_races import begin_foreign, of_the_log
+from tests.simulation.test_spark_races import of_the_log
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -188,7 +188,7 @@ def test_what_a_driver_left_open_that_died_before_its_first_commit_is_swept(vers
         foreign = str(TransactionalId(f"{PREFIX}.eu", "run-9", "w", 0))
         job = str(TransactionalId(log_key(PREFIX, "job"), "job", "w", 7))
         for transactional_id in (foreign, job):
-            begin_foreign(scene, transactional_id)
+            scene.begin_foreign(transactional_id)
         assert len(scene.open_ids()) == 2 + 2
         run = scene.run("run-3")
         assert scene.batch(run, 1) is Commit.COMMITTED
