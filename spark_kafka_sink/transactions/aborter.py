@@ -68,7 +68,9 @@ class Aborter:
             )
             return ()
         ended = abort_all(self._client, transactions, self._client.deadline())
-        swept = self._sweep(owner.key, {owner.run_id}, keep, tasks_may_live=tasks_may_live)
+        # And of superseded runs: a batch that was rolled forward had no commit that swept them.
+        runs = {owner.run_id, *(session.state.superseded if session.state else ())}
+        swept = self._sweep(owner.key, runs, keep, tasks_may_live=tasks_may_live)
         if ended and owner.numbering is Numbering.ONCE:
             try:
                 session.write(None, self._client.deadline())

@@ -39,6 +39,27 @@ def test_an_abort_of_a_restarted_query_ends_what_its_killed_tasks_left_open(
     assert scene.batches() == set(range(batches_before))
 
 
+def test_an_abort_ends_what_superseded_runs_have_open() -> None:
+    """Their batch was rolled forward, say, so that no commit came by that swept them."""
+
+    def play(scene: EdgeScene) -> None:
+        dead = scene.run("run-dead")
+        scene.write(dead, 0, scene.plan(dead))
+        dead.process.kill()
+        run = scene.run("run-next")
+        scene.batch(run, 0)
+        late = f"{PREFIX}~run-dead~w~5"
+        scene.begin_foreign(late)
+        plan = scene.plan(run)
+        (only,) = scene.attempts(run, 1, plan, 1)
+        assert only.message is not None
+        assert late in scene.open_ids()
+        scene.stop(run, 1, plan, [only.message])
+        assert scene.open_ids() == []
+
+    EdgeScene.of(play)
+
+
 @pytest.mark.parametrize("done_before", [0, 1, 3])
 def test_an_abort_of_a_job_with_a_name_ends_what_its_killed_tasks_left_open(
     done_before: int,
