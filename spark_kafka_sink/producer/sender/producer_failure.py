@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.errors import DeliveryError, KafkaError
+from spark_kafka_sink.errors import AuthenticationError, DeliveryError, KafkaError
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
@@ -55,6 +55,10 @@ class ProducerFailure:
             if self.failure is not None:
                 raise self.failure
             return
+        if batch is None and isinstance(cause, AuthenticationError):
+            # The writer's own wait may have met it first: the same error, whoever did.
+            self.fail_producer(cause)
+            raise cause
         if batch is None:
             error = DeliveryError(
                 f"the producer failed: {first_line(cause)}", hint=cause.hint, kind=cause.kind
