@@ -235,7 +235,7 @@ class TransactionClient(AdminClient):
             nodes = self.brokers(deadline_ms, max_age_ms=0 if patient else _CLUSTER_AGE_MS)
             begun = self.clock.now_ms()
             left_out = [] if patient else [n for n in nodes if self._silent.get(n.id, 0) > begun]
-            calls = {n: _listing(request, n) for n in nodes if n not in left_out}
+            calls = {n: listing(request, n, once=True) for n in nodes if n not in left_out}
             self.loop.run(calls.values(), min(deadline_ms, begun + _ROUND_MS))
             silent = [n for n, call in calls.items() if not call.done]
             now = self.clock.now_ms()
@@ -244,8 +244,8 @@ class TransactionClient(AdminClient):
             if not silent or now >= deadline_ms:
                 break
             self.loop.pause(attempts, deadline_ms)
-        listed = tuple(_listed(calls.values()).values())
-        return Listed(listed, tuple(str(node) for node in (*left_out, *silent)))
+        found = tuple(listed(calls.values()).values())
+        return Listed(found, tuple(str(node) for node in (*left_out, *silent)))
 
     def older_than(
         self, transactional_ids: Sequence[str], age_ms: int, deadline_ms: int
@@ -266,16 +266,16 @@ class TransactionClient(AdminClient):
             if attempts:
                 self.loop.pause(attempts - 1, deadline_ms)
             nodes = dict.fromkeys(self.loop.coordinators(waiting, deadline_ms).values())
-            open_calls = [_listing(ongoing, node) for node in nodes]
-            aged_calls = [_listing(aged, node) for node in nodes]
+            open_calls = [listing(ongoing, node, once=True) for node in nodes]
+            aged_calls = [listing(aged, node, once=True) for node in nodes]
             try:
                 all_answered = self.loop.run((*open_calls, *aged_calls), deadline_ms)
             except UnsupportedVersionError:
                 return None
             if not all_answered and self.clock.now_ms() >= deadline_ms:
                 raise self.loop.timeout("ListTransactions", (*open_calls, *aged_calls))
-            old |= waiting.keys() & _listed(aged_calls).keys()
-            there = _listed(open_calls)
+            old |= waiting.keys() & listed(aged_calls).keys()
+            there = listed(open_calls)
             waiting = {i: None for i in waiting if i not in there and i not in old}
             self.loop.forget_coordinators(waiting)
             attempts += 1
@@ -351,17 +351,21 @@ def _fenced(transactional_id: str) -> Callable[[InitProducerIdResponse], ErrorCo
     return lambda response: judged(response.error, where, _WRITE, success_only=False)
 
 
-def _listing(request: ListTransactionsRequest, node: Node) -> Call[ListTransactionsResponse]:
+def listing(
+    request: ListTransactionsRequest, node: Node, *, once: bool = False
+) -> Call[ListTransactionsResponse]:
+    """The question to one broker."""
     where = f"ListTransactions of broker {node}"
     return Call(
         request,
         node,
         lambda response: judged(response.error, where, "DESCRIBE on the transactional ids"),
-        once=True,
+        once=once,
     )
 
 
-def _listed(calls: Iterable[Call[ListTransactionsResponse]]) -> dict[str, TransactionListing]:
+def listed(calls: Iterable[Call[ListTransactionsResponse]]) -> dict[str, TransactionListing]:
+    """By transactional id, what was answered."""
     answers = (call.response for call in calls if call.response is not None)
     return {one.transactional_id: one for answer in answers for one in answer.transactions}
 

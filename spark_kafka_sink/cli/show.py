@@ -19,6 +19,7 @@ from spark_kafka_sink.protocol.transaction_admin_messages import TransactionDesc
 from spark_kafka_sink.transactions.blockers import Blocker
 from spark_kafka_sink.transactions.commit_state import NOTHING_DONE, CommitState, Phase, Standing
 from spark_kafka_sink.transactions.inspection import (
+    DecidedBy,
     DecidedTransaction,
     KeyReport,
     OpenTransaction,
@@ -65,7 +66,7 @@ def open_json(t: OpenTransaction) -> Json:
         "ageMs": t.age_ms,
         "timeoutMs": t.found.timeout_ms,
         "partitions": {topic: sorted(ps) for topic, ps in sorted(t.found.partitions)},
-        "decided": None if t.decided is None else {"key": t.decided.key, "batch": t.decided.number},
+        "decided": _decided_json(t.decided),
     }
 
 
@@ -78,7 +79,7 @@ def any_open_json(t: TransactionDescription, now_ms: int) -> Json:
         "state": t.state.value,
         "producerId": t.producer_id,
         "epoch": t.producer_epoch,
-        "ageMs": None if t.start_ms < 0 else max(0, now_ms - t.start_ms),
+        "ageMs": t.age_ms(now_ms),
         "timeoutMs": t.timeout_ms,
         "partitions": {topic: sorted(ps) for topic, ps in sorted(t.partitions)},
     }
@@ -132,9 +133,13 @@ def blocker_json(b: Blocker) -> Json:
         "ageMs": b.age_ms,
         "timeoutMs": None if b.found is None else b.found.timeout_ms,
         "runIs": None if b.standing is None else b.standing.value,
-        "decided": None if b.decided is None else {"key": b.decided.key, "batch": b.decided.number},
+        "decided": _decided_json(b.decided),
         "advice": b.advice,
     }
+
+
+def _decided_json(by: DecidedBy | None) -> Json | None:
+    return None if by is None else {"key": by.key, "batch": by.number}
 
 
 #: RETRY is what a driver does about it.
@@ -222,7 +227,7 @@ def show_all(found: Sequence[TransactionDescription], now_ms: int) -> None:
             t.transactional_id,
             "another client" if (one := parse(t.transactional_id)) is None else one.prefix,
             t.state.value,
-            age(None if t.start_ms < 0 else max(0, now_ms - t.start_ms)),
+            age(t.age_ms(now_ms)),
             f"{t.producer_id}/{t.producer_epoch}",
             _partitions(t.partitions),
         )
@@ -315,7 +320,8 @@ def _batch(number: int) -> str:
 
 def _partitions(partitions: Iterable[tuple[str, Sequence[int]]]) -> str:
     shown = [
-        f"{topic}: {', '.join(map(str, sorted(ps)[:12]))}{', ...' if len(ps) > 12 else ''}"
+        f"{topic}: {', '.join(map(str, sorted(ps)[:_MOST_HELD]))}"
+        f"{', ...' if len(ps) > _MOST_HELD else ''}"
         for topic, ps in sorted(partitions)
     ]
     return "\n".join(shown)

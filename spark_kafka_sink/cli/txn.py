@@ -140,11 +140,10 @@ def list_(
 
 def _list_all(where: Cluster, as_json: bool) -> None:
     with connected(where) as to:
-        clock = to.client.clock
-        deadline = clock.now_ms() + int(where.timeout_s * 1000)
+        deadline = to.client.deadline()
         ids = [one.transactional_id for one in every_open(to.client, deadline)]
         described = to.client.describe(ids, deadline) if ids else {}
-        now_ms = clock.wall_ms()
+        now_ms = to.client.clock.wall_ms()
         found = sorted((t for t in described.values() if t.start_ms >= 0), key=lambda t: t.start_ms)
         if as_json:
             print_json({"command": "list", "open": [any_open_json(t, now_ms) for t in found]})
@@ -171,8 +170,7 @@ def blockers(
     """
     where = Cluster(bootstrap_servers, config, log_topic, timeout)
     with connected(where) as to:
-        deadline = to.client.clock.now_ms() + int(timeout * 1000)
-        found = find_blockers(to.client, to.log, topic, deadline)
+        found = find_blockers(to.client, to.log, topic, to.client.deadline())
         if as_json:
             rows = [blocker_json(b) for b in found]
             print_json({"command": "blockers", "topic": topic, "blockers": rows})
@@ -206,8 +204,7 @@ def fence(
     with connected(where, lambda: _check_another(name)) as to:
         before: Json = {"command": "fence", "transactionalId": name}
         if ask.goes_on(before, f"abort what is open of '{name}', and fence its producer."):
-            deadline = to.client.clock.now_ms() + int(timeout * 1000)
-            to.client.init_producer_id(name, _FENCE_TIMEOUT_MS, deadline)
+            to.client.init_producer_id(name, _FENCE_TIMEOUT_MS, to.client.deadline())
             ask.end(before, {"changed": True}, f"'{name}' has nothing open any more.")
 
 

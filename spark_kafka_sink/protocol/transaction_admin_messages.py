@@ -84,6 +84,10 @@ class TransactionDescription:
     producer_epoch: int = -1
     partitions: Sequence[tuple[str, array[int]]] = ()
 
+    def age_ms(self, wall_ms: int) -> int | None:
+        """How long it is open at ``wall_ms``, by whoever's clock that is; None when it isn't."""
+        return max(0, wall_ms - self.start_ms) if self.start_ms >= 0 else None
+
 
 @dataclass(frozen=True, slots=True)
 class DescribeTransactionsResponse:

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.admin.call import Call, Leader, judged
-from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.admin.transaction_client import TransactionClient, listed, listing
 from spark_kafka_sink.errors import ErrorCode
-from spark_kafka_sink.protocol.cluster import Node, TopicPartition
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     ListTransactionsRequest,
-    ListTransactionsResponse,
     ProducerState,
     TransactionDescription,
     TransactionListing,
@@ -118,8 +117,8 @@ def blockers(
             starts[tp.partition] = one.transaction_start_offset
     if not by_producer:
         return ()
-    listed = every_open(client, deadline_ms, producer_ids={i for i, _ in by_producer})
-    ids = {one.producer_id: one.transactional_id for one in listed}
+    theirs = every_open(client, deadline_ms, producer_ids={i for i, _ in by_producer})
+    ids = {one.producer_id: one.transactional_id for one in theirs}
     seen = _seen(client, log, tuple(ids.values()), deadline_ms)
     found = [
         _blocker(client, topic, identity, starts, first[identity], seen.get(ids.get(identity[0])))
@@ -161,8 +160,6 @@ def _blocker(
     first: Sequence[int],
     seen: _Seen | None,
 ) -> Blocker:
-    start_ms = -1 if seen is None else seen.found.start_ms
-    age_ms = None if start_ms < 0 else max(0, client.clock.wall_ms() - start_ms)
     return Blocker(
         topic,
         *identity,
@@ -172,7 +169,7 @@ def _blocker(
         None if seen is None else seen.found,
         None if seen is None else seen.standing,
         None if seen is None else seen.decided,
-        age_ms,
+        None if seen is None else seen.found.age_ms(client.clock.wall_ms()),
     )
 
 
@@ -182,21 +179,11 @@ def every_open(
     """Of every client that the principal may DESCRIBE, from every broker; with ``producer_ids`` of
     those alone. KafkaTimeoutError when a broker does not answer: what is open there is not known.
     """
-    found: dict[str, TransactionListing] = {}
     request = ListTransactionsRequest(_OPEN, tuple(sorted(producer_ids)))
-
-    def listing(node: Node) -> Call[ListTransactionsResponse]:
-        def take(response: ListTransactionsResponse) -> ErrorCode | None:
-            again = judged(response.error, f"ListTransactions of broker {node}", "DESCRIBE on ids")
-            found.update({one.transactional_id: one for one in response.transactions})
-            return again
-
-        return Call(request, node, take)
-
-    calls = [listing(node) for node in client.brokers(deadline_ms)]
+    calls = [listing(request, node) for node in client.brokers(deadline_ms)]
     if not client.loop.run(calls, deadline_ms):
         raise client.loop.timeout("ListTransactions", calls)
-    return tuple(found.values())
+    return tuple(listed(calls).values())
 
 
 def _producers(

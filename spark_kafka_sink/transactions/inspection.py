@@ -132,7 +132,7 @@ class Inspector:
             data_id = parse(one)
             if data_id is None or not (all_ or description.state in _OPEN):
                 continue
-            age = max(0, now - description.start_ms) if description.start_ms >= 0 else None
+            age = description.age_ms(now)
             standing = standing_of(data_id, states)
             result.append(OpenTransaction(data_id, description, standing, decided.get(one), age))
         return tuple(sorted(result, key=lambda t: (-(t.age_ms or 0), str(t.id))))
