@@ -12,7 +12,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long test-timing simulate queries mutants faults fuzz sparks mutate check \
-	format docs messages bench kafka install lock sbom licences audit clean distclean
+	format docs messages bench kafka install lock sbom licences audit dist release-check clean distclean
 
 # What locks, and what the released package alone depends on.
 SUPPLY := .venv-supply
@@ -112,6 +112,12 @@ licences: $(SUPPLY)/installed $(RUNTIME)/installed  ## docs/licences.md: under w
 
 audit: $(SUPPLY)/installed  ## known vulnerabilities of what requirements/*.lock name; asks pypi.org
 	$(SUPPLY)/bin/python tools/audit.py requirements/runtime.lock requirements/dev.lock
+
+dist: $(SUPPLY)/installed  ## dist/: the sdist, and the wheel built from it
+	$(SUPPLY)/bin/pyproject-build --no-isolation --outdir dist .
+
+release-check: $(SUPPLY)/installed  ## what must hold before a release: built, installed, used (5 minutes)
+	$(SUPPLY)/bin/python tools/release_check.py
 
 install: $(VENV)/installed  ## .venv, and Kafka's server jars in the user's cache
 	@$(BIN)/python -m spark_kafka_sink.local_kafka --prepare >/dev/null
