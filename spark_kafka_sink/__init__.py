@@ -12,6 +12,7 @@ from spark_kafka_sink.version import __version__
 
 if TYPE_CHECKING:
     from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
+    from spark_kafka_sink.datasource.monitoring.kprod_listener import KprodListener
     from spark_kafka_sink.datasource.registration import register
     from spark_kafka_sink.producer.interceptors import ProducerInterceptor
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Headers",
     "KafkaProducer",
+    "KprodListener",
     "ProducerInterceptor",
     "ProducerRecord",
     "RecordFuture",
@@ -36,6 +38,7 @@ __all__ = [
 _HOMES = {
     "Headers": "spark_kafka_sink.producer.producer_record",
     "KafkaProducer": "spark_kafka_sink.producer.kafka_producer",
+    "KprodListener": "spark_kafka_sink.datasource.monitoring.kprod_listener",
     "ProducerInterceptor": "spark_kafka_sink.producer.interceptors",
     "ProducerRecord": "spark_kafka_sink.producer.producer_record",
     "RecordFuture": "spark_kafka_sink.producer.record_future",
