@@ -684,9 +684,10 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ("Overriding close timeout ... ms to 0 ms",),
     ),
     Kind.REPORT_NOT_WRITTEN: Entry(
-        "Warning: the rows are written, and their report is not",
-        "The file of `reportPath` could not be appended to. The log line before has the figures.",
-        ("the rows are in Kafka, but reportPath can't be written: ...",),
+        "Warning: a report could not be delivered",
+        "One destination of the [report](reports.md) of a write failed; the write and the other "
+        "destinations are as if it had not. The driver's log has the figures in one line.",
+        ("a report can't be delivered: ...",),
     ),
     Kind.ILLEGAL_STATE: Entry(
         "A bug, or a call in a state that forbids it",

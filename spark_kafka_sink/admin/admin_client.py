@@ -180,7 +180,7 @@ class AdminClient:
         answers = metadata.answers
         unknown_since: dict[str, int] = {}
         metadata.add_topics(topics, now)
-        metadata.request_update()
+        metadata.request_update(reset_equivalent_backoff=True)
 
         def look(now: int) -> int | None:
             nonlocal answers, unknown_since
@@ -204,7 +204,7 @@ class AdminClient:
             ):
                 raise self._not_present(topics, missing_topic_timeout_ms)
             answers = metadata.answers
-            metadata.request_update()
+            metadata.request_update(reset_equivalent_backoff=True)
             return NEVER
 
         if not self.loop.poll_until(look, deadline_ms):

@@ -69,7 +69,9 @@ class SenderRecorder(Protocol):
     def request_answered(
         self, node_id: int, latency_ms: int, throttle_ms: int, now: int
     ) -> None: ...
-    def batch_retried(self, batch: ProducerBatch, error: KafkaError | None = None) -> None: ...
+    def batch_retried(
+        self, batch: ProducerBatch, error: KafkaError | None = None, node_id: int = -1
+    ) -> None: ...
     def batch_split(self, batch: ProducerBatch) -> None: ...
     def batch_duplicate(self, batch: ProducerBatch) -> None: ...
 
@@ -478,7 +480,8 @@ class Sender:
             self._fail_batch(batch, error, unclear=True)
         else:
             _log.debug("%s is sent again after %s", batch.tp, code.name)
-            self._report.batch_retried(batch, self._error(batch, answer, response, None))
+            error = self._error(batch, answer, response, None)
+            self._report.batch_retried(batch, error, response.request.destination)
             self._accumulator.reenqueue(batch, now)
 
     def _split(self, batch: ProducerBatch, code: ErrorCode, now: int) -> bool:
