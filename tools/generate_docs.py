@@ -496,9 +496,7 @@ def _metrics_lines() -> Iterator[str]:
         " (`node-1`; a bootstrap server's is `node--1`).",
     }
     for group, text in tags.items():
-        yield from _heading(
-            group.value, "Metric", "What it is", "How it is made", text=text, level=3
-        )
+        yield from _heading(group.value, "Metric", "What it is", "How it is made", text=text)
         for metric in producer_metrics.METRICS:
             if metric.group is group:
                 yield _row(f"`{metric.name}`", metric.description, metric.statistic.value)

@@ -92,9 +92,9 @@ def _at(document: Document, path: str) -> object:
 
 
 def _pair(value: object, label: object) -> Iterator[tuple[float, str]]:
-    # A counter takes nothing below 0, and no figure of ours is.
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if number and value >= 0 and label is not None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or label is None:
+        return
+    if value >= 0:  # a counter takes nothing less, and no figure of ours is
         yield value, str(label)
 
 

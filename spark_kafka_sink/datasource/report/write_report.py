@@ -179,6 +179,14 @@ class WriteReport:
     transactions: Annotated[
         int, Described("Transactions that tasks have prepared.", "transactions")
     ]
+    oldest_transaction_ms: Annotated[
+        int | None,
+        Described("From the first row of the oldest of them to this report; null: none.", _MS),
+    ]
+    transaction_timeout_ms: Annotated[
+        int | None,
+        Described("kafka.transaction.timeout.ms; null without exactly-once.", _MS),
+    ]
     longest_task_ms: Annotated[int, Described("Time of the task that took longest.", _MS)]
     median_task_ms: Annotated[
         int, Described("Time of the task in the middle, of tasks with rows.", _MS)
