@@ -540,7 +540,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "Warning: a write failed, and rows of it stay in Kafka",
         "With at-least-once nothing is taken back. What Spark writes again, comes twice. The cause "
         "is the error of the job or query. [Guarantees](delivery-guarantees.md).",
-        ("kprod write... failed: ... of ... tasks had finished; their ... rows",),
+        ("kprod write... failed: ... of ... tasks had finished...; their ... rows",),
     ),
     Kind.COMMIT: Entry(
         "The driver can't vouch for a batch",

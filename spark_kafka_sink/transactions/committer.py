@@ -44,6 +44,7 @@ from spark_kafka_sink.transactions.offset_commits import GroupOffsets, prepare_o
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
 from spark_kafka_sink.transactions.sweep import Sweeper
+from spark_kafka_sink.transactions.topic_records import TopicRecord, prepare_record
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ _log = logging.getLogger(__name__)
 _NAMED = 5
 #: The worker in the id of the driver's own transaction, which holds offsets.
 _OFFSETS = "offsets"
+#: And of the one that holds the batch's report, or a part's.
+_REPORT = "report"
 _NOTHING_UNDONE = (
     "nothing was undone: start the query again and it finds out; 'kprod txn describe' shows what "
     "the brokers know"
@@ -78,8 +81,9 @@ class Batch:
     payload: Payload | None = None
     part: int | None = None
     parts: int | None = None
-    #: Committed with the rows, in a transaction of the driver's own.
+    #: Committed with the rows, each in a transaction of the driver's own.
     offsets: GroupOffsets | None = None
+    report: TopicRecord | None = None
 
 
 class Commit(Enum):
@@ -212,17 +216,13 @@ class Committer:
             self._sweep(owner, session, before, also=done)
             return Commit.ALREADY_DONE
         if batch.part is not None:
-            part = Part(batch.part, batch.transactions, batch.payload or Payload())
+            prepared = batch.transactions + tuple(self._prepared_by_us(owner, batch))
+            part = Part(batch.part, prepared, batch.payload or Payload())
             session.write(state.with_part(batch.number, part), self._client.deadline())
             return Commit.PREPARED
         decision = _decision(owner, batch, state)
-        if batch.offsets is not None:
-            offsets_id = TransactionalId(owner.key, owner.run_id, _OFFSETS, 0)
-            decision = decision.plus(
-                prepare_offsets(
-                    self._client, str(offsets_id), batch.offsets, self._client.deadline()
-                )
-            )
+        for own in self._prepared_by_us(owner, batch):
+            decision = decision.plus(own)
         if not decision.transactions:
             if owner.numbering is not Numbering.VERSIONS:
                 before = state.skipped_to(batch.number, decision.payloads)
@@ -246,6 +246,16 @@ class Committer:
         self._note_done(owner.key, session, None if owner.numbering is Numbering.ONCE else state)
         self._sweep(owner, session, state)
         return Commit.COMMITTED
+
+    def _prepared_by_us(self, owner: Owner, batch: Batch) -> Iterator[PreparedTransaction]:
+        """The driver's own transactions of ``batch``, which share its decision."""
+        deadline, part = self._client.deadline(), batch.part or 0
+        if batch.report is not None:
+            report_id = TransactionalId(owner.key, owner.run_id, _REPORT, part)
+            yield prepare_record(self._client, str(report_id), batch.report, deadline)
+        if batch.offsets is not None:
+            offsets_id = TransactionalId(owner.key, owner.run_id, _OFFSETS, part)
+            yield prepare_offsets(self._client, str(offsets_id), batch.offsets, deadline)
 
     def _runs_before(self, owner: Owner) -> list[str]:
         """Other runs with transactions under our key, as we take over. The log need not know

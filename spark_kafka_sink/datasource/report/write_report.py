@@ -68,7 +68,7 @@ _SUCCESSES = frozenset(
 class ErrorReport:
     """Why a batch failed: an error of this package, as its log line has it."""
 
-    code: Annotated[str, Described("The error's code (docs/errors.md), `KP0301` for example.")]
+    code: Annotated[str, Described("The error's code, `KP0301` for example.")]
     message: Annotated[str, Described("What failed, and where.")]
     hint: Annotated[str, Described("What to do; empty when there is nothing to say.")]
 
