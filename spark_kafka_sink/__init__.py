@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.version import __version__
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.datasource.executor_checks import HostCheck, check
     from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
+    from spark_kafka_sink.datasource.monitoring.kprod_listener import KprodListener
     from spark_kafka_sink.datasource.registration import register
     from spark_kafka_sink.producer.interceptors import ProducerInterceptor
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
@@ -21,13 +23,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Headers",
+    "HostCheck",
     "KafkaProducer",
+    "KprodListener",
     "ProducerInterceptor",
     "ProducerRecord",
     "RecordFuture",
     "RecordMetadata",
     "Serializer",
     "__version__",
+    "check",
     "foreach_batch",
     "register",
     "transaction",
@@ -35,12 +40,15 @@ __all__ = [
 
 _HOMES = {
     "Headers": "spark_kafka_sink.producer.producer_record",
+    "HostCheck": "spark_kafka_sink.datasource.executor_checks",
     "KafkaProducer": "spark_kafka_sink.producer.kafka_producer",
+    "KprodListener": "spark_kafka_sink.datasource.monitoring.kprod_listener",
     "ProducerInterceptor": "spark_kafka_sink.producer.interceptors",
     "ProducerRecord": "spark_kafka_sink.producer.producer_record",
     "RecordFuture": "spark_kafka_sink.producer.record_future",
     "RecordMetadata": "spark_kafka_sink.producer.producer_record",
     "Serializer": "spark_kafka_sink.producer.serialization",
+    "check": "spark_kafka_sink.datasource.executor_checks",
     "foreach_batch": "spark_kafka_sink.datasource.foreach_batch",
     "register": "spark_kafka_sink.datasource.registration",
     "transaction": "spark_kafka_sink.datasource.foreach_batch",

@@ -25,7 +25,6 @@ from spark_kafka_sink.protocol.control_messages import (
     AddPartitionsToTxnResponse,
 )
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, ProduceResponse
-from spark_kafka_sink.records.single_record import record_bytes, record_tail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,6 +94,7 @@ def batch_of(
     # Not above: a commit without exactly-once loads no Arrow.
     from spark_kafka_sink.records.compression import Codec, CompressionType
     from spark_kafka_sink.records.record_batch import write_header
+    from spark_kafka_sink.records.single_record import record_bytes, record_tail
 
     codec = Codec(CompressionType.ZSTD, 3)
     raw = [record_bytes(i, 0, record_tail(key, value)) for i, (key, value) in enumerate(records)]
