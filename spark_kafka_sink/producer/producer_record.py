@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import NamedTuple
 
@@ -137,10 +137,6 @@ def _whole_number(value: object, what: str, told: str) -> int:
     return value
 
 
-#: How a frozen dataclass sets its fields.
-_set = object.__setattr__
-
-
 @dataclass(frozen=True, slots=True, init=False)
 class ProducerRecord:
     """One record to send (Java's ProducerRecord).
@@ -179,12 +175,18 @@ class ProducerRecord:
                 )
         if partition is not None:
             partition = _whole_number(partition, "partition", "Partition number")
-        _set(self, "topic", topic)
-        _set(self, "value", value)
-        _set(self, "key", key)
-        _set(self, "partition", partition)
-        _set(self, "timestamp", timestamp)
-        _set(self, "headers", headers if type(headers) is Headers else Headers(headers))
+        _set_topic(self, topic)
+        _set_value(self, value)
+        _set_key(self, key)
+        _set_partition(self, partition)
+        _set_timestamp(self, timestamp)
+        _set_headers(self, headers if type(headers) is Headers else Headers(headers))
+
+
+#: A frozen object's fields are set by their slots; by name it takes twice as long.
+_set_topic, _set_value, _set_key, _set_partition, _set_timestamp, _set_headers = (
+    vars(ProducerRecord)[each.name].__set__ for each in fields(ProducerRecord)
+)
 
 
 class RecordMetadata(NamedTuple):

@@ -47,7 +47,7 @@ from spark_kafka_sink.producer.record_future import (
 from spark_kafka_sink.producer.record_partitioner import RecordPartitioner, StickyPartition
 from spark_kafka_sink.producer.serialization import BytesSerializer, Serializer, serialize
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
-from spark_kafka_sink.protocol.cluster import PartitionInfos, TopicPartition
+from spark_kafka_sink.protocol.cluster import PartitionInfos
 from spark_kafka_sink.records.single_record import LARGEST_OVERHEAD, record_tail, size_upper_bound
 
 #: How often a topic in use is said to be in use: metadata.max.idle.ms is at least 5 seconds.
@@ -87,7 +87,8 @@ class RecordAppender:
         self._keys_are_bytes = type(self._keys) is BytesSerializer
         self._values_are_bytes = type(self._values) is BytesSerializer
         self._wakeup = wakeup
-        self._touched: dict[str, int] = {}
+        #: Until then a topic's use needs not be told again.
+        self._asked_until: dict[str, int] = {}
 
     def append(
         self,
@@ -138,7 +139,14 @@ class RecordAppender:
         deadline = now + self._max_block_ms
         topic, headers, key, value = record.topic, record.headers, record.key, record.value
         assert type(headers) is Headers
-        partitions = self._partitions(record, now, deadline)
+        partitions = self._metadata.fetch().topics.get(topic)
+        if (
+            partitions is None
+            or now >= self._asked_until.get(topic, now)
+            or record.partition is not None
+            or self._metadata.parked
+        ):
+            partitions = self._partitions(record, now, deadline)
         if type(key) is not bytes or not self._keys_are_bytes:
             key = serialize(self._keys, "key.serializer", topic, key, headers)
         if type(value) is not bytes or not self._values_are_bytes:
@@ -168,13 +176,12 @@ class RecordAppender:
         memory: Memory | None = None
         try:
             while True:
-                sticky, number = None, choice
-                if type(choice) is not int:
-                    sticky, number = choice, choice.partition
-                placed = accumulator.append_record(
-                    partitions.tp(number), unplaced, now, sticky, memory
-                )
-                if type(placed) is RecordFuture:
+                if isinstance(choice, int):
+                    sticky, tp = None, partitions.tp(choice)
+                else:
+                    sticky, tp = choice, partitions.tp(choice.partition)
+                placed = accumulator.append_record(tp, unplaced, now, sticky, memory)
+                if isinstance(placed, RecordFuture):
                     return placed
                 if placed == PARTITION_CHANGED:
                     choice = self._choose(topic, key, value, partitions)
@@ -194,7 +201,7 @@ class RecordAppender:
     ) -> int | StickyPartition:
         choice = self._partitioner.partition(topic, key, value, partitions)
         number = choice if isinstance(choice, int) else choice.partition
-        if 0 <= number < len(partitions):
+        if 0 <= number < partitions.partition_count:
             return choice
         # Load chooses among what is known now, and the topic may have grown since the record came.
         partitions = self._metadata.fetch().topics.get(topic, partitions)
@@ -218,8 +225,8 @@ class RecordAppender:
         if partitions is None or metadata.parked:
             cluster = metadata.await_topics([topic], deadline)
             partitions = cluster.topics[topic]
-        elif now - self._touched.get(topic, -_TOUCH_MS) >= _TOUCH_MS:
-            self._touched[topic] = now
+        elif now >= self._asked_until.get(topic, now):
+            self._asked_until[topic] = now + _TOUCH_MS
             metadata.add_topics([topic], now)
         while wanted is not None and wanted >= len(partitions):
             if self._clock.now_ms() >= deadline:

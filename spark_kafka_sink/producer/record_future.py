@@ -5,8 +5,9 @@ futures of its records share. On the way back of a record it is the last step. N
 outcome is (``producer_batch.py`` says so).
 
 A future costs a few words and no lock: it names its batch's result and its place in that batch,
-from its making on, and its metadata is made when somebody asks. A batch that is split hands its futures on to its
-pieces (:meth:`ProduceRequestResult.transfer`); who waits for the whole then waits for the piece.
+from its making on, and its metadata is made when somebody asks. A batch that is split hands its
+futures on to its pieces (:meth:`ProduceRequestResult.transfer`); who waits for the whole then waits
+for the piece.
 
 The order of an end is Java's: the outcome is set, then the callbacks run, on the network thread,
 in the order of the records; then those who wait are woken.
@@ -74,7 +75,9 @@ class ProduceRequestResult:
         self.wanted = False
 
     def set(self, offset: int, log_append_time_ms: int, record_errors: RecordErrors | None) -> bool:
-        """The outcome is known. True: the futures must be told, by :meth:`RecordFuture.run_callbacks`."""
+        """The outcome is known. True: the futures' :meth:`RecordFuture.run_callbacks` must be
+        called.
+        """
         with self.lock:
             self.offset = offset
             self.log_append_time_ms = log_append_time_ms

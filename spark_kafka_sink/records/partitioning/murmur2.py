@@ -38,18 +38,17 @@ def murmur2(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
 
 def murmur2_of(key: bytes) -> int:
     """The same of one key."""
-    h = _SEED_INT ^ len(key)
-    words = len(key) >> 2
+    length = len(key)
+    h = _SEED_INT ^ length
+    words = length >> 2
     # What is above 32 bits is cut off only where it would come down again, or grow on.
     for k in (_WORDS[words] if words < len(_WORDS) else _unpack_words(words))(key):
         k = k * _M_INT & 0xFFFFFFFF  # noqa: PLW2901 - the algorithm's own names
         h = (h * _M_INT & 0xFFFFFFFF) ^ (k ^ k >> 24) * _M_INT
-    rest = key[words << 2 :]
-    if rest:
-        h = (h ^ int.from_bytes(rest, "little")) * _M_INT
+    if length & 3:
+        h = (h ^ int.from_bytes(key[words << 2 :], "little")) * _M_INT
     h &= 0xFFFFFFFF
-    h ^= h >> 13
-    h = h * _M_INT & 0xFFFFFFFF
+    h = (h ^ h >> 13) * _M_INT & 0xFFFFFFFF
     return h ^ h >> 15
 
 
