@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.version import __version__
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.datasource.executor_checks import HostCheck, check
     from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
     from spark_kafka_sink.datasource.registration import register
     from spark_kafka_sink.producer.interceptors import ProducerInterceptor
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Headers",
+    "HostCheck",
     "KafkaProducer",
     "ProducerInterceptor",
     "ProducerRecord",
@@ -28,6 +30,7 @@ __all__ = [
     "RecordMetadata",
     "Serializer",
     "__version__",
+    "check",
     "foreach_batch",
     "register",
     "transaction",
@@ -35,12 +38,14 @@ __all__ = [
 
 _HOMES = {
     "Headers": "spark_kafka_sink.producer.producer_record",
+    "HostCheck": "spark_kafka_sink.datasource.executor_checks",
     "KafkaProducer": "spark_kafka_sink.producer.kafka_producer",
     "ProducerInterceptor": "spark_kafka_sink.producer.interceptors",
     "ProducerRecord": "spark_kafka_sink.producer.producer_record",
     "RecordFuture": "spark_kafka_sink.producer.record_future",
     "RecordMetadata": "spark_kafka_sink.producer.producer_record",
     "Serializer": "spark_kafka_sink.producer.serialization",
+    "check": "spark_kafka_sink.datasource.executor_checks",
     "foreach_batch": "spark_kafka_sink.datasource.foreach_batch",
     "register": "spark_kafka_sink.datasource.registration",
     "transaction": "spark_kafka_sink.datasource.foreach_batch",

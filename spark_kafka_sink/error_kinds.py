@@ -540,7 +540,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "Warning: a write failed, and rows of it stay in Kafka",
         "With at-least-once nothing is taken back. What Spark writes again, comes twice. The cause "
         "is the error of the job or query. [Guarantees](delivery-guarantees.md).",
-        ("kprod write... failed: ... of ... tasks had finished; their ... rows",),
+        ("kprod write... failed: ... of ... tasks had finished...; their ... rows",),
     ),
     Kind.COMMIT: Entry(
         "The driver can't vouch for a batch",
@@ -684,9 +684,10 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ("Overriding close timeout ... ms to 0 ms",),
     ),
     Kind.REPORT_NOT_WRITTEN: Entry(
-        "Warning: the rows are written, and their report is not",
-        "The file of `reportPath` could not be appended to. The log line before has the figures.",
-        ("the rows are in Kafka, but reportPath can't be written: ...",),
+        "Warning: a report could not be delivered",
+        "One destination of the [report](reports.md) of a write failed; the write and the other "
+        "destinations are as if it had not. The driver's log has the figures in one line.",
+        ("a report can't be delivered: ...",),
     ),
     Kind.ILLEGAL_STATE: Entry(
         "A bug, or a call in a state that forbids it",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,7 +26,7 @@ from spark_kafka_sink.local_kafka import (
 )
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka import Consumer, Message, TopicPartition
 
 IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 CONF = Path(__file__).parents[1] / "conf" / "kafka"
@@ -165,22 +165,33 @@ def consume_topic(
                 if error is None:
                     messages.append(message)
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    if message.offset() >= waiting.get(message.partition(), 0):
-                        waiting.pop(message.partition(), None)
+                    partition, offset = _place_of(message)
+                    if offset >= waiting.get(partition, 0):
+                        waiting.pop(partition, None)
                 else:
                     raise AssertionError(f"{topic}: {error}")
     finally:
         consumer.close()
     result = Consumed()
-    for message in sorted(messages, key=lambda m: (m.partition(), m.offset())):
+    for message in sorted(messages, key=_place_of):
         kind, timestamp = message.timestamp()
         result.keys.append(message.key())
         result.values.append(message.value())
-        result.headers.append(message.headers() or [])
+        headers: Any = message.headers()
+        result.headers.append(headers or [])
         result.timestamps.append(timestamp if kind else -1)
-        result.partitions.append(message.partition())
-        result.offsets.append(message.offset())
+        partition, offset = _place_of(message)
+        result.partitions.append(partition)
+        result.offsets.append(offset)
     return result
+
+
+def _place_of(message: Message) -> tuple[int, int]:
+    """Partition and offset, which only a produced message can be without."""
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return partition, offset
 
 
 def _end_offset(consumer: Consumer, place: TopicPartition, timeout: float) -> int:

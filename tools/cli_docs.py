@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import typer
 
 from spark_kafka_sink.cli.app import app
+from spark_kafka_sink.cli.arguments import EXAMPLE
 
 
 class _Param(Protocol):
@@ -32,6 +33,7 @@ class _Command(Protocol):
     """What is read of a command."""
 
     help: str | None
+    epilog: str | None
     params: list[_Param]
 
 
@@ -45,11 +47,6 @@ client's; none of these asks anybody. `kprod --install-completion` completes nam
 `deliveryGuarantee=exactly-once` ([what they promise](delivery-guarantees.md)): it shows which
 transactions are open and what is decided about them, and ends what nobody else will end; of any
 client, `kprod txn blockers TOPIC` finds the one that makes consumers wait.
-
-    kprod check -t orders -c client.properties
-    kprod txn blockers orders -b broker1:9092
-    kprod txn list orders-sink -b broker1:9092
-    kprod txn sweep orders-sink --older-than 15m --dry-run -c client.properties
 
 **Which cluster, and who.** `--bootstrap-servers`, or a client's properties file with `--config`,
 which may also say everything about TLS and SASL; it is what a write takes as its `configFile`, with
@@ -94,7 +91,7 @@ def page_lines() -> Iterator[str]:
 
 
 def _section(name: str, command: _Command, own: list[_Param]) -> Iterator[str]:
-    """A heading, what the command says of itself, and the table of ``own``."""
+    """A heading, what the command says of itself, its example, and the table of ``own``."""
     arguments = [
         _metavar(p) if p.required else f"[{_metavar(p)}]"
         for p in command.params
@@ -105,6 +102,7 @@ def _section(name: str, command: _Command, own: list[_Param]) -> Iterator[str]:
     ]
     yield from ("", f"## {' '.join([name, *arguments, *required])}", "")
     yield from inspect.cleandoc(command.help or "").splitlines()
+    yield from ("", f"    {(command.epilog or '').removeprefix(EXAMPLE)}")
     if own:
         yield ""
         yield from _table(own)

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 import cli_docs  # noqa: E402 - runs from a bare checkout
+import report_docs  # noqa: E402
 import upstream_behaviours  # noqa: E402
 
 from spark_kafka_sink import error_kinds, errors  # noqa: E402
@@ -66,12 +67,19 @@ def cli_page() -> str:
     return "\n".join(["# The command line", "", NOTICE, "", *cli_docs.page_lines()])
 
 
+def reports_page() -> str:
+    """docs/reports.md."""
+    return "\n".join(["# Reports of writes", "", NOTICE, "", *report_docs.page_lines()])
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/options.md": options_page,
     "docs/errors.md": errors_page,
     "docs/metrics.md": metrics_page,
     "docs/upstream-behaviours.md": upstream_behaviours_page,
     "docs/cli.md": cli_page,
+    "docs/reports.md": reports_page,
+    "spark_kafka_sink/datasource/report/write_report.schema.json": report_docs.schema,
 }
 
 

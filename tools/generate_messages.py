@@ -36,6 +36,7 @@ VERSIONS = {
     "CreateTopics": (2, 7),
     "DescribeConfigs": (1, 4),
     "DescribeProducers": (0, 0),
+    "DescribeQuorum": (1, 1),  # from 1 on with times (KIP-836)
     "DescribeTransactions": (0, 0),
     "EndTxn": (0, 5),
     "Fetch": (4, 12),  # from 13 on topics have ids in place of names
@@ -156,15 +157,17 @@ def definition(name: str) -> dict[str, Any]:
     return found
 
 
-def message(name: str, ours: Versions) -> Struct:
-    """A whole request or response, in the versions ``ours``."""
+def message(name: str, ours: Versions, taken: frozenset[str] = frozenset()) -> Struct:
+    """A whole request or response, in the versions ``ours``. Of a struct whose name is ``taken``,
+    because the request has another one of that name, the name ends in Response.
+    """
     source = definition(name)
     valid = Versions.parse(source["validVersions"])
     if (valid & ours) != ours:
         raise SystemExit(f"{name}: Kafka has versions {valid}, we want {ours}")
     common = {one["name"]: one["fields"] for one in source.get("commonStructs", ())}
     flexible = Versions.parse(source["flexibleVersions"])
-    return _struct(name, source["fields"], common, ours, flexible)
+    return _struct(name, source["fields"], common, ours, flexible, taken)
 
 
 def _struct(
@@ -173,6 +176,7 @@ def _struct(
     common: dict[str, Any],
     versions: Versions,
     flexible: Versions,
+    taken: frozenset[str],
 ) -> Struct:
     made = Struct(name, versions, flexible)
     for one in fields:
@@ -185,17 +189,18 @@ def _struct(
             raise SystemExit(f"{name}.{one['name']} is tagged in some versions only")
         inner = one.get("fields") or common.get(kind)
         default = one.get("default")
+        shown = f"{kind}Response" if kind in taken else kind
         made.fields.append(
             Field(
                 name=snake(one["name"]),
-                type=kind,
+                type=shown,
                 array=one["type"].startswith("[]"),
                 versions=there,
                 nullable=Versions.parse(one.get("nullableVersions", "none")) & there,
                 tag=tag,
                 default=None if default is None else str(default).lower(),
                 ignorable=bool(one.get("ignorable", False)),
-                struct=_struct(kind, inner, common, there, flexible) if inner else None,
+                struct=_struct(shown, inner, common, there, flexible, taken) if inner else None,
             )
         )
     return made
@@ -483,14 +488,19 @@ def skip_lines(struct: Struct, plain: list[Field]) -> Iterator[str]:
 def module(api: str) -> str:
     """The file of one API."""
     ours = Versions(*VERSIONS[api])
-    request, response = message(f"{api}Request", ours), message(f"{api}Response", ours)
+    request = message(f"{api}Request", ours)
+    taken = frozenset(struct.name for struct in request.nested())
+    response = message(f"{api}Response", ours, taken)
     body: list[str] = []
     seen: dict[str, Struct] = {}
     for root in (request, response):
         items = {one.type for each in (root, *root.nested()) for one in each.fields if one.array}
         for struct in (root, *root.nested()):
-            if seen.setdefault(struct.name, struct) is not struct:
-                raise SystemExit(f"{api}: {struct.name} comes twice")
+            if struct.name in seen:
+                if seen[struct.name] != struct:
+                    raise SystemExit(f"{api}: {struct.name} comes twice, and differs")
+                continue
+            seen[struct.name] = struct
             lines = (
                 request_lines(struct, root=struct is root)
                 if root is request

@@ -9,6 +9,7 @@ It stands before the way of a record: the driver asks here once, and ships the a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
@@ -31,13 +32,30 @@ from spark_kafka_sink.protocol.config_messages import (
     DescribeConfigsResponse,
 )
 from spark_kafka_sink.protocol.control_messages import CreateTopicsRequest, NewTopic
+from spark_kafka_sink.protocol.quorum_messages import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+)
 
 #: Topic errors that no waiting mends.
 _HOPELESS: Final = frozenset(
     {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 )
+#: Times that the controller is asked for its time; the last answer counts.
+_CLOCK_ROUNDS: Final = 2
 #: After these CreateTopics may or may not have been done: a topic that is there then is ours.
 _UNCLEAR: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT})
+
+
+@dataclass(frozen=True, slots=True)
+class ClockDifference:
+    """How far this machine's wall clock is ahead of that of the ``controller``, a broker's id;
+    negative: behind. True within ``error_ms``, half of the time that the answer took.
+    """
+
+    controller: int
+    ahead_ms: int
+    error_ms: int
 
 
 class AdminClient:
@@ -140,6 +158,26 @@ class AdminClient:
             return {topic: {} for topic in topics}
         return {resource.name: found.values for resource, found in response.resources.items()}
 
+    def clock_difference(self, deadline_ms: int) -> ClockDifference | None:
+        """Of this machine and the active controller; None when it does not tell its time.
+
+        Raises AuthorizationError without DESCRIBE on the cluster, UnsupportedVersionError of
+        brokers before 3.3 and of clusters with ZooKeeper.
+        """
+        asked_ms = begun_ms = 0
+
+        def take(response: DescribeQuorumResponse) -> ErrorCode | None:
+            return judged(response.error, "DescribeQuorum", "DESCRIBE on the cluster")
+
+        for _ in range(_CLOCK_ROUNDS):  # the first one may have to connect
+            asked_ms, begun_ms = self.clock.now_ms(), self.clock.wall_ms()
+            call = Call(DescribeQuorumRequest(), AnyBroker(), take)
+            found = self.loop.ask(call, deadline_ms, "DescribeQuorum")
+        half_ms = (self.clock.now_ms() - asked_ms) // 2
+        if found.leader_time_ms is None:
+            return None
+        return ClockDifference(found.leader, begun_ms + half_ms - found.leader_time_ms, half_ms)
+
     def create_topics(
         self, topics: Sequence[NewTopic], *, timeout_ms: int | None = None, exist_ok: bool = False
     ) -> Cluster:
@@ -180,7 +218,7 @@ class AdminClient:
         answers = metadata.answers
         unknown_since: dict[str, int] = {}
         metadata.add_topics(topics, now)
-        metadata.request_update()
+        metadata.request_update(reset_equivalent_backoff=True)
 
         def look(now: int) -> int | None:
             nonlocal answers, unknown_since
@@ -204,7 +242,7 @@ class AdminClient:
             ):
                 raise self._not_present(topics, missing_topic_timeout_ms)
             answers = metadata.answers
-            metadata.request_update()
+            metadata.request_update(reset_equivalent_backoff=True)
             return NEVER
 
         if not self.loop.poll_until(look, deadline_ms):

@@ -1,17 +1,29 @@
 """The tree of commands under ``kprod``.
 
-Owns: the application and its version. Never: a command's work (``txn.py``).
+Owns: the application, its version, and names, arguments and help of the commands that are not of
+``txn``. Never: a command's work, which is imported when it runs: help, version and completion
+answer at once.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.cli import check, convert, explain, options, template, txn
+from spark_kafka_sink.cli import txn
+from spark_kafka_sink.cli.arguments import (
+    EXAMPLE,
+    TIMEOUT_S,
+    AsJson,
+    Config,
+    Servers,
+    Timeout,
+    Where,
+)
 
 app = typer.Typer(
     help="Checks a cluster; explains errors; shows what exactly-once left, and mends it by hand.",
@@ -20,12 +32,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(txn.app, name="txn")
-app.command()(check.check)
-app.command()(convert.convert)
-app.command()(explain.explain)
-app.command("error")(explain.explain)
-app.command()(options.options)
-app.command()(template.template)
 
 
 def _version(asked: bool) -> None:
@@ -41,3 +47,122 @@ def kprod(
     ] = False,
 ) -> None:
     """Checks a cluster; explains errors; shows what exactly-once left, and mends it by hand."""
+
+
+@app.command(epilog=EXAMPLE + "kprod check -t orders -c client.properties")
+def check(
+    bootstrap_servers: Servers = None,
+    config: Config = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The option topic.")
+    ] = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", "-o", metavar="NAME=VALUE", help="Any option of the write, as in Spark."
+        ),
+    ] = None,
+    from_executors: Annotated[
+        str | None,
+        typer.Option(
+            "--from-executors",
+            metavar="SPARK",
+            help="Also from each executor of this Spark: a master, as of spark-submit, or a Spark "
+            "Connect server (sc://host:15002), and then only from there.",
+        ),
+    ] = None,
+    timeout: Timeout = TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """What stands between this machine and a write: a table of steps, the first red one first.
+
+    Changes nothing. With deliveryGuarantee=exactly-once (in the file, or by -o) also what that
+    needs. Exit codes: 0 nothing is red, 1 something is, 2 the options are wrong.
+    """
+    from spark_kafka_sink.cli import check as work
+
+    given = dict(_pair(one) for one in options or ())
+    if topic is not None:
+        given["topic"] = topic
+    where = Where(bootstrap_servers, config, None, timeout)
+    work.check(where, given, from_executors, as_json=as_json)
+
+
+def _pair(text: str) -> tuple[str, object]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise typer.BadParameter("give NAME=VALUE", param_hint="--option")
+    return name.strip(), value
+
+
+@app.command(epilog=EXAMPLE + "kprod convert librdkafka.properties > client.properties")
+def convert(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Properties of Java, librdkafka, or Spark's kafka.* options."
+        ),
+    ],
+) -> None:
+    """Another client's properties as a configFile, on standard output.
+
+    What has another name here, and what is lost, is told on standard error. Secrets are not copied:
+    the lines that hold them are referred to, so keep FILE. Exit codes: 0 done, 1 the result is not
+    complete or contradicts itself, 2 FILE can't be read.
+    """
+    from spark_kafka_sink.cli import convert as work
+
+    work.convert(file)
+
+
+@app.command("error", epilog=EXAMPLE + "kprod error KP0301")
+@app.command(epilog=EXAMPLE + "kprod explain KP0301")
+def explain(
+    code: Annotated[
+        str,
+        typer.Argument(
+            metavar="CODE", help="An error's code, as KP0301, or a broker's name of it."
+        ),
+    ],
+) -> None:
+    """What an error means and what to do about it."""
+    from spark_kafka_sink.cli import explain as work
+
+    work.explain(code)
+
+
+@app.command(epilog=EXAMPLE + "kprod options timeout")
+def options(
+    search: Annotated[
+        str | None, typer.Argument(metavar="SEARCH", help="A part of a name or of its text.")
+    ] = None,
+    effective: Annotated[
+        bool,
+        typer.Option(
+            "--effective", help="The values that count with --config FILE, and where each is from."
+        ),
+    ] = False,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Every option with its default, or those that a word finds; asks no broker.
+
+    With --effective, secrets are hidden, unless they are references.
+    """
+    from spark_kafka_sink.cli import options as work
+
+    if effective != (config is not None):
+        raise typer.BadParameter("--effective and --config FILE go together")
+    work.options(search, config, as_json=as_json)
+
+
+@app.command(epilog=EXAMPLE + "kprod template confluent-cloud > client.properties")
+def template(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Which one; without it all are listed.")
+    ] = None,
+) -> None:
+    """A properties file for a service, for --config and the option configFile; it has no secret."""
+    from spark_kafka_sink.cli import template as work
+
+    work.template(name)

@@ -1,15 +1,19 @@
-"""The options that commands share. Owns: their names and help. Never: what they mean."""
+"""The options that commands share. Owns: their names and help. Never: what they mean.
+
+Nothing of the package is imported: help and completion answer at once.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC
-
 TIMEOUT_S: Final = 30.0
+#: What an example of a command begins with: below its help, and in docs/cli.md.
+EXAMPLE: Final = "Example: "
 
 Servers = Annotated[
     str | None,
@@ -32,10 +36,22 @@ LogTopic = Annotated[
         "--log-topic",
         metavar="TOPIC",
         help="The topic of the option commitLogTopic; by default that of the file, or "
-        f"{COMMIT_LOG_TOPIC}.",
+        "__kprod_commits.",
     ),
 ]
 Timeout = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="For each step.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The cluster, as given on the command line. ``timeout_s`` bounds each step. Without a
+    ``log_topic`` it is that of the file, or the usual one.
+    """
+
+    bootstrap_servers: str | None
+    config_file: Path | None
+    log_topic: str | None
+    timeout_s: float

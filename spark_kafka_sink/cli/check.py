@@ -5,19 +5,22 @@ Owns: the command and its table. Never: a step (``datasource/cluster_checks.py``
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Annotated, Final
+from typing import Final
 
 import typer
-from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from spark_kafka_sink.cli.arguments import TIMEOUT_S, AsJson, Config, Servers, Timeout
-from spark_kafka_sink.cli.connection import FAILED, Cluster, one_line_errors, settings_of
-from spark_kafka_sink.cli.show import print_json
-from spark_kafka_sink.datasource.cluster_checks import STEPS, State, Step, check_cluster
+from spark_kafka_sink.cli.arguments import Where
+from spark_kafka_sink.cli.connection import FAILED, one_line_errors, settings_of
+from spark_kafka_sink.cli.show import Json, new_console, print_json
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.check_steps import State, Step
+from spark_kafka_sink.datasource.cluster_checks import STEPS, check_cluster
+from spark_kafka_sink.datasource.executor_checks import HostCheck, check_from
 from spark_kafka_sink.errors import safe_text
 
 _STYLES: Final = {
@@ -28,74 +31,73 @@ _STYLES: Final = {
 }
 #: Characters of a cell.
 _MOST_SHOWN: Final = 600
-#: Of a table that goes into a file or a pipe: no terminal says how wide.
-_WIDTH: Final = 200
 
 
 def check(
-    bootstrap_servers: Servers = None,
-    config: Config = None,
-    topic: Annotated[
-        str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The option topic.")
-    ] = None,
-    options: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option", "-o", metavar="NAME=VALUE", help="Any option of the write, as in Spark."
-        ),
-    ] = None,
-    timeout: Timeout = TIMEOUT_S,
-    as_json: AsJson = False,
+    where: Where, given: Mapping[str, object], from_executors: str | None, *, as_json: bool
 ) -> None:
-    """What stands between this machine and a write: a table of steps, the first red one first.
-
-    Changes nothing. With deliveryGuarantee=exactly-once (in the file, or by -o) also what that
-    needs. Exit codes: 0 nothing is red, 1 something is, 2 the options are wrong.
-    """
-    given = dict(_pair(one) for one in options or ())
-    if topic is not None:
-        given["topic"] = topic
+    """The steps of a write with the options ``given``, here and on the executors of a Spark."""
+    timeout_ms = int(where.timeout_s * 1000)
+    steps: list[Step] = []
+    hosts: tuple[HostCheck, ...] = ()
     with one_line_errors():
-        settings, _ = settings_of(Cluster(bootstrap_servers, config, None, timeout), given)
-        steps: list[Step] = []
-        found = check_cluster(settings, timeout_ms=int(timeout * 1000))
-        if as_json:
-            steps.extend(found)
-        else:
-            console = Console(highlight=False)
-            if not console.is_terminal:
-                console = Console(highlight=False, width=_WIDTH)
-            with Live(_table(steps), console=console, auto_refresh=False) as live:
-                for step in found:
-                    steps.append(step)
-                    live.update(_table(steps), refresh=console.is_terminal)
-    red = next((step.name for step in steps if step.state is State.FAILED), None)
+        settings, _ = settings_of(where, given)
+        if from_executors is None or not from_executors.startswith("sc://"):
+            steps = _here(settings, timeout_ms, as_json=as_json)
+        if from_executors is not None:
+            hosts = check_from(from_executors, settings, timeout_ms=timeout_ms)
+            if not as_json:
+                new_console(markup=True).print(_hosts_table(hosts))
+    ok = all(s.state is not State.FAILED for s in (*steps, *(s for h in hosts for s in h.steps)))
     if as_json:
-        print_json(
-            {"command": "check", "ok": red is None, "steps": [asdict(step) for step in steps]}
-        )
-    if red is not None:
+        told: Json = {"command": "check", "ok": ok, "steps": [asdict(step) for step in steps]}
+        if from_executors is not None:
+            told["hosts"] = [asdict(host) for host in hosts]
+        print_json(told)
+    if not ok:
         raise typer.Exit(FAILED)
 
 
-def _pair(text: str) -> tuple[str, object]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise typer.BadParameter("give NAME=VALUE", param_hint="--option")
-    return name.strip(), value
+def _here(settings: SinkConfig, timeout_ms: int, *, as_json: bool) -> list[Step]:
+    """The steps from this machine; unless they are for JSON, shown as they are done."""
+    found = check_cluster(settings, timeout_ms=timeout_ms)
+    if as_json:
+        return list(found)
+    steps: list[Step] = []
+    console = new_console(markup=True)
+    with Live(_table(steps), console=console, auto_refresh=False) as live:
+        for step in found:
+            steps.append(step)
+            live.update(_table(steps), refresh=console.is_terminal)
+    return steps
 
 
-def _table(steps: list[Step]) -> Table:
+def _table(steps: Sequence[Step]) -> Table:
     table = Table("step", "", "what was found", "what to do")
     for step in steps:
-        style = _STYLES[step.state]
-        code = "" if step.code is None else f"[{step.code}] "
-        table.add_row(
-            step.name,
-            f"[{style}]{step.state}[/]",
-            escape(safe_text(code + step.said, _MOST_SHOWN)),
-            escape(safe_text(step.change or "", _MOST_SHOWN)),
-        )
+        table.add_row(*_cells(step))
     for name in STEPS[len(steps) :]:
         table.add_row(name, "[dim]...[/]", "", "")
     return table
+
+
+def _hosts_table(hosts: Sequence[HostCheck]) -> Table:
+    """What is not well of each host, or that all is."""
+    table = Table("executor", "step", "", "what was found", "what to do")
+    for host in hosts:
+        worth = [s for s in host.steps if s.state in (State.FAILED, State.WARNING)]
+        for step in worth:
+            table.add_row(escape(host.host), *_cells(step))
+        if not worth:
+            done = sum(step.state is State.OK for step in host.steps)
+            table.add_row(escape(host.host), "all", "[green]ok[/]", f"{done} steps", "")
+    return table
+
+
+def _cells(step: Step) -> Iterator[str]:
+    style = _STYLES[step.state]
+    code = "" if step.code is None else f"[{step.code}] "
+    yield step.name
+    yield f"[{style}]{step.state}[/]"
+    yield escape(safe_text(code + step.said, _MOST_SHOWN))
+    yield escape(safe_text(step.change or "", _MOST_SHOWN))

@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NoReturn
 
 import typer
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.config.config_file import OPTION
 from spark_kafka_sink.config.given_options import given_options
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -37,18 +37,6 @@ _SIGN_OF_LIFE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
-    """Where to: as given on the command line. ``timeout_s`` bounds each step. Without a
-    ``log_topic`` it is that of the file, or the usual one.
-    """
-
-    bootstrap_servers: str | None
-    config_file: Path | None
-    log_topic: str | None
-    timeout_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class Connected:
     """Open connections, and the commit log there."""
 
@@ -58,7 +46,7 @@ class Connected:
 
 
 @contextmanager
-def connected(cluster: Cluster, check: Callable[[], object] = lambda: None) -> Iterator[Connected]:
+def connected(cluster: Where, check: Callable[[], object] = lambda: None) -> Iterator[Connected]:
     """Connections to the cluster, while they are open. An error ends the command: one line, and its
     exit code.
 
@@ -81,16 +69,14 @@ def connected(cluster: Cluster, check: Callable[[], object] = lambda: None) -> I
 
 
 @contextmanager
-def operator_and_log(
-    cluster: Cluster, check: Callable[[], object]
-) -> Iterator[tuple[Operator, str]]:
+def operator_and_log(cluster: Where, check: Callable[[], object]) -> Iterator[tuple[Operator, str]]:
     """An operator over :func:`connected`, and the topic of its commit log."""
     with connected(cluster, check) as to:
         yield Operator(to.log, to.client), to.log_topic
 
 
 @contextmanager
-def operator_of(cluster: Cluster, check: Callable[[], object]) -> Iterator[Operator]:
+def operator_of(cluster: Where, check: Callable[[], object]) -> Iterator[Operator]:
     """The operator of :func:`operator_and_log`."""
     with operator_and_log(cluster, check) as (operator, _):
         yield operator
@@ -129,9 +115,7 @@ def _sign_of_life(config: ProducerConfig, limit_s: float) -> Iterator[None]:
         timer.cancel()
 
 
-def settings_of(
-    cluster: Cluster, more: Mapping[str, object] | None = None
-) -> tuple[SinkConfig, str]:
+def settings_of(cluster: Where, more: Mapping[str, object] | None = None) -> tuple[SinkConfig, str]:
     """What a write with this file as its ``configFile``, and ``more`` as its options, would have,
     and the commit log's topic.
     """
@@ -139,7 +123,7 @@ def settings_of(
     return config, cluster.log_topic or config.commit_log_topic
 
 
-def _config(cluster: Cluster, more: Mapping[str, object]) -> SinkConfig:
+def _config(cluster: Where, more: Mapping[str, object]) -> SinkConfig:
     options: dict[str, object] = dict(more)
     if cluster.config_file is not None:
         options[OPTION] = cluster.config_file

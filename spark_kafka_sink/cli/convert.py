@@ -9,9 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
-
-import typer
+from typing import Final, NamedTuple
 
 from spark_kafka_sink.cli.connection import FAILED, complain, one_line_errors
 from spark_kafka_sink.config.config_file import read_lines
@@ -49,20 +47,8 @@ class _Line(NamedTuple):
     why: str = ""
 
 
-def convert(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE", help="Properties of Java, librdkafka, or Spark's kafka.* options."
-        ),
-    ],
-) -> None:
-    """Another client's properties as a configFile, on standard output.
-
-    What has another name here, and what is lost, is told on standard error. Secrets are not copied:
-    the lines that hold them are referred to, so keep FILE. Exit codes: 0 done, 1 the result is not
-    complete or contradicts itself, 2 FILE can't be read.
-    """
+def convert(file: Path) -> None:
+    """The properties on standard output, what is lost on standard error."""
     with one_line_errors():
         lines = list(_converted(file))
     kept: dict[str, _Line] = {}

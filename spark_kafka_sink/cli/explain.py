@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import re
 import sys
-from typing import Annotated
 
 import typer
 
@@ -16,17 +15,12 @@ from spark_kafka_sink.documentation import error_url, page_url
 from spark_kafka_sink.error_kinds import ENTRIES, Kind
 from spark_kafka_sink.errors import CODES, ErrorCode
 
-_Code = Annotated[
-    str,
-    typer.Argument(metavar="CODE", help="An error's code, as KP0301, or a broker's name of it."),
-]
-
 #: A page of ours in the text of an entry.
 _LINK = re.compile(r"\[([^]]+)]\(([a-z-]+)\.md(?:#([^)]+))?\)")
 
 
-def explain(code: _Code) -> None:
-    """What an error means and what to do about it."""
+def explain(code: str) -> None:
+    """Of one of our codes, or of a broker's answer by its name."""
     asked = code.strip().strip("[]").upper()
     for kind, entry in ENTRIES.items():
         if kind.kp_code == asked:

@@ -6,11 +6,9 @@ Owns: the command. Never: an option or its text (``config/option_table.py``), a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
-import typer
-
-from spark_kafka_sink.cli.arguments import AsJson, Config
 from spark_kafka_sink.cli.connection import one_line_errors
 from spark_kafka_sink.cli.show import print_json, show_rows
 from spark_kafka_sink.config.config_file import OPTION as CONFIG_FILE
@@ -33,25 +31,8 @@ class _Effective(NamedTuple):
     origin: str
 
 
-def options(
-    search: Annotated[
-        str | None, typer.Argument(metavar="SEARCH", help="A part of a name or of its text.")
-    ] = None,
-    effective: Annotated[
-        bool,
-        typer.Option(
-            "--effective", help="The values that count with --config FILE, and where each is from."
-        ),
-    ] = False,
-    config: Config = None,
-    as_json: AsJson = False,
-) -> None:
-    """Every option with its default, or those that a word finds; asks no broker.
-
-    With --effective, secrets are hidden, unless they are references.
-    """
-    if effective != (config is not None):
-        raise typer.BadParameter("--effective and --config FILE go together")
+def options(search: str | None, config: Path | None, *, as_json: bool) -> None:
+    """Those that ``search`` finds; with ``config`` as they count with that file."""
     if config is None:
         found = [o for o in _known() if search is None or _has(search.lower(), o)]
         if as_json:

@@ -48,7 +48,7 @@ def print_json(fields: Json) -> None:
 
 def say(text: str) -> None:
     """A line for people."""
-    _console().print(_shown(text), soft_wrap=True)
+    new_console().print(_shown(text), soft_wrap=True)
 
 
 # -- JSON -----------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ def _table(
         table.add_column(column, overflow="fold")
     for row in rows[:most]:
         table.add_row(*map(_shown, row))
-    console = _console()
+    console = new_console()
     console.print(table)
     if len(rows) > most:
         console.print(f"+{len(rows) - most} more; --json shows all")
@@ -351,9 +351,9 @@ def _shown(cell: str) -> str:
     return "\n".join(safe_text(line, _MOST_SHOWN) for line in cell.split("\n"))
 
 
-def _console() -> Console:
-    # No markup: a name from a broker may hold brackets.
-    console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False)
+def new_console(*, markup: bool = False) -> Console:
+    """Standard output. No markup where cells come from brokers: names may hold brackets."""
+    console = Console(file=sys.stdout, markup=markup, highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = _WIDTH
     return console

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 _SUFFIX = ".properties"
-_Name = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="Which one; without it all are listed.")
-]
 
 
-def template(name: _Name = None) -> None:
-    """A properties file for a service, for --config and the option configFile; it has no secret."""
+def template(name: str | None) -> None:
+    """One by its name; None lists them."""
     files = _directory().glob(f"*{_SUFFIX}")
     known = {path.stem: path for path in sorted(files, key=lambda path: path.stem)}
     if name is None:

@@ -6,6 +6,7 @@ log line, a clock, an environment variable. The driver parses once, the tasks ge
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,6 +26,9 @@ MISSING_BOOTSTRAP = (
 
 #: An option that the package sets itself (``datasource/write/write_context.py``).
 TXN_CONTEXT = "txnContext"
+
+_OF_ONE_WRITE = ("txnVersion", TXN_CONTEXT)
+_FINGERPRINT_LENGTH = 16
 
 #: Options that mean nothing without exactly-once.
 _OF_EXACTLY_ONCE = (
@@ -76,6 +80,8 @@ class SinkConfig:
     two_phase_commit: bool = False
     commit_log_topic: str = COMMIT_LOG_TOPIC
     warnings: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    #: Equal for equal options (see :func:`_fingerprint`); for reports.
+    fingerprint: str = field(default="", compare=False)
 
     @classmethod
     def parse(cls, options: Mapping[str, object]) -> SinkConfig:
@@ -122,6 +128,7 @@ class SinkConfig:
             two_phase_commit=own.get("twoPhaseCommit") == "auto",
             commit_log_topic=_text(own.get("commitLogTopic")) or COMMIT_LOG_TOPIC,
             warnings=producer.warnings,
+            fingerprint=_fingerprint(given),
         )
 
     @property
@@ -135,6 +142,19 @@ class SinkConfig:
         if self.preflight is not None:
             return self.preflight
         return Preflight.WARN if streaming and not self.is_exactly_once else Preflight.REQUIRED
+
+
+def _fingerprint(given: GivenOptions) -> str:
+    """Of names and values as they were given. Nothing of TLS and SASL is in it, and so no secret,
+    nor what differs from one write of a query to the next.
+    """
+    options = sorted(
+        (name, value)
+        for name, value in given.as_options().items()
+        if not name.removeprefix(given.prefix).startswith(("ssl.", "sasl."))
+        and name not in _OF_ONE_WRITE
+    )
+    return hashlib.sha256(repr(options).encode()).hexdigest()[:_FINGERPRINT_LENGTH]
 
 
 def _guarantee(reader: OptionReader, asked: DeliveryGuarantee | None) -> DeliveryGuarantee:

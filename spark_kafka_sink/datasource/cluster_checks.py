@@ -4,24 +4,40 @@ Owns: the steps and their order, and what each is worth. Never: a second way to 
 ``network``'s, the topic's rights and settings ``topic_checks``' (as in the preflight), the rights
 of exactly-once ``transactions``' (as in planning). It changes nothing: no topic is created, and the
 one transactional id that is initialised is nobody's.
+
+:func:`check_cluster` is for one machine; :func:`check_host` leaves out what is the cluster's and
+the same wherever it is asked from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Final
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.check_steps import (
+    State,
+    Step,
+    asked,
+    failed,
+    not_reached,
+    some,
+    unanswered,
+    warned,
+)
 from spark_kafka_sink.datasource.topic_checks import (
+    COMPRESSION,
+    LARGEST,
     LEAST_IN_SYNC,
     check_write,
+    clock_warning,
     topic_rights,
     topic_settings,
+    topics_in_full,
     warnings_of,
 )
 from spark_kafka_sink.errors import (
@@ -29,10 +45,11 @@ from spark_kafka_sink.errors import (
     AuthorizationError,
     ConfigError,
     KafkaError,
-    KafkaTimeoutError,
+    UnsupportedVersionError,
 )
 from spark_kafka_sink.network.client.connection_probe import ConnectionProbe, Reached, Stage
 from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.protocol.metadata_response import TopicMetadata
 from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.exactly_once import check_rights
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX
@@ -52,28 +69,6 @@ _OPTION_OF_STAGE: Final = {
 }
 
 
-class State(StrEnum):
-    """What a step came to."""
-
-    OK = "ok"
-    WARNING = "warning"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One row: ``said`` is what was found, or why it was not looked for; ``change`` what to do, and
-    ``code`` the error's (``KP0301``), of what is not well.
-    """
-
-    name: str
-    state: State
-    said: str
-    change: str | None = None
-    code: str | None = None
-
-
 _API, _CLUSTER, _BROKERS = "ApiVersions", "cluster", "brokers"
 _TOPIC, _PARTITIONS, _REPLICAS, _RIGHTS = "topic", "partitions", "replicas", "rights"
 _SIZE, _COMPRESSION, _CLOCK = "max.message.bytes", "compression", "clock"
@@ -86,23 +81,45 @@ _OF_TOPIC: Final = (_TOPIC, _PARTITIONS, _REPLICAS, _RIGHTS, _SIZE, _COMPRESSION
 _OF_TRANSACTIONS: Final = (_IDS, _COORDINATOR, _TIMEOUT, _LOG)
 #: Every step, in its order.
 STEPS: Final = (*_OF_CONNECTION, _API, _CLUSTER, _BROKERS, *_OF_TOPIC, _CLOCK, *_OF_TRANSACTIONS)
+#: Those that may differ from machine to machine.
+HOST_STEPS: Final = (*_OF_CONNECTION, _API, _CLUSTER, _BROKERS, _CLOCK)
+
+#: A topic's settings by name; None when they could not be asked for, empty when they may not.
+_Settings = Mapping[str, str | None] | None
 
 
-def check_cluster(config: SinkConfig, *, timeout_ms: int) -> Iterator[Step]:
+def check_cluster(
+    config: SinkConfig, *, timeout_ms: int, clock: Clock | None = None
+) -> Iterator[Step]:
     """Each of :data:`STEPS`, as it is done; ``timeout_ms`` bounds each question.
 
     Raises ConfigError for settings that can't be used at all (a store that is not there, ...).
     """
-    left = list(STEPS)
-    for step in _steps(config, timeout_ms):
+    return _all_of(STEPS, _steps(config, timeout_ms, clock))
+
+
+def check_host(
+    config: SinkConfig, *, timeout_ms: int, clock: Clock | None = None
+) -> Iterator[Step]:
+    """Each of :data:`HOST_STEPS`, as :func:`check_cluster`."""
+    found = _steps(config, timeout_ms, clock, host_only=True)
+    return _all_of(HOST_STEPS, (step for step in found if step.name in HOST_STEPS))
+
+
+def _all_of(names: Iterable[str], found: Iterator[Step]) -> Iterator[Step]:
+    """``found``, and in their places those that were not reached."""
+    left = list(names)
+    for step in found:
         while left[0] != step.name:
-            yield _not_reached(left.pop(0))
+            yield not_reached(left.pop(0))
         left.pop(0)
         yield step
-    yield from map(_not_reached, left)
+    yield from map(not_reached, left)
 
 
-def _steps(config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
+def _steps(
+    config: SinkConfig, timeout_ms: int, clock: Clock | None, *, host_only: bool = False
+) -> Iterator[Step]:
     """Those that could be done."""
     producer = config.producer
     with ConnectionProbe(producer) as probe:
@@ -111,32 +128,18 @@ def _steps(config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
         if reached.failed is not None:
             yield from rows
             return
-        with AdminClient(producer) as admin:
-            # A client's certificate is refused behind the handshake (TLS 1.3), by the first answer.
-            try:
-                cluster = admin.describe_topics(
-                    (),
-                    timeout_ms=min(timeout_ms, _ANSWER_MS),
-                    allow_auto_topic_creation=False,
-                )
-            except AuthenticationError as error:
-                last = str(probe.stages[-1]) if probe.stages else _API
-                yield from (_failed(last, error) if r.name == last else r for r in rows)
-                if last == _API:
-                    yield _failed(_API, error)
+        with AdminClient(producer, clock=clock) as admin:
+            cluster = yield from _answered(admin, probe, reached, rows, timeout_ms)
+            if cluster is None:
                 return
-            except KafkaError as error:
-                yield from (*rows, _failed(_API, error))
-                return
-            yield from (*rows, Step(_API, State.OK, f"{reached.remote} speaks Kafka"))
-            yield _cluster(cluster)
             brokers = _brokers(probe, cluster, timeout_ms)
             yield brokers
             if brokers.state is State.FAILED:
                 return
-            yield from _topic(admin, config, timeout_ms)
-            yield Step(_CLOCK, State.SKIPPED, "brokers have no answer that tells their time")
-    yield from _transactions(config, timeout_ms)
+            settings = yield from _topic(admin, config, timeout_ms)
+            yield from asked(_CLOCK, lambda: _clock(admin, config, settings or {}, timeout_ms))
+    if not host_only:
+        yield from _transactions(config, timeout_ms)
 
 
 # -- connection -----------------------------------------------------------------------------------
@@ -170,9 +173,31 @@ def _connection(
             yield Step(stage, State.OK, reached.remote)
 
 
-def _cluster(cluster: Cluster) -> Step:
+def _answered(
+    admin: AdminClient, probe: ConnectionProbe, reached: Reached, rows: list[Step], timeout_ms: int
+) -> Generator[Step, None, Cluster | None]:
+    """The rows of the connection, and whether a broker answers there: None if not.
+
+    Whether a client's certificate is taken shows here: with TLS 1.3 its refusal comes behind the
+    handshake, with the first answer.
+    """
+    try:
+        cluster = admin.describe_topics(
+            (), timeout_ms=min(timeout_ms, _ANSWER_MS), allow_auto_topic_creation=False
+        )
+    except AuthenticationError as error:
+        last = str(probe.stages[-1]) if probe.stages else _API
+        yield from (failed(last, error) if row.name == last else row for row in rows)
+        if last == _API:
+            yield failed(_API, error)
+        return None
+    except KafkaError as error:
+        yield from (*rows, failed(_API, error))
+        return None
+    yield from (*rows, Step(_API, State.OK, f"{reached.remote} speaks Kafka"))
     count = len(cluster.nodes)
-    return Step(_CLUSTER, State.OK, f"{cluster.cluster_id or 'without an id'}, {count} brokers")
+    yield Step(_CLUSTER, State.OK, f"{cluster.cluster_id or 'without an id'}, {count} brokers")
+    return cluster
 
 
 def _brokers(probe: ConnectionProbe, cluster: Cluster, timeout_ms: int) -> Step:
@@ -195,12 +220,15 @@ def _brokers(probe: ConnectionProbe, cluster: Cluster, timeout_ms: int) -> Step:
 # -- topic ----------------------------------------------------------------------------------------
 
 
-def _topic(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
+def _topic(
+    admin: AdminClient, config: SinkConfig, timeout_ms: int
+) -> Generator[Step, None, _Settings]:
+    """Its rows; what comes of it are its settings."""
     topic = config.topic
     if topic is None:
         reason = "no topic: the rows name theirs, or --topic was not given"
         yield from (Step(name, State.SKIPPED, reason) for name in _OF_TOPIC)
-        return
+        return None
     try:
         cluster = admin.describe_topics(
             (topic,),
@@ -209,80 +237,100 @@ def _topic(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Iterator[
             allow_auto_topic_creation=False,
         )
     except KafkaError as error:
-        yield _failed(_TOPIC, error)
-        return
+        yield failed(_TOPIC, error)
+        return None
     yield Step(_TOPIC, State.OK, topic)
     yield _partitions(cluster, topic)
-    yield from _asked(_REPLICAS, lambda: _replicas(admin, config, cluster, topic, timeout_ms))
-    yield from _asked(_RIGHTS, lambda: _rights(admin, topic, timeout_ms))
-    yield from _sizes(admin, config, topic, timeout_ms)
+    found, unknown = _settings(admin, topic, timeout_ms)
+    try:
+        told = topics_in_full(admin, (topic,), timeout_ms)[topic]
+    except KafkaError as error:
+        yield from (unanswered(name, error) for name in (_REPLICAS, _RIGHTS))
+    else:
+        yield unknown(_REPLICAS) if not found else _replicas(config, told, found)
+        yield from asked(_RIGHTS, lambda: _rights(told))
+    if not found:
+        yield from map(unknown, (_SIZE, _COMPRESSION))
+        return found
+    warnings = list(warnings_of(config.producer, topic, found))
+    for name, setting in ((_SIZE, LARGEST), (_COMPRESSION, COMPRESSION)):
+        of_it = [one for one in warnings if one.setting == setting]
+        yield warned(name, of_it[0]) if of_it else Step(name, State.OK, found.get(setting) or "")
+    return found
+
+
+def _settings(
+    admin: AdminClient, topic: str, timeout_ms: int
+) -> tuple[_Settings, Callable[[str], Step]]:
+    """Those of a topic, and the row of whatever needs them when there are none."""
+    try:
+        found = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
+    except KafkaError as error:
+        failure = error
+        return None, lambda name: unanswered(name, failure)
+    reason = "the principal may not see the topic's settings (DESCRIBE_CONFIGS)"
+    return found, lambda name: Step(name, State.SKIPPED, reason)
 
 
 def _partitions(cluster: Cluster, topic: str) -> Step:
     partitions = cluster.topics[topic]
     without = [p.tp.partition for p in partitions if p.leader not in cluster.nodes]
     if without:
-        shown = ", ".join(map(str, without[:_MOST_BROKERS]))
         return Step(
             _PARTITIONS,
             State.FAILED,
-            f"{len(without)} of {len(partitions)} have no leader: {shown}",
+            f"{len(without)} of {len(partitions)} have no leader: {some(map(str, without))}",
             "their brokers are down; rows for them wait",
         )
     return Step(_PARTITIONS, State.OK, f"{len(partitions)}, each with a leader")
 
 
-def _replicas(
-    admin: AdminClient, config: SinkConfig, cluster: Cluster, topic: str, timeout_ms: int
-) -> Step:
-    """Those that are up: brokers that lag are in no answer that is read here."""
-    told = topic_settings(admin, (topic,), timeout_ms).get(topic, {}).get(LEAST_IN_SYNC) or ""
-    if not told.isdecimal():
-        return Step(_REPLICAS, State.SKIPPED, "the principal may not see the topic's settings")
-    least = int(told)
-    up = min(len(set(p.replicas) - set(p.offline)) for p in cluster.topics[topic])
-    said = f"{up} up at least, {LEAST_IN_SYNC}={least}"
-    if up >= least:
-        return Step(_REPLICAS, State.OK, said)
+def _replicas(config: SinkConfig, told: TopicMetadata, settings: Mapping[str, str | None]) -> Step:
+    """Those in sync: with fewer than the topic wants, acks=all is refused (NOT_ENOUGH_REPLICAS)."""
+    least = int(settings.get(LEAST_IN_SYNC) or 1)
+    below = [(p, count) for p, count in enumerate(told.in_sync) if count < least]
+    if not below:
+        fewest = min(told.in_sync, default=0)
+        return Step(_REPLICAS, State.OK, f"{fewest} in sync at least, {LEAST_IN_SYNC}={least}")
+    said = (
+        f"{len(below)} of {len(told.in_sync)} partitions have fewer replicas in sync than "
+        f"{LEAST_IN_SYNC}={least}: {some(f'{p} ({count})' for p, count in below)}"
+    )
     if config.producer.acks != -1:
         return Step(_REPLICAS, State.WARNING, said, "only kafka.acks other than all gets through")
     return Step(
         _REPLICAS,
         State.FAILED,
-        f"{said}: every write is refused",
+        f"{said}; every write to them is refused",
         f"start the brokers that are down, or give the topic as many replicas as {LEAST_IN_SYNC}",
     )
 
 
-def _rights(admin: AdminClient, topic: str, timeout_ms: int) -> Step:
-    operations = topic_rights(admin, (topic,), timeout_ms).get(topic)
-    if operations is None:
+def _rights(told: TopicMetadata) -> Step:
+    if told.authorized_operations is None:
         return Step(_RIGHTS, State.SKIPPED, "these brokers don't tell what a principal may do")
-    check_write(topic, operations)
+    check_write(told.name, told.authorized_operations)
     return Step(_RIGHTS, State.OK, "DESCRIBE and WRITE")
 
 
-def _sizes(admin: AdminClient, config: SinkConfig, topic: str, timeout_ms: int) -> Iterator[Step]:
-    """A topic's limits: what the preflight warns of fails here when a row may not get through."""
+def _clock(
+    admin: AdminClient, config: SinkConfig, settings: Mapping[str, str | None], timeout_ms: int
+) -> Step:
+    """This machine's and the active controller's: the one clock of a cluster that can be read."""
     try:
-        settings = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
-    except KafkaError as error:
-        yield from (_unanswered(name, error) for name in (_SIZE, _COMPRESSION))
-        return
-    if not settings:
-        reason = "the principal may not see the topic's settings (DESCRIBE_CONFIGS)"
-        yield from (Step(name, State.SKIPPED, reason) for name in (_SIZE, _COMPRESSION))
-        return
-    found = list(warnings_of(config.producer, topic, settings))
-    for name, key in ((_SIZE, "max.message.bytes"), (_COMPRESSION, "compression.type")):
-        # The last one weighs most: a row that fails, and not a batch that is split.
-        of_it = [e for e in found if f" {key}=" in e.message or f"({key})" in e.message]
-        if not of_it:
-            yield Step(name, State.OK, settings.get(key) or "")
-        else:
-            fails = "kafka.max.request.size" in of_it[-1].message
-            state = State.FAILED if fails else State.WARNING
-            yield replace(_failed(name, of_it[-1]), state=state)
+        found = admin.clock_difference(admin.deadline(timeout_ms))
+    except AuthorizationError:
+        reason = "only who may DESCRIBE the cluster is told a broker's time"
+        return Step(_CLOCK, State.SKIPPED, reason)
+    except UnsupportedVersionError:
+        found = None
+    if found is None:
+        return Step(_CLOCK, State.SKIPPED, "brokers before 3.3, or with ZooKeeper, tell no time")
+    warning = clock_warning(config.topic, settings, found)
+    if warning is not None:
+        return warned(_CLOCK, warning)
+    said = f"{found.ahead_ms:+d} ms beside broker {found.controller}'s, +-{found.error_ms} ms"
+    return Step(_CLOCK, State.OK, said)
 
 
 # -- transactions ---------------------------------------------------------------------------------
@@ -296,55 +344,29 @@ def _transactions(config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
     prefix = config.transactional_id_prefix or DEFAULT_PREFIX
     producer = config.producer
     with TransactionClient(producer) as client:
-        now = client.clock.now_ms
+        limit_ms = producer.transaction_timeout_ms
         try:
-            check_rights(client, prefix, producer.transaction_timeout_ms, now() + timeout_ms)
+            check_rights(client, prefix, limit_ms, client.deadline(timeout_ms))
         except AuthorizationError as error:
-            yield _failed(_IDS, error)
+            yield failed(_IDS, error)
         except ConfigError as error:
             yield Step(_IDS, State.OK, f"{prefix}~...: WRITE and DESCRIBE")
             yield Step(_COORDINATOR, State.OK, "answers")
-            yield _failed(_TIMEOUT, error)
+            yield failed(_TIMEOUT, error)
         except KafkaError as error:
             yield Step(_IDS, State.SKIPPED, "their coordinator gave no answer")
-            yield _failed(_COORDINATOR, error)
+            yield failed(_COORDINATOR, error)
         else:
             yield Step(_IDS, State.OK, f"{prefix}~...: WRITE and DESCRIBE")
             yield Step(_COORDINATOR, State.OK, "answers")
-            yield Step(_TIMEOUT, State.OK, f"{producer.transaction_timeout_ms} ms")
+            yield Step(_TIMEOUT, State.OK, f"{limit_ms} ms")
         topic = config.commit_log_topic
-        yield from _asked(_LOG, lambda: _log(client, topic, prefix, now() + timeout_ms, timeout_ms))
+        yield from asked(_LOG, lambda: _log(client, topic, prefix, timeout_ms))
 
 
-def _log(
-    client: TransactionClient, topic: str, prefix: str, deadline_ms: int, timeout_ms: int
-) -> Step:
-    keys = DecisionLog(client, topic).states(prefix, deadline_ms)
+def _log(client: TransactionClient, topic: str, prefix: str, timeout_ms: int) -> Step:
+    keys = DecisionLog(client, topic).states(prefix, client.deadline(timeout_ms))
     if keys is None:
         return Step(_LOG, State.SKIPPED, f"{topic} is not there yet: the first write creates it")
     check_write(topic, topic_rights(client, (topic,), timeout_ms).get(topic))
     return Step(_LOG, State.OK, f"{topic}: {len(keys)} keys of '{prefix}'")
-
-
-# -- rows -----------------------------------------------------------------------------------------
-
-
-def _asked(name: str, ask: Callable[[], Step]) -> Iterator[Step]:
-    try:
-        yield ask()
-    except KafkaTimeoutError as error:
-        yield _unanswered(name, error)
-    except KafkaError as error:
-        yield _failed(name, error)
-
-
-def _not_reached(name: str) -> Step:
-    return Step(name, State.SKIPPED, "a step before it failed")
-
-
-def _failed(name: str, error: KafkaError) -> Step:
-    return Step(name, State.FAILED, error.message, error.hint, error.kind.kp_code)
-
-
-def _unanswered(name: str, error: KafkaError) -> Step:
-    return Step(name, State.SKIPPED, f"no answer: {error.message}")

@@ -125,8 +125,8 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.config.sink_config import SinkConfig
         from spark_kafka_sink.config.unknown_options import PREFIX
         from spark_kafka_sink.datasource.preflight import process_preflight
+        from spark_kafka_sink.datasource.report.driver_logging import configure_driver_logging
         from spark_kafka_sink.datasource.write.schema import near_names, plan_columns
-        from spark_kafka_sink.datasource.write.write_report import configure_driver_logging
         from spark_kafka_sink.datasource.write_plan import WritePlan
         from spark_kafka_sink.security.allow_lists import check_report_path
 

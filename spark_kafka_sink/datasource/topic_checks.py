@@ -1,17 +1,19 @@
 """Will the topic take what this job is about to send? Asked once, before the first task.
 
 Owns: what is compared (WRITE; max.message.bytes with batch.size and max.request.size; the topic's
-compression.type), and the words for it. Never: whether a topic is there (``admin_client.py``); an
-error for what may still work, which is a warning; a word about what the principal may not see.
+compression.type; its bounds for timestamps with this machine's clock), and the words for it. Never:
+whether a topic is there (``admin_client.py``); an error for what may still work, which is a
+warning; a word about what the principal may not see.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.admin_client import AdminClient, ClockDifference
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
@@ -23,6 +25,7 @@ from spark_kafka_sink.errors import (
     warn_once,
 )
 from spark_kafka_sink.protocol.control_messages import MetadataRequest
+from spark_kafka_sink.protocol.metadata_response import TopicMetadata
 
 T = TypeVar("T")
 
@@ -31,9 +34,15 @@ _log = logging.getLogger(__name__)
 #: Milliseconds for both questions: their answers are worth no long wait.
 CHECK_MS: Final = 5_000
 
-_LARGEST: Final = "max.message.bytes"
-_COMPRESSION: Final = "compression.type"
+LARGEST: Final = "max.message.bytes"
+COMPRESSION: Final = "compression.type"
 LEAST_IN_SYNC: Final = "min.insync.replicas"
+_TIMESTAMPS: Final = "message.timestamp.type"
+_AFTER: Final = "message.timestamp.after.max.ms"
+_BEFORE: Final = "message.timestamp.before.max.ms"
+#: A clock that is further off is said to be off, whatever a topic takes: logins by token or by
+#: signature begin to fail.
+_CLOCK_OFF_MS: Final = 60_000
 #: Bits of authorized operations: the codes of Kafka's AclOperation.
 _OPERATIONS: Final = {
     3: "READ",
@@ -47,6 +56,19 @@ _OPERATIONS: Final = {
 }
 #: What a topic's compression.type says when batches stay as they came.
 _AS_SENT: Final = "producer"
+#: What its message.timestamp.type says when rows get the broker's time, whatever they came with.
+_BROKERS_TIME: Final = "LogAppendTime"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicWarning:
+    """What of a topic's ``setting`` doesn't fit, as an error that may be a warning. ``refuses``:
+    rows may fail by it; else they cost more than they need.
+    """
+
+    setting: str
+    error: KafkaError
+    refuses: bool = False
 
 
 def check_topics(
@@ -65,7 +87,8 @@ def check_topics(
     for topic, operations in rights.items():
         check_write(topic, operations)
     for topic, settings in _asked(lambda: topic_settings(admin, topics, limit_ms)).items():
-        warn_once(_log, (found.one_line() for found in warnings_of(config, topic, settings)))
+        found = warnings_of(config, topic, settings)
+        warn_once(_log, (one.error.one_line() for one in found))
 
 
 def _asked(ask: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
@@ -80,13 +103,21 @@ def topic_rights(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, int | None]:
     """What the principal may do with each topic, as bits; None where brokers don't say."""
+    found = topics_in_full(admin, topics, timeout_ms)
+    return {name: topic.authorized_operations for name, topic in found.items()}
+
+
+def topics_in_full(
+    admin: AdminClient, topics: Collection[str], timeout_ms: int
+) -> Mapping[str, TopicMetadata]:
+    """Each topic as a broker tells of it, with rights and replicas in sync."""
     request = MetadataRequest(
         tuple(sorted(topics)),
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=True,
     )
     answer = admin.loop.ask(Call(request, AnyBroker()), admin.deadline(timeout_ms))
-    return {t.name: t.authorized_operations for t in answer.topics}
+    return {topic.name: topic for topic in answer.topics}
 
 
 def check_write(topic: str, operations: int | None) -> None:
@@ -110,43 +141,74 @@ def topic_settings(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, Mapping[str, str | None]]:
     """Those of each topic's settings that a write has to do with; empty where brokers don't say."""
-    names = (_LARGEST, _COMPRESSION, LEAST_IN_SYNC)
+    names = (LARGEST, COMPRESSION, LEAST_IN_SYNC, _TIMESTAMPS, _AFTER, _BEFORE)
     return admin.topic_configs(topics, names, admin.deadline(timeout_ms))
 
 
 def warnings_of(
     config: ProducerConfig, topic: str, settings: Mapping[str, str | None]
-) -> Iterator[KafkaError]:
-    """What of ``settings`` doesn't fit the producer's, as errors that may be warnings."""
-    largest = settings.get(_LARGEST) or ""
+) -> Iterator[TopicWarning]:
+    """What of ``settings`` doesn't fit the producer's; of one setting the worst comes first."""
+    largest = settings.get(LARGEST) or ""
     if largest.isdecimal():
         yield from _size_warnings(config, topic, int(largest))
-    wanted, sent = settings.get(_COMPRESSION), config.compression_type
+    wanted, sent = settings.get(COMPRESSION), config.compression_type
     if wanted not in (None, _AS_SENT, sent if sent != "none" else "uncompressed"):
-        yield ConfigError(
-            f"topic {topic} has {_COMPRESSION}={wanted}, and batches come with "
-            f"kafka.{_COMPRESSION}={sent}: brokers compress each of them again",
-            hint=f"set one to the other, or the topic's {_COMPRESSION} to {_AS_SENT}",
-            kind=Kind.TOPIC_LIMIT,
+        yield _warning(
+            COMPRESSION,
+            f"topic {topic} has {COMPRESSION}={wanted}, and batches come with "
+            f"kafka.{COMPRESSION}={sent}: brokers compress each of them again",
+            f"set one to the other, or the topic's {COMPRESSION} to {_AS_SENT}",
         )
 
 
-def _size_warnings(config: ProducerConfig, topic: str, largest: int) -> Iterator[KafkaError]:
-    takes = f"topic {topic} takes batches of at most {largest} bytes ({_LARGEST})"
-    if config.batch_size > largest:
-        yield ConfigError(
-            f"{takes}, and kafka.batch.size is {config.batch_size}: each full batch is refused, "
-            "split and sent again",
-            hint=f"lower kafka.batch.size, or raise {_LARGEST}",
-            kind=Kind.TOPIC_LIMIT,
-        )
+def _size_warnings(config: ProducerConfig, topic: str, largest: int) -> Iterator[TopicWarning]:
+    takes = f"topic {topic} takes batches of at most {largest} bytes ({LARGEST})"
     # A row's own batch has a header of 61 bytes, and the row some of its own; Kafka's two defaults
     # (1048576 and 1048588) are meant to fit each other.
     if config.max_request_size > largest and config.compression_type == "none":
-        yield ConfigError(
+        yield _warning(
+            LARGEST,
             f"{takes}, and kafka.max.request.size is {config.max_request_size}: a row between the "
             "two fails its task at the broker",
-            hint=f"raise {_LARGEST}, or lower kafka.max.request.size, so that such a row is named "
+            f"raise {LARGEST}, or lower kafka.max.request.size, so that such a row is named "
             "before it is sent",
-            kind=Kind.TOPIC_LIMIT,
+            refuses=True,
         )
+    if config.batch_size > largest:
+        yield _warning(
+            LARGEST,
+            f"{takes}, and kafka.batch.size is {config.batch_size}: each full batch is refused, "
+            "split and sent again",
+            f"lower kafka.batch.size, or raise {LARGEST}",
+        )
+
+
+def clock_warning(
+    topic: str | None, settings: Mapping[str, str | None], found: ClockDifference
+) -> TopicWarning | None:
+    """What a clock that is off does to rows, which bear this machine's time unless they bring one.
+    The topic's bounds are compared with the leaders' clocks; the controller's stands for these.
+    """
+    surely_ms = max(0, abs(found.ahead_ms) - found.error_ms)
+    where = "ahead of" if found.ahead_ms > 0 else "behind"
+    off = f"this machine's clock is {surely_ms} ms {where} broker {found.controller}'s"
+    setting = _AFTER if found.ahead_ms > 0 else _BEFORE
+    bound = settings.get(setting) or ""
+    hint = "set the clock, here or there (NTP)"
+    if (
+        topic is not None
+        and bound.isdecimal()
+        and surely_ms > int(bound)
+        and settings.get(_TIMESTAMPS) != _BROKERS_TIME
+    ):
+        refused = f"{off}, and topic {topic} has {setting}={bound}: rows are refused"
+        return _warning(setting, refused, hint, refuses=True)
+    if surely_ms > _CLOCK_OFF_MS:
+        return _warning(setting, f"{off}: rows, tokens and signatures bear a wrong time", hint)
+    return None
+
+
+def _warning(setting: str, message: str, hint: str, *, refuses: bool = False) -> TopicWarning:
+    error = ConfigError(message, hint=hint, kind=Kind.TOPIC_LIMIT)
+    return TopicWarning(setting, error, refuses)

@@ -12,7 +12,6 @@ them. Only commit messages travel back.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,16 +20,14 @@ from spark_kafka_sink import __version__
 from spark_kafka_sink.config.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.report.destinations import publish
+from spark_kafka_sink.datasource.report.driver_logging import configure_driver_logging
+from spark_kafka_sink.datasource.report.report_of_batch import outcome_of_error, report_of_batch
+from spark_kafka_sink.datasource.report.write_report import Outcome
 from spark_kafka_sink.datasource.write.commit_message import (
     TaskCommitMessage,
     checked_messages,
     finished_messages,
-)
-from spark_kafka_sink.datasource.write.write_report import (
-    ACKNOWLEDGED,
-    WriteReport,
-    configure_driver_logging,
-    publish,
 )
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import CommitError, IllegalStateError, KafkaError, warn
@@ -44,6 +41,9 @@ if TYPE_CHECKING:
     from spark_kafka_sink.datasource.write.write_task import ProducerSource, TaskIdentity
 
 _log = logging.getLogger(__name__)
+
+#: Tasks that a line of the log names.
+_NAMED_TASKS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,24 +127,44 @@ class WritePlan:
         ``batch_id`` is the micro-batch's, None for a batch job. Raises CommitError; then nothing
         is undone: with at-least-once the rows stay in Kafka, and Spark may write them again.
         """
-        checked = checked_messages(messages)
-        for message in checked:
+        try:
+            checked = checked_messages(messages)
+            outcome = self._committed(checked, batch_id)
+        except KafkaError as error:
+            finished, unfinished = finished_messages(messages), _unfinished(messages)
+            how = outcome_of_error(error)
+            self._publish(finished, how, batch_id, error=error, unfinished=unfinished)
+            raise
+        self._publish(checked, outcome, batch_id)
+
+    def _committed(self, messages: tuple[TaskCommitMessage, ...], batch_id: int | None) -> Outcome:
+        for message in messages:
             if batch_id is not None and message.batch_id not in (-1, batch_id):
                 raise CommitError(
                     f"the commit of micro-batch {batch_id} was given a message of micro-batch "
                     f"{message.batch_id} (task {message.partition_id})"
                 )
-        outcome = ACKNOWLEDGED
-        if self.config.is_exactly_once:
-            from spark_kafka_sink.datasource.exactly_once import transaction_commit
+        if not self.config.is_exactly_once:
+            return Outcome.ACKNOWLEDGED
+        from spark_kafka_sink.datasource.exactly_once import transaction_commit
 
-            configure_driver_logging()
-            outcome = transaction_commit.commit(
-                self.config, self.transactions, checked, batch_id
-            ).value
-        wall_ms = time.time_ns() // 1_000_000
-        report = WriteReport.of(checked, self.config.delivery_guarantee, outcome)
-        publish(report, self.config.report_path, wall_ms)
+        configure_driver_logging()
+        commit = transaction_commit.commit(self.config, self.transactions, messages, batch_id)
+        return Outcome(commit.value)
+
+    def _publish(
+        self,
+        messages: Sequence[TaskCommitMessage],
+        outcome: Outcome,
+        batch_id: int | None,
+        *,
+        error: KafkaError | None = None,
+        unfinished: Sequence[int] = (),
+    ) -> None:
+        report = report_of_batch(
+            self.config, messages, outcome, batch_id=batch_id, error=error, unfinished=unfinished
+        )
+        publish(report, self.config)
 
     def abort(
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
@@ -155,21 +175,24 @@ class WritePlan:
         succeeded, in part or in full.
         """
         try:
-            finished = finished_messages(messages)
+            finished, unfinished = finished_messages(messages), _unfinished(messages)
             configure_driver_logging()
+            problem = None
             if self.config.is_exactly_once:
-                self._abort_transactions(messages, finished, batch_id)
-                return
-            warn(
-                _log,
-                Kind.WRITE_FAILED,
-                "kprod write%s failed: %d of %d tasks had finished; their %d rows, and what others "
-                "had sent, stay in Kafka and are written again when the batch is",
-                "" if batch_id is None else f" of micro-batch {batch_id}",
-                len(finished),
-                len(messages),
-                sum(message.rows for message in finished),
-            )
+                problem = self._abort_transactions(messages, finished, batch_id)
+            else:
+                warn(
+                    _log,
+                    Kind.WRITE_FAILED,
+                    "kprod write%s failed: %d of %d tasks had finished%s; their %d rows, and what "
+                    "others had sent, stay in Kafka and are written again when the batch is",
+                    "" if batch_id is None else f" of micro-batch {batch_id}",
+                    len(finished),
+                    len(messages),
+                    _names(unfinished),
+                    sum(message.rows for message in finished),
+                )
+            self._publish(finished, Outcome.ABORTED, batch_id, error=problem, unfinished=unfinished)
         except Exception:  # noqa: BLE001 - the user needs the error that led here
             return
 
@@ -178,7 +201,8 @@ class WritePlan:
         messages: Sequence[WriterCommitMessage | None],
         finished: Sequence[TaskCommitMessage],
         batch_id: int | None,
-    ) -> None:
+    ) -> KafkaError | None:
+        """Why transactions may be open still; None when they are not."""
         from spark_kafka_sink.datasource.exactly_once import transaction_commit
 
         what = "kprod write" if batch_id is None else f"kprod write of micro-batch {batch_id}"
@@ -201,16 +225,31 @@ class WritePlan:
                 error.message,
                 self.config.producer.transaction_timeout_ms,
             )
-            return
+            return error
         warn(
             _log,
             Kind.WRITE_ABORTED,
-            "%s failed: %d of %d tasks had finished; of their %d rows nothing is visible to "
+            "%s failed: %d of %d tasks had finished%s; of their %d rows nothing is visible to "
             "read_committed consumers, unless the batch was decided before. Orphaned transactions "
             "ended: %d",
             what,
             len(finished),
             len(messages),
+            _names(_unfinished(messages)),
             sum(message.rows for message in finished),
             len(swept),
         )
+        return None
+
+
+def _unfinished(messages: Sequence[WriterCommitMessage | None]) -> list[int]:
+    """The tasks that sent no message that we could read."""
+    return [i for i, one in enumerate(messages) if not isinstance(one, TaskCommitMessage)]
+
+
+def _names(unfinished: Sequence[int]) -> str:
+    """Some of them, for a line of the log."""
+    if not unfinished:
+        return ""
+    more = f", +{len(unfinished) - _NAMED_TASKS} more" if len(unfinished) > _NAMED_TASKS else ""
+    return f" (not task {', '.join(map(str, unfinished[:_NAMED_TASKS]))}{more})"

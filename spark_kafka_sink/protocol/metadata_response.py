@@ -52,6 +52,8 @@ class TopicMetadata:
     ``authorized_operations`` has a bit for each operation of Kafka's ``AclOperation`` that we may
     do; None when it was not asked for, or the broker does not tell (< v8).
 
+    ``in_sync`` counts the replicas in sync of each partition, by its number.
+
     No partition came twice. A number that the broker left out has no leader; they are so few that
     the partitions take no more memory than the answer's own size allows.
     """
@@ -62,6 +64,7 @@ class TopicMetadata:
     internal: bool
     partitions: PartitionInfos
     authorized_operations: int | None = None
+    in_sync: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,19 +138,21 @@ class _Topics:
 
     def checked(self, name: str, topic: MetadataResponseTopic) -> TopicMetadata:
         operations = topic.topic_authorized_operations
+        partitions, in_sync = self._partitions(name, topic.partitions)
         return TopicMetadata(
             error_code(topic.error_code),
             name,
             None if topic.topic_id == ZERO_UUID else topic.topic_id,
             topic.is_internal,
-            self._partitions(name, topic.partitions),
+            partitions,
             None if operations == _NOT_TOLD else operations,
+            in_sync,
         )
 
     def _partitions(
         self, topic: str, partitions: Iterable[MetadataResponsePartition]
-    ) -> PartitionInfos:
-        rows, ids = array("i"), array("i")
+    ) -> tuple[PartitionInfos, array[int]]:
+        rows, ids, in_sync = array("i"), array("i"), array("i")
         # Brokers answer in the order of numbers; noted from the first that stands elsewhere.
         numbers: array[int] | None = None
         reliable = self._version >= _RELIABLE_EPOCHS
@@ -155,6 +160,7 @@ class _Topics:
             number, leader, epoch = one.partition_index, one.leader_id, one.leader_epoch
             if number < 0 or leader < -1 or epoch < -1:
                 raise MalformedError("a partition, its leader or its leader epoch is negative")
+            in_sync.append(len(one.isr_nodes))
             ids.extend(one.replica_nodes)
             replicas_end = len(ids)
             ids.extend(one.offline_replicas)
@@ -167,12 +173,12 @@ class _Topics:
         if ids and min(ids) < 0:
             raise MalformedError("a replica has a negative id")
         if numbers is not None:
-            rows, ids = self._in_order(rows, ids, numbers)
-        return PartitionInfos(topic, rows, ids)
+            rows, ids, in_sync = self._in_order(rows, ids, in_sync, numbers)
+        return PartitionInfos(topic, rows, ids), in_sync
 
     def _in_order(
-        self, rows: array[int], ids: array[int], numbers: array[int]
-    ) -> tuple[array[int], array[int]]:
+        self, rows: array[int], ids: array[int], in_sync: array[int], numbers: array[int]
+    ) -> tuple[array[int], array[int], array[int]]:
         """The columns as they are when partitions stand in the order of their numbers."""
         count = max(numbers) + 1
         self._gaps += count - len(numbers)
@@ -183,12 +189,14 @@ class _Topics:
             if places[number] >= 0:
                 raise MalformedError("a partition comes twice")
             places[number] = index
-        ordered_rows, ordered_ids = array("i"), array("i")
+        ordered_rows, ordered_ids, ordered_in_sync = array("i"), array("i"), array("i")
         for place in places:
             if place < 0:
                 end = len(ordered_ids)
                 ordered_rows.extend((-1, -1, 0, end, end))
+                ordered_in_sync.append(0)
                 continue
+            ordered_in_sync.append(in_sync[place])
             at = 5 * place
             leader, epoch, code, replicas_end, end = rows[at : at + 5]
             start = rows[at - 1] if place else 0
@@ -197,4 +205,4 @@ class _Topics:
             ordered_rows.extend(
                 (leader, epoch, code, before + replicas_end - start, before + end - start)
             )
-        return ordered_rows, ordered_ids
+        return ordered_rows, ordered_ids, ordered_in_sync

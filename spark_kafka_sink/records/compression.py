@@ -49,6 +49,15 @@ class CompressionType(IntEnum):
     LZ4 = 3
     ZSTD = 4
 
+    @property
+    def min_produce_version(self) -> int:
+        """The first version of Produce that takes such batches; 0: all do."""
+        return _MIN_PRODUCE_VERSION.get(self, 0)
+
+
+#: KIP-110.
+_MIN_PRODUCE_VERSION = {CompressionType.ZSTD: 7}
+
 
 @dataclass(frozen=True, slots=True)
 class Codec:

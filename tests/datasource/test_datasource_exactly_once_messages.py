@@ -12,12 +12,15 @@ from pyspark.cloudpickle import dumps as cloud_dumps
 from test_datasource_commit_message import message
 from test_datasource_exactly_once_plan import JOB, config
 
+from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
     payload_of,
     prepared_transactions,
 )
+from spark_kafka_sink.datasource.report.log_line import line_of
+from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
+from spark_kafka_sink.datasource.report.write_report import Outcome
 from spark_kafka_sink.datasource.write.commit_message import checked_messages
-from spark_kafka_sink.datasource.write.write_report import WriteReport
 from spark_kafka_sink.datasource.write_plan import WritePlan
 from spark_kafka_sink.errors import CommitError, KafkaTimeoutError
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
@@ -25,6 +28,9 @@ from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 
+CONFIG = SinkConfig.parse(
+    {"kafka.bootstrap.servers": "h:1", "topic": "t", "deliveryGuarantee": "exactly-once"}
+)
 JOBS = Owner("p~app", "j0b", "", 3, "run-0", Numbering.VERSIONS)
 STREAMS = Owner("p", "run-2", "query-1", 3, "run-0")
 
@@ -255,9 +261,9 @@ def test_an_abort_that_hears_of_no_run_looks_for_what_its_driver_left_open(caplo
 
 
 def test_the_report_names_guarantee_transactions_and_outcome():
-    report = WriteReport.of([of_stream(), empty()], "exactly-once", "committed")
-    assert "guarantee=exactly-once transactions=1 outcome=committed" in report.line()
-    told = json.loads(report.json(1))
+    report = report_of_batch(CONFIG, [of_stream(), empty()], Outcome.COMMITTED)
+    assert "guarantee=exactly-once transactions=1 outcome=committed" in line_of(report)
+    told = json.loads(report.json())
     assert (told["deliveryGuarantee"], told["transactions"], told["outcome"]) == (
         "exactly-once",
         1,

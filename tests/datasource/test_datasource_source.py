@@ -150,7 +150,10 @@ def test_a_commit_with_another_micro_batchs_message_is_refused():
 def test_abort_says_what_stays_behind_and_never_raises(caplog):
     writer = data_source(**OFF).streamWriter(SCHEMA, overwrite=False)
     writer.abort([None, message(), None], 7)
-    assert "kprod write of micro-batch 7 failed: 1 of 3 tasks had finished; their 3" in caplog.text
+    assert (
+        "kprod write of micro-batch 7 failed: 1 of 3 tasks had finished (not task 0, 2); their 3"
+        in caplog.text
+    )
     writer.abort(None, 7)
     writer.abort([object()], 7)
 

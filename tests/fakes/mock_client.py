@@ -205,18 +205,18 @@ class MockClient(ConnectedClient):
         responses = []
         for sent in due:
             self._in_flight.remove(sent)
-            answer = sent.answer
-            assert answer is not None
+            prepared = sent.answer
+            assert prepared is not None
             responses.append(
                 ClientResponse(
                     sent.request,
                     sent.request.request.versions.max,
                     sent.sent_ms,
                     now,
-                    body=answer.body,
-                    disconnected=answer.disconnected,
-                    timed_out=answer.timed_out,
-                    error=answer.error,
+                    body=prepared.body,
+                    disconnected=prepared.disconnected,
+                    timed_out=prepared.timed_out,
+                    error=prepared.error,
                 )
             )
         for response in responses:

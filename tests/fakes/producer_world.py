@@ -102,7 +102,7 @@ class ProducerWorld:
         found = self.cluster.transactions.find(transactional_id)
         return "none" if found is None else found.state.value
 
-    def values(self, *, committed: bool = True) -> list[bytes | None]:
+    def values(self, *, committed: bool = True) -> list[bytes]:
         """Of both partitions, sorted."""
         logs = (self.cluster.logs[TopicPartition("t", p)] for p in (0, 1))
         return sorted(v for log in logs for v in log.values(committed=committed) if v is not None)

@@ -83,7 +83,8 @@ def batches_of(request: ProduceRequest) -> list[Sent]:
     found = []
     for piece in request.data:
         data = b"".join(piece.buffers)
-        found.append(Sent(piece.tp, *_HEADER.unpack_from(data, _HEADER_AT), data))
+        producer_id, epoch, sequence = _HEADER.unpack_from(data, _HEADER_AT)
+        found.append(Sent(piece.tp, producer_id, epoch, sequence, data))
     return found
 
 

@@ -163,7 +163,7 @@ def test_an_answer_may_be_late_or_lost_while_the_request_is_worked_on():
     cluster.create_topic("t")
     frames: list[bytes] = []
     world = FakeWorld(cluster)
-    world.exchange = lambda node, frame, *, answered: frames.append(frame)  # type: ignore[method-assign]
+    world.exchange = lambda node, frame, *, answered: frames.append(frame)
     script = Script(world)
     for _ in range(3):
         script.produce("write", "t", batch())
@@ -189,7 +189,7 @@ def test_a_dead_connections_requests_are_worked_on():
     cluster.work_ms = lambda: 30
     world = FakeWorld(cluster)
     frames: list[bytes] = []
-    world.exchange = lambda node, frame, *, answered: frames.append(frame)  # type: ignore[method-assign]
+    world.exchange = lambda node, frame, *, answered: frames.append(frame)
     Script(world).produce("write", "t", batch())
     connection = cluster.connect(1)
     assert connection is not None
@@ -237,7 +237,7 @@ def requests_of(tell: Any) -> list[bytes]:
         frames.append(frame)
         return true(node, frame, answered=answered)
 
-    world.exchange = exchange  # type: ignore[method-assign]
+    world.exchange = exchange
     tell(Script(world))
     return frames
 

@@ -22,6 +22,7 @@ from spark_kafka_sink.protocol import (
     control_messages,
     fetch_messages,
     produce,
+    quorum_messages,
     sasl,
     transaction_admin_messages,
     wire,
@@ -39,6 +40,7 @@ _MODULES = (
     sasl,
     transaction_admin_messages,
     config_messages,
+    quorum_messages,
 )
 _TPS = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0))
 _CONFIG = config_messages.ConfigResourceType.TOPIC

@@ -3,7 +3,7 @@
 import pickle
 from dataclasses import fields
 
-from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.metrics.produce_recorder import (
     NodeReport,
@@ -99,3 +99,17 @@ def test_an_attempt_counts_its_own_waits_only():
     report = recorder.report("cluster")
     assert (report.buffer_wait_ms, report.metadata_wait_ms, report.retried_rows) == (20, 3, 7)
     assert report.cluster_id == "cluster"
+
+
+def test_the_last_answer_that_made_a_batch_go_again_is_kept_by_broker():
+    recorder = ProduceRecorder()
+    recorder.request_answered(1, 5, 0, 0)
+    for words, node in (("first", 2), ("second", 2), ("other", 1)):
+        recorder.batch_retried(batch_of(recorder, TP0, 7), KafkaError(words), node)
+    nodes = recorder.report().nodes
+    assert nodes == {
+        1: NodeReport(1, 5, 5, f"{TP0}: other"),
+        2: NodeReport(0, 0, 0, f"{TP0}: second"),
+    }
+    merged = ProduceReport.merge([recorder.report(), ProduceReport(nodes={2: NodeReport(1, 1, 1)})])
+    assert merged.nodes[2] == NodeReport(1, 1, 1, f"{TP0}: second")

@@ -28,6 +28,7 @@ def run(code: str) -> list[str]:
         "transaction_admin_messages",
         "fetch_messages",
         "config_messages",
+        "quorum_messages",
         "responses",
         "produce",
         "frames",

@@ -16,7 +16,9 @@ from spark_kafka_sink.config.oauth_settings import OAuthSettings, TokenFile
 from spark_kafka_sink.config.sasl_settings import sasl_settings
 from spark_kafka_sink.config.secret_references import resolve
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.write.write_report import publish
+from spark_kafka_sink.datasource.report.destinations import publish
+from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
+from spark_kafka_sink.datasource.report.write_report import Outcome
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.auth.login_factory import new_login
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
@@ -205,24 +207,19 @@ def test_a_module_that_is_not_on_the_list_does_not_run(tmp_path, monkeypatch):
     assert not (tmp_path / "ran").exists()
 
 
-class Report:
-    def line(self):
-        return "the line"
-
-    def summary(self):
-        return {}
-
-    def json(self, written_at_ms):
-        return json.dumps({"at": written_at_ms})
+def publish_to(path):
+    """A report of a batch, as a commit hands it to ``reportPath``."""
+    config = SinkConfig.parse({"kafka.bootstrap.servers": "h:1", "topic": "t", "reportPath": path})
+    publish(report_of_batch(config, [], Outcome.ABORTED, unfinished=[0]), config)
 
 
 def test_a_report_goes_to_allowed_paths_only(here, monkeypatch, caplog):
     monkeypatch.setenv(allow_lists.REPORT_PATHS, f"{here}/allowed")
     caplog.set_level(logging.WARNING)
-    publish(Report(), f"{here}/allowed/report", 1)
-    assert (here / "allowed" / "report").read_text() == '{"at": 1}\n'
+    publish_to(f"{here}/allowed/report")
+    assert json.loads((here / "allowed" / "report").read_text())["outcome"] == "aborted"
     assert caplog.text == ""
-    publish(Report(), f"{here}/other/file", 1)
+    publish_to(f"{here}/other/file")
     assert (here / "other" / "file").read_text() == "k=v\n"
     assert "KPROD_ALLOWED_REPORT_PATHS" in caplog.text
     with pytest.raises(NotAllowedError, match="reportPath="):

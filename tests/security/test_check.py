@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import socket
+import time
+import uuid
 from dataclasses import dataclass, field
 
 import pytest
 from typer.testing import CliRunner
 
+from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.cli.app import app
+from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.cluster_checks import STEPS, State, check_cluster
+from spark_kafka_sink.datasource.check_steps import State
+from spark_kafka_sink.datasource.cluster_checks import STEPS, check_cluster
+from spark_kafka_sink.protocol.control_messages import NewTopic
 from tests.secure_kafka import acl
 
 TRUST, KEYS = "ssl.truststore.location", "ssl.keystore.location"
@@ -68,12 +74,22 @@ CONNECTIONS = {
 }
 
 
-def steps_of(bootstrap, options, timeout_ms=2_000):
+class ClockThatIsOff(SystemClock):
+    """The machine's, and so many milliseconds."""
+
+    def __init__(self, by_ms):
+        self._by_ms = by_ms
+
+    def wall_ms(self):
+        return super().wall_ms() + self._by_ms
+
+
+def steps_of(bootstrap, options, timeout_ms=2_000, clock=None):
     config = SinkConfig.parse(
         {"kafka.bootstrap.servers": bootstrap}
         | {n if "." not in n else f"kafka.{n}": v for n, v in options.items()}
     )
-    steps = list(check_cluster(config, timeout_ms=timeout_ms))
+    steps = list(check_cluster(config, timeout_ms=timeout_ms, clock=clock))
     assert tuple(step.name for step in steps) == STEPS
     return steps
 
@@ -136,12 +152,65 @@ def bob(secure_kafka):
     ("settings", "more", "step", "text"),
     [
         ({"max.message.bytes": "10000"}, {}, "max.message.bytes", "max.request.size"),
-        ({"min.insync.replicas": "2"}, {}, "replicas", "every write is refused"),
+        ({"min.insync.replicas": "2"}, {}, "replicas", "every write to them is refused"),
     ],
 )
 def test_a_topic_that_does_not_take_what_is_sent(secure_kafka, settings, more, step, text):
     topic = secure_kafka.kafka.unique_topic("check", configs=settings)
     assert_named(steps_of(secure_kafka.kafka.bootstrap, {"topic": topic} | more), step, text)
+
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "off_ms", "state", "text"),
+    [
+        ({}, 2 * HOUR_MS, State.FAILED, "message.timestamp.after.max.ms=3600000: rows are refused"),
+        ({"message.timestamp.type": "LogAppendTime"}, 2 * HOUR_MS, State.WARNING, "wrong time"),
+        ({"message.timestamp.before.max.ms": "1000"}, -HOUR_MS, State.FAILED, "before.max.ms=1000"),
+        ({}, -HOUR_MS, State.WARNING, "behind broker"),
+        ({}, 0, State.OK, "ms beside broker"),
+    ],
+)
+def test_a_clock_that_is_off_is_named(secure_kafka, settings, off_ms, state, text):
+    topic = secure_kafka.kafka.unique_topic("check", configs=settings)
+    clock = ClockThatIsOff(off_ms)
+    steps = steps_of(secure_kafka.kafka.bootstrap, {"topic": topic}, clock=clock)
+    found = next(step for step in steps if step.name == "clock")
+    assert found.state is state, found
+    assert text in found.said
+    if state is State.FAILED:
+        assert first_red(steps) is found
+        assert "NTP" in found.change
+
+
+def test_who_may_not_describe_the_cluster_is_told_no_time(secure_kafka, bob):
+    found = next(step for step in steps_of(*bob) if step.name == "clock")
+    assert (found.state, found.change) == (State.SKIPPED, None)
+    assert "DESCRIBE the cluster" in found.said
+
+
+@pytest.mark.cluster
+def test_partitions_with_too_few_replicas_in_sync_are_named(kafka3):
+    """One of three nodes is down: of four partitions, those with a replica there."""
+    topic = f"check-{uuid.uuid4().hex[:8]}"
+    new = NewTopic(topic, 4, 2, {"min.insync.replicas": "2"})
+    config = SinkConfig.parse({"kafka.bootstrap.servers": kafka3.bootstrap})
+    with AdminClient(config.producer) as admin:
+        replicas = [p.replicas for p in admin.create_topics([new]).topics[topic]]
+    kafka3.node(3).stop()
+    hit = [p for p, ids in enumerate(replicas) if 3 in ids]
+    assert 0 < len(hit) < 4
+    deadline = time.monotonic() + 60
+    while True:
+        found = next(
+            s for s in steps_of(kafka3.bootstrap, {"topic": topic}, 10_000) if s.name == "replicas"
+        )
+        if found.state is State.FAILED or time.monotonic() > deadline:
+            break
+    assert f"{len(hit)} of 4 partitions" in found.said
+    assert ", ".join(f"{p} (1)" for p in hit) in found.said
 
 
 def test_a_topic_that_is_not_there_is_not_created(secure_kafka):
@@ -193,7 +262,7 @@ def test_a_healthy_cluster_is_green_and_nothing_is_left_behind(secure_kafka):
     steps = steps_of(bootstrap, options, 10_000)
     states = {step.name: step.state for step in steps}
     skipped = {name for name, state in states.items() if state is State.SKIPPED}
-    assert skipped == {"clock", "commit log"}
+    assert skipped == {"commit log"}
     assert {state for name, state in states.items() if name not in skipped} == {State.OK}
     assert secure_kafka.cluster.security.passwords["alice"] not in str(steps)
 

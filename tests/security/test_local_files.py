@@ -13,7 +13,10 @@ from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.config_file import read_lines
 from spark_kafka_sink.config.oauth_settings import OAuthSettings, TokenFile
 from spark_kafka_sink.config.secret_references import resolve
-from spark_kafka_sink.datasource.write.write_report import publish
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.report.destinations import publish
+from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
+from spark_kafka_sink.datasource.report.write_report import Outcome
 from spark_kafka_sink.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
 from spark_kafka_sink.network.tls.key_stores import read_key_store, read_trust_store
@@ -25,15 +28,10 @@ KEY = "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n"
 CHAIN = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
 
-class Report:
-    def line(self):
-        return "the line"
-
-    def summary(self):
-        return {}
-
-    def json(self, written_at_ms):
-        return json.dumps({"at": written_at_ms})
+def publish_to(path):
+    """A report of a batch, as a commit hands it to ``reportPath``."""
+    config = SinkConfig.parse({"kafka.bootstrap.servers": "h:1", "topic": "t", "reportPath": path})
+    publish(report_of_batch(config, [], Outcome.ABORTED, unfinished=[0]), config)
 
 
 #: Every way in which an option has a file read.
@@ -151,9 +149,10 @@ def test_a_location_by_reference_is_named_by_it_in_the_warning(tmp_path, monkeyp
 
 def test_reports_of_two_processes_share_a_file(tmp_path):
     path = tmp_path / "report"
-    for at in (1, 2):
-        publish(Report(), str(path), at)
-    assert path.read_text() == '{"at": 1}\n{"at": 2}\n'
+    for _ in range(2):
+        publish_to(str(path))
+    told = [json.loads(line)["outcome"] for line in path.read_text().splitlines()]
+    assert told == ["aborted", "aborted"]
     assert stat.S_IMODE(path.stat().st_mode) & 0o022 == 0
 
 
@@ -170,12 +169,12 @@ def test_a_report_goes_to_no_other_kind_of_file_and_commit_goes_on(kind, tmp_pat
         with path.open("wb") as file:
             file.truncate(local_files.MAX_REPORT + 1)
     shown = {"device": "/dev/full", "directory": str(tmp_path), "null": "a\0b"}.get(kind, str(path))
-    publishing = threading.Thread(target=publish, args=(Report(), shown, 1), daemon=True)
+    publishing = threading.Thread(target=publish_to, args=(shown,), daemon=True)
     publishing.start()
     publishing.join(60)
     assert not publishing.is_alive(), "a commit would hang"
     assert victim.read_text() == "precious\n"
-    assert "the rows are in Kafka, but reportPath can't be written" in caplog.text
+    assert "reportPath can't be written" in caplog.text
 
 
 # --- PEM ------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ class EdgeScene(Scene):
 
     tells_query = True
 
-    def __init__(self, play: Callable[..., None], life: SparkLife | None = None) -> None:
+    def __init__(self, play: Callable[[Any], None], life: SparkLife | None = None) -> None:
         super().__init__(play, life)
         self._identities: dict[int, TaskIdentity] = {}
         self._task_errors: list[KafkaError] = []
@@ -141,15 +141,15 @@ class EdgeScene(Scene):
 
         def network() -> Network:
             made = new_network()
-            send = made.send
+            truly_send = made.send
 
-            def sends(frame: NetworkSend) -> None:
-                data = b"".join(bytes(buffer) for buffer in frame.buffers)
+            def sends(send: NetworkSend) -> None:
+                data = b"".join(bytes(buffer) for buffer in send.buffers)
                 request = read_request(data[_LENGTH:])
                 if not met and fits(request):
                     met.append(request)
                     what()
-                send(frame)
+                truly_send(send)
 
             made.send = sends
             return made

@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from spark_kafka_sink.network.client.network_client import NetworkClient
+from spark_kafka_sink.producer.accumulator.batch_requeuer import BatchRequeuer
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.partition_queues import PartitionQueues
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
@@ -24,6 +25,7 @@ from spark_kafka_sink.producer.sender import sender as sender_module
 from spark_kafka_sink.producer.sender.batch_completion import BatchCompletionListener
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.transaction.partition_sequences import Answer, PartitionSequences
+from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
 from tests.fakes.simulated_network import SimulatedNetwork
 
 Mutation = Callable[[], AbstractContextManager[Any]]
@@ -58,16 +60,17 @@ def drop_a_reenqueued_batch() -> AbstractContextManager[Any]:
 
 
 def resend_with_a_new_sequence() -> AbstractContextManager[Any]:
-    def broken(true: Any, self: RecordAccumulator, batch: ProducerBatch, now: int) -> None:
+    def broken(true: Any, self: BatchRequeuer, batch: ProducerBatch, now: int) -> None:
         true(self, batch, now)
         manager = self._transaction_manager
         if manager is not None:
+            assert isinstance(manager, TransactionManager)
             sequence = manager.next_sequence(batch.tp)
             identity, epoch = manager.producer_id_and_epoch
-            batch.base_sequence = -1
+            batch.base_sequence, batch.buffers = -1, ()
             batch.set_producer_state(identity, epoch, sequence, transactional=False)
 
-    return _wrap(RecordAccumulator, "reenqueue", _every(2, broken))
+    return _wrap(BatchRequeuer, "reenqueue", _every(2, broken))
 
 
 def complete_a_batch_twice() -> AbstractContextManager[Any]:

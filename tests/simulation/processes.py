@@ -25,7 +25,7 @@ from tests.simulation.scheduler import Scheduler, Task
 from tests.simulation.world import _owned
 
 #: What a process may be struck at: where it first sends this.
-_MARKS = {ApiKey.DESCRIBE_TRANSACTIONS: "check", ApiKey.END_TXN: "end"}
+_MARKS: dict[int, str] = {ApiKey.DESCRIBE_TRANSACTIONS: "check", ApiKey.END_TXN: "end"}
 _Lock = type(threading.Lock())
 
 
@@ -202,7 +202,7 @@ class Process:
     def name(self) -> str:
         return f"{self.role} {self.nth}"
 
-    def start(self, run: Callable[[], None], name: str) -> Task:
+    def start(self, run: Callable[[], object], name: str) -> Task:
         """Also KafkaProducer's ``start_thread``."""
         if not self.dead:
             self.tasks = [task for task in self.tasks if not task.done]

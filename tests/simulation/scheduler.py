@@ -127,7 +127,7 @@ class Scheduler:
 
     # -- tasks --
 
-    def start(self, run: Callable[[], None], name: str) -> Task:
+    def start(self, run: Callable[[], object], name: str) -> Task:
         """A task that begins with its first turn (KafkaProducer's ``start_thread``)."""
         task = Task(name, self)
 
@@ -263,7 +263,6 @@ class TurnLock:
     def __init__(self, scheduler: Scheduler, lock: threading.Lock) -> None:
         self._scheduler = scheduler
         self._lock = lock
-        self.locked = lock.locked
 
     def __enter__(self) -> None:
         self._scheduler.preempt()

@@ -388,7 +388,7 @@ class Application(SparkWorld):
             run.died_ms = min(run.died_ms, self.scheduler.now)
             true()
 
-        run.process.kill = kill  # type: ignore[method-assign]
+        run.process.kill = kill
 
     def _drive(self, run: Run) -> None:
         assert isinstance(run, Start)
@@ -893,9 +893,9 @@ class Application(SparkWorld):
                     self._breaks(f"{owner} took over, and the generation did not move")
                 if owner in before.superseded:
                     self._breaks(f"{owner} took over, and was superseded before")
-        for one in self._standing:
-            if one in self.ends and not self.ends[one].committed:
-                self._breaks(f"decided, and {one[0]} was aborted before")
+        for standing in self._standing:
+            if standing in self.ends and not self.ends[standing].committed:
+                self._breaks(f"decided, and {standing[0]} was aborted before")
         slow = life.heals_after_ms is not None or any(s.blow is Blow.FREEZE for s in life.strikes)
         most = TIMEOUT_MS - margin_ms(TIMEOUT_MS) + (LEASE_MS if slow else 3_000)
         for one in decided:

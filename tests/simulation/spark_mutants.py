@@ -28,7 +28,7 @@ from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
     TransactionalProducers,
     WorkerIds,
 )
-from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError
+from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError, ProducerFencedError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.transactions import (
     aborter,
@@ -161,7 +161,7 @@ def decides_before_it_checks() -> AbstractContextManager[Any]:
 
 
 def forgets_the_last_end() -> AbstractContextManager[Any]:
-    true = committer.commit_all
+    true = ending.commit_all
 
     def commit_all(coordinators: Any, transactions: Sequence[Any], *more: Any) -> Any:
         return true(coordinators, list(transactions)[:-1] or list(transactions), *more)
@@ -360,7 +360,7 @@ def s10_the_dead_owner_is_forgotten_first() -> AbstractContextManager[Any]:
 
 
 def s11_invalid_txn_state_stops_the_healthy() -> AbstractContextManager[Any]:
-    return patch.object(log_writer, "_FENCED", (log_writer.ProducerFencedError,))
+    return patch.object(log_writer, "_FENCED", (ProducerFencedError,))
 
 
 def s11_an_unclear_write_is_not_looked_up() -> AbstractContextManager[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, Self
 
 from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
     payload_of,
@@ -29,12 +30,12 @@ from tests.simulation.spark_world import (
 class Scene(SparkWorld):
     """``play`` gets the scene and runs as a process of its own; at the end all are gone."""
 
-    def __init__(self, play: Callable[[Scene], None], life: SparkLife | None = None) -> None:
+    def __init__(self, play: Callable[[Any], None], life: SparkLife | None = None) -> None:
         super().__init__(life or SparkLife(1, tasks=1))
         self._play = play
 
     @classmethod
-    def of(cls, play: Callable[[Scene], None], life: SparkLife | None = None) -> Scene:
+    def of(cls, play: Callable[[Self], None], life: SparkLife | None = None) -> Self:
         """Played to its end, and let time end what is open."""
         scene = cls(play, life)
         scene.live()

@@ -18,8 +18,8 @@ from spark_kafka_sink.errors import (
     PartialCommitError,
 )
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.committer import margin_ms
 from spark_kafka_sink.transactions.exactly_once import Commit
+from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER

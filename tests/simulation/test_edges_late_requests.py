@@ -11,8 +11,8 @@ import pytest
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.committer import margin_ms
 from spark_kafka_sink.transactions.exactly_once import Commit
+from spark_kafka_sink.transactions.lease import margin_ms
 from tests.fakes.fake_cluster import api_list_transactions
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER

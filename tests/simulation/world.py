@@ -165,7 +165,8 @@ class World:
         )
         self.producer = producer
         accumulator = producer._accumulator
-        accumulator._lock = TurnLock(self.scheduler, accumulator._lock)
+        turn_lock = TurnLock(self.scheduler, accumulator._lock)
+        accumulator._lock = turn_lock  # type: ignore[assignment]  # it is only entered
         locks = [lock for name, lock in _owned(producer, Lock, set()) if name != "_gate"]
         self.scheduler.locked = lambda: any(lock.locked() for lock in locks)
         for _, generator in _owned(producer, random.Random, set()):

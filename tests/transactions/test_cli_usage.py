@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 import spark_kafka_sink
 from spark_kafka_sink.cli import connection, txn
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.cli.connection import Cluster, settings_of
+from spark_kafka_sink.cli.arguments import Where
+from spark_kafka_sink.cli.connection import settings_of
 from spark_kafka_sink.cli.show import age, show_open, show_report
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.protocol.transaction_admin_messages import (
@@ -100,8 +101,8 @@ def test_the_commit_log_is_the_files_unless_the_command_names_another(tmp_path: 
         "bootstrap.servers=127.0.0.1:1\ndeliveryGuarantee=exactly_once\ncommitLogTopic=theirs\n"
     )
     for arguments, topic in (((), "theirs"), (("--log-topic", "other"), "other")):
-        cluster = Cluster(None, file, arguments[1] if arguments else None, 0.3)
-        assert settings_of(cluster)[1] == topic
+        where = Where(None, file, arguments[1] if arguments else None, 0.3)
+        assert settings_of(where)[1] == topic
 
 
 @pytest.mark.parametrize(

@@ -247,6 +247,25 @@ def test_a_list_begins_anew_when_a_broker_dies_in_it(
     world.run(main)
 
 
+def test_a_warm_client_that_lists_again_and_again_waits_for_no_metadata(
+    world: DriverWorld, cluster: FakeCluster
+) -> None:
+    """Every commit of a stream looks for orphans. Answers that are like the one before make a
+    producer's metadata wait longer and longer, up to retry.backoff.max.ms; here somebody waits.
+    """
+
+    def main() -> None:
+        client = world.client()
+        client.open_transactions("p", world.soon(), patient=False)
+        for _ in range(20):
+            world.scheduler.sleep(250)
+            begun = world.clock.now_ms()
+            client.open_transactions("p", world.soon(), patient=False)
+            assert world.clock.now_ms() - begun < 50
+
+    world.run(main)
+
+
 def test_silence_is_told_with_the_addresses(world: DriverWorld, cluster: FakeCluster) -> None:
     for node in (1, 2, 3):
         cluster.stop_broker(node)

@@ -2,7 +2,7 @@
 
 Owns: :class:`TaskCommitMessage`, its wire form (plain ints, strings and tuples, with the schema
 version and the package version in front), and its validation on the driver. Never: what is done
-with it (``write_plan``, ``write_report``).
+with it (``write_plan``, ``report/``).
 
 A message travels by Spark's own pickle from an executor to the driver. It rebuilds through
 :func:`rebuild_message` alone, which accepts any versions and never fails: a message of another
@@ -31,10 +31,11 @@ from spark_kafka_sink.producer.transaction.transaction_states import PreparedTra
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 #: Raised by one whenever a field is added, removed or changes its meaning.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
-#: node id, requests, total latency in ms, longest latency in ms
-NodeLatency = tuple[int, int, int, int]
+#: node id, requests, total latency in ms, longest latency in ms, last answer that made a batch go
+#: again (empty: none)
+NodeLatency = tuple[int, int, int, int, str]
 #: topic, partition, first offset, last offset (both acknowledged, both included)
 PartitionOffsets = tuple[str, int, int, int]
 #: transactional id, producer id, producer epoch, transaction version
@@ -55,6 +56,9 @@ class TaskCommitMessage(WriterCommitMessage):
     ``transaction`` is what the driver has to end, None when nothing was written or without
     exactly-once. ``generation`` and ``incarnation`` are the commit log's as the driver shipped them
     (-1: no exactly-once), ``start_ms`` the wall time of the transaction's first row (-1: none).
+    ``begun_ms`` is the wall time at which the attempt began, ``input_wait_ms`` how long it waited
+    for Spark's next rows, ``broker_wait_ms`` for acknowledgements after the last one. ``app_id``,
+    ``app_name`` and ``query_name`` are Spark's, empty when it did not tell them.
     ``payload`` are rows and bytes that the task wrote, or that it would have written had its batch
     not been committed already; None when it didn't look, or without exactly-once.
     """
@@ -93,6 +97,12 @@ class TaskCommitMessage(WriterCommitMessage):
     incarnation: str = ""
     start_ms: int = -1
     payload: tuple[int, int] | None = None
+    begun_ms: int = 0
+    input_wait_ms: int = 0
+    broker_wait_ms: int = 0
+    app_id: str = ""
+    app_name: str = ""
+    query_name: str = ""
 
     @property
     def prepared(self) -> PreparedTransaction | None:
@@ -107,7 +117,7 @@ class TaskCommitMessage(WriterCommitMessage):
         return ProduceReport(
             rows=self.acknowledged,
             **counts,
-            nodes={node: NodeReport(*latency) for node, *latency in self.nodes},
+            nodes={seen[0]: NodeReport(*seen[1:]) for seen in self.nodes},
             offsets={TopicPartition(t, p): (first, last) for t, p, first, last in self.offsets},
             cluster_id=self.cluster_id or None,
         )
@@ -190,9 +200,12 @@ def _checked(index: int, message: WriterCommitMessage | None) -> TaskCommitMessa
 
 _COUNTS = (
     *SUMMED, *LARGEST, "acknowledged", "elapsed_ms", "partition_id", "attempt", "task_attempt_id",
+    "begun_ms", "input_wait_ms", "broker_wait_ms",
 )  # fmt: skip
 _IDS = ("batch_id", "producer_id", "producer_epoch", "generation", "start_ms")
-_TEXTS = ("host", "query_id", "run_id", "cluster_id", "incarnation")
+_TEXTS = (
+    "host", "query_id", "run_id", "cluster_id", "incarnation", "app_id", "app_name", "query_name",
+)  # fmt: skip
 
 
 def _problems(message: TaskCommitMessage) -> list[str]:
@@ -204,8 +217,8 @@ def _problems(message: TaskCommitMessage) -> list[str]:
         if not _is_int(getattr(message, name), least)
     ]
     wrong += [f"{n} is not a str" for n in _TEXTS if not isinstance(getattr(message, n), str)]
-    if not _all_rows(message.nodes, ("id", 0, 0, 0)):
-        wrong.append("nodes is not a tuple of (id, requests, total ms, longest ms)")
+    if not _all_rows(message.nodes, ("id", 0, 0, 0, "")):
+        wrong.append("nodes is not a tuple of (id, requests, total ms, longest ms, last answer)")
     if not _all_rows(message.offsets, ("", 0, 0, 0)):
         wrong.append("offsets is not a tuple of (topic, partition, first, last)")
     if message.transaction is not None and not _is_transaction(message.transaction):

@@ -93,13 +93,16 @@ class TaskIdentity:
     query_id: str = ""
     run_id: str = ""
     batch_id: int = -1
+    app_name: str = ""
+    query_name: str = ""
 
     @classmethod
     def current(cls) -> TaskIdentity:
         """The identity of the task that this process runs now; IllegalStateError outside of one.
 
         The names of the local properties are Spark's own (``StreamExecution.QUERY_ID_KEY``,
-        ``MicroBatchExecution.BATCH_ID_KEY``; the job group of a stream is its run id).
+        ``MicroBatchExecution.BATCH_ID_KEY``; the job group of a stream is its run id, the job's
+        description begins with its name; a session's ``spark.`` options are its jobs' properties).
         """
         from pyspark import TaskContext
 
@@ -111,6 +114,8 @@ class TaskIdentity:
             return context.getLocalProperty(name) or ""
 
         query_id = local("sql.streaming.queryId")
+        # getBatchDescriptionString: "<name><br/>id = ...<br/>runId = ...", without a name if none.
+        query_name, separator, _ = local("spark.job.description").partition("<br/>id = ")
         batch_id = local("streaming.sql.batchId")
         return cls(
             partition_id=context.partitionId(),
@@ -121,6 +126,8 @@ class TaskIdentity:
             query_id=query_id,
             run_id=local("spark.jobGroup.id") if query_id else "",
             batch_id=int(batch_id) if query_id and batch_id.isdigit() else -1,
+            app_name=local("spark.app.name"),
+            query_name=query_name if query_id and separator else "",
         )
 
 
@@ -174,6 +181,8 @@ class WriteTask:
         self._first_row_ms = 0
         self._start_wall_ms = -1
         self._payload_bytes = 0
+        self._input_wait_ms = 0
+        self._broker_wait_ms = 0
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Writes every row; returns when all are acknowledged.
@@ -183,7 +192,7 @@ class WriteTask:
         transaction has no time left, and whatever Spark's own input raises.
         """
         start = self._monotonic_ms()
-        first = _next_with_rows(batches)
+        first = self._next_with_rows(batches)
         if first is None:
             return self._message(None, None, (-1, -1), self._monotonic_ms() - start)
         producer = self._producers.acquire()
@@ -195,13 +204,15 @@ class WriteTask:
             del first  # one Arrow batch at a time: it may be 64 MB
             while True:
                 with producer.waiting_for_input():
-                    batch = _next_with_rows(batches)
+                    batch = self._next_with_rows(batches)
                 if batch is None:
                     break
                 self._check_time()
                 self._send(producer, batch)
                 del batch
+            all_sent = self._monotonic_ms()
             report = producer.finish_attempt()
+            self._broker_wait_ms = self._monotonic_ms() - all_sent
             self._check_counts(report)
             self._check_time()
             transaction = self._producers.prepare(producer)
@@ -224,6 +235,13 @@ class WriteTask:
             size += from_record_batch(batch, self._plan, self._wall_ms()).payload_bytes()
         message = self._message(None, None, (-1, -1), self._monotonic_ms() - start)
         return replace(message, payload=(rows, size) if look else None)
+
+    def _next_with_rows(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+        begun = self._monotonic_ms()
+        try:
+            return next((batch for batch in batches if batch.num_rows), None)
+        finally:
+            self._input_wait_ms += self._monotonic_ms() - begun
 
     def _send(self, producer: TaskProducer, batch: pa.RecordBatch) -> None:
         before = self._rows
@@ -270,7 +288,13 @@ class WriteTask:
             acknowledged=report.rows,
             elapsed_ms=elapsed_ms,
             nodes=tuple(
-                (node, seen.requests, seen.total_latency_ms, seen.max_latency_ms)
+                (
+                    node,
+                    seen.requests,
+                    seen.total_latency_ms,
+                    seen.max_latency_ms,
+                    seen.last_answer,
+                )
                 for node, seen in sorted(report.nodes.items())
             ),
             # -1: a broker that says "duplicate" does not always say where the first copy is
@@ -294,12 +318,10 @@ class WriteTask:
             incarnation="" if self._time is None else self._time.incarnation,
             payload=None if self._time is None else (self._rows, self._payload_bytes),
             start_ms=self._start_wall_ms,
+            begun_ms=max(self._wall_ms() - elapsed_ms, 0),
+            input_wait_ms=self._input_wait_ms,
+            broker_wait_ms=self._broker_wait_ms,
+            app_id=identity.app_id,
+            app_name=identity.app_name,
+            query_name=identity.query_name,
         )
-
-
-def _next_with_rows(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-    """The next batch that has rows, or None at the end."""
-    for batch in batches:
-        if batch.num_rows:
-            return batch
-    return None

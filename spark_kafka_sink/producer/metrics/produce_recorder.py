@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.errors import KafkaError, safe_text
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.metrics.produce_report import (
     LARGEST,
@@ -125,13 +126,16 @@ class ProduceRecorder:
             node[1] += latency_ms
             node[2] = max(node[2], latency_ms)
 
-    def batch_retried(self, batch: ProducerBatch, error: KafkaError | None = None) -> None:
-        """``batch`` goes back to its queue because of ``error``."""
+    def batch_retried(
+        self, batch: ProducerBatch, error: KafkaError | None = None, node_id: int = -1
+    ) -> None:
+        """``batch`` goes back to its queue because of ``error``, which ``node_id`` answered."""
         with self._lock:
             self._report.retries += 1
             self._report.retried_rows += batch.record_count
             if error is not None:
                 self.last_answer = f"{batch.tp}: {error.message}"
+                self._report.answers[node_id] = safe_text(self.last_answer)
         if self._metrics is not None:
             self._metrics.records_retried(batch.tp.topic, batch.record_count)
 
@@ -196,6 +200,7 @@ class _Counts:
     """The mutable twin of ProduceReport."""
 
     __slots__ = (
+        "answers",
         "batch_bytes",
         "batches",
         "bytes",
@@ -216,7 +221,10 @@ class _Counts:
         self.rows = self.bytes = self.batches = self.batch_bytes = 0
         self.requests = self.retries = self.splits = self.duplicates = self.throttle_ms = 0
         self.retried_rows = self.queue_ms = self.max_queue_ms = 0
+        #: By node: requests, total latency, longest latency.
         self.nodes: dict[int, list[int]] = {}
+        #: By node: the last answer because of which a batch went again.
+        self.answers: dict[int, str] = {}
         self.offsets: dict[TopicPartition, tuple[int, int]] = {}
 
     def freeze(
@@ -232,7 +240,12 @@ class _Counts:
         }
         return ProduceReport(
             **counted,
-            nodes={node: NodeReport(*counts) for node, counts in self.nodes.items()},
+            nodes={
+                node: replace(
+                    NodeReport(*self.nodes.get(node, ())), last_answer=self.answers.get(node, "")
+                )
+                for node in {*self.nodes, *self.answers}
+            },
             offsets=dict(self.offsets),
             buffer_wait_ms=buffer_wait_ms,
             metadata_wait_ms=metadata_wait_ms,

@@ -15,17 +15,21 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """One broker's Produce requests: count and latency (milliseconds)."""
+    """One broker's Produce requests: count and latency (milliseconds). ``last_answer`` is the one
+    because of which a batch was sent again, empty when there was none.
+    """
 
     requests: int = 0
     total_latency_ms: int = 0
     max_latency_ms: int = 0
+    last_answer: str = ""
 
     def merge(self, other: NodeReport) -> NodeReport:
         return NodeReport(
             self.requests + other.requests,
             self.total_latency_ms + other.total_latency_ms,
             max(self.max_latency_ms, other.max_latency_ms),
+            other.last_answer or self.last_answer,
         )
 
 

@@ -53,10 +53,10 @@ from spark_kafka_sink.protocol.produce import (
     ProduceResponse,
     new_produce_data,
 )
+from spark_kafka_sink.records.compression import Codec
 
 _log = logging.getLogger(__name__)
 
-_ZSTD_MIN_VERSION = 7
 _MIN_VERSION = 3
 _MAX_VERSION = 12
 _LONGEST_POLL_MS = 1
@@ -69,7 +69,9 @@ class SenderRecorder(Protocol):
     def request_answered(
         self, node_id: int, latency_ms: int, throttle_ms: int, now: int
     ) -> None: ...
-    def batch_retried(self, batch: ProducerBatch, error: KafkaError | None = None) -> None: ...
+    def batch_retried(
+        self, batch: ProducerBatch, error: KafkaError | None = None, node_id: int = -1
+    ) -> None: ...
     def batch_split(self, batch: ProducerBatch) -> None: ...
     def batch_duplicate(self, batch: ProducerBatch) -> None: ...
 
@@ -120,6 +122,7 @@ class Sender:
         self._clock = clock
         self._report = report
         self._guarantee_message_order = config.max_in_flight_requests_per_connection == 1
+        self._min_version = max(_MIN_VERSION, Codec.of(config).type.min_produce_version)
         self._transactional = False
         self._requester: ProducerIdRequester | TxnRequestSender | None = None
         if transaction_manager is not None:
@@ -350,9 +353,7 @@ class Sender:
             tuple(data),
             None if manager is None else manager.transactional_id,
             max_version=highest,
-            min_version=max(
-                _ZSTD_MIN_VERSION if config.compression_type == "zstd" else _MIN_VERSION, lowest
-            ),
+            min_version=max(self._min_version, lowest),
         )
         client_request = self._client.new_client_request(
             node_id,
@@ -479,7 +480,8 @@ class Sender:
             self._fail_batch(batch, error, unclear=True)
         else:
             _log.debug("%s is sent again after %s", batch.tp, code.name)
-            self._report.batch_retried(batch, self._error(batch, answer, response, None))
+            error = self._error(batch, answer, response, None)
+            self._report.batch_retried(batch, error, response.request.destination)
             self._accumulator.reenqueue(batch, now)
 
     def _split(self, batch: ProducerBatch, code: ErrorCode, now: int) -> bool:

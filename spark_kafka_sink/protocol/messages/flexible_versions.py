@@ -27,6 +27,7 @@ FIRST_FLEXIBLE_VERSION: Mapping[ApiKey, int] = MappingProxyType(
         ApiKey.TXN_OFFSET_COMMIT: 3,
         ApiKey.DESCRIBE_CONFIGS: 4,
         ApiKey.SASL_AUTHENTICATE: 2,
+        ApiKey.DESCRIBE_QUORUM: 0,
         ApiKey.DESCRIBE_PRODUCERS: 0,
         ApiKey.DESCRIBE_TRANSACTIONS: 0,
         ApiKey.LIST_TRANSACTIONS: 0,

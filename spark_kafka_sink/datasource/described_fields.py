@@ -1,0 +1,91 @@
+"""Dataclasses whose fields say what they mean: their JSON and their JSON Schema are made from that.
+
+Owns: :class:`Described`, with which such a field is annotated, :func:`described_fields`,
+:func:`as_json` and :func:`json_schema`. Never: what a report or a progress holds.
+
+    rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
+
+Names in JSON are the fields' in camelCase. A field is a str, int, float, StrEnum, a dataclass of
+this kind, a tuple of one of these, or one of them or None.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
+
+#: Of each class that was written: its fields' names, here and in JSON.
+_names: dict[type, tuple[tuple[str, str], ...]] = {}
+
+Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A field's meaning, a sentence, and the unit of its value (empty: it has none)."""
+
+    meaning: str
+    unit: str = ""
+
+
+def json_name(name: str) -> str:
+    """The name of a field in JSON: ``max_queue_ms`` is ``maxQueueMs``."""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def as_json(value: object) -> Json:
+    """``value``, a described dataclass or what its fields may hold, as ``json.dumps`` takes it."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, tuple):
+        return [as_json(one) for one in value]
+    cls = type(value)
+    names = _names.get(cls)
+    if names is None:
+        assert is_dataclass(cls)
+        names = _names[cls] = tuple((one.name, json_name(one.name)) for one in fields(cls))
+    return {shown: as_json(getattr(value, name)) for name, shown in names}
+
+
+def json_schema(cls: type) -> dict[str, Json]:
+    """The JSON Schema (draft 2020-12) of such a dataclass; units stand in descriptions."""
+    properties: dict[str, Json] = {}
+    for name, described, hint in described_fields(cls):
+        unit = f" Unit: {described.unit}." if described.unit else ""
+        properties[name] = {"description": described.meaning + unit, **_schema_of(hint)}
+    return {
+        "type": "object",
+        "description": (cls.__doc__ or "").partition("\n\n")[0],
+        "properties": properties,
+        "required": list(properties),
+    }
+
+
+def described_fields(cls: type) -> Iterator[tuple[str, Described, object]]:
+    """Each field's name in JSON, description and type, in the order of the class."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    for one in fields(cls):
+        hint, described = typing.get_args(hints[one.name])
+        yield json_name(one.name), described, hint
+
+
+def _schema_of(hint: object) -> dict[str, Json]:
+    inner = typing.get_args(hint)
+    if typing.get_origin(hint) is tuple:
+        return {"type": "array", "items": _schema_of(inner[0])}
+    if isinstance(hint, types.UnionType):
+        (one,) = (part for part in inner if part is not types.NoneType)
+        return {"anyOf": [_schema_of(one), {"type": "null"}]}
+    assert isinstance(hint, type)
+    if is_dataclass(hint):
+        return json_schema(hint)
+    if issubclass(hint, StrEnum):
+        return {"type": "string", "enum": [str(member) for member in hint]}
+    return {"type": _TYPES[hint]}
+
+
+_TYPES: dict[type, Json] = {str: "string", int: "integer", float: "number", bool: "boolean"}

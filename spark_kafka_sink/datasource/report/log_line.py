@@ -1,0 +1,63 @@
+"""A report's one line in the driver's log.
+
+Owns: which values stand in it, and its bound. Never: where it is logged (``destinations.py``).
+"""
+
+from __future__ import annotations
+
+from spark_kafka_sink.config.sink_config import DeliveryGuarantee
+from spark_kafka_sink.datasource.report.write_report import WriteReport
+
+#: Partitions that the line names; the report has them all.
+LOGGED_PARTITIONS = 20
+
+
+def line_of(report: WriteReport) -> str:
+    """The report as one line of ``name=value``."""
+    return "kprod wrote " + " ".join(f"{n}={value}" for n, value in summary_of(report).items())
+
+
+def summary_of(report: WriteReport) -> dict[str, str]:
+    """Names and values of the line, in its order."""
+    slowest = report.slowest_broker
+    values: dict[str, object] = {}
+    if report.query_id is not None:
+        values = {"queryId": report.query_id, "batchId": report.batch_id}
+    values |= {
+        "rows": report.rows,
+        "bytes": report.bytes,
+        "batches": report.batches,
+        "meanBatchSize": report.mean_batch_size,
+        "requests": report.requests,
+        "retries": report.retries,
+        "splits": report.splits,
+        "duplicates": report.duplicates,
+        "throttleMs": report.throttle_ms,
+        "inputWaitMs": report.input_wait_ms,
+        "bufferWaitMs": report.buffer_wait_ms,
+        "brokerWaitMs": report.broker_wait_ms,
+        "meanQueueMs": f"{report.mean_queue_ms:.1f}",
+        "elapsedMs": report.elapsed_ms,
+        "rowsPerSecond": round(report.rows_per_second),
+        "tasks": report.tasks,
+        "longestTaskMs": report.longest_task_ms,
+        "taskSkew": f"{report.task_skew:.1f}",
+        "guarantee": report.delivery_guarantee,
+    }
+    if report.delivery_guarantee == DeliveryGuarantee.EXACTLY_ONCE:
+        values["transactions"] = report.transactions
+        values["outcome"] = report.outcome.replace(" ", "-")
+    values["slowestBroker"] = (
+        "none" if slowest is None else f"{slowest.id}({slowest.mean_latency_ms:.1f}ms)"
+    )
+    values["offsets"] = _offsets(report)
+    return {name: str(value) for name, value in values.items()}
+
+
+def _offsets(report: WriteReport) -> str:
+    shown = report.partitions[:LOGGED_PARTITIONS]
+    parts = [f"{p.topic}-{p.partition}:{p.first_offset}..{p.last_offset}" for p in shown]
+    more = len(report.partitions) + report.partitions_left_out - len(shown)
+    if more:
+        parts.append(f"+{more} more (reportPath and reportTopic have them)")
+    return ",".join(parts) or "none"

@@ -1,0 +1,286 @@
+"""What one batch or micro-batch wrote, or why it was not written: report version 1.
+
+Owns: :class:`WriteReport` and its parts, their meaning and units, and the JSON of a report. The
+JSON Schema (``write_report.schema.json`` beside this file) and docs/reports.md are generated.
+Never: how the values are found (``report_of_batch.py``), where a report goes
+(``destinations.py``).
+
+No field holds what came from a row or what is secret. A field may be added in version 1; one that
+goes, or changes its meaning, makes version 2.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Annotated
+
+from spark_kafka_sink.datasource.described_fields import Described, as_json
+
+REPORT_VERSION = 1
+
+#: A report is never larger: it must fit into a record of a topic with Kafka's own limits. What does
+#: not fit are partitions, and ``partitions_left_out`` counts them.
+MAX_JSON_BYTES = 900_000
+
+_MS = "ms"
+_EPOCH_MS = "ms since 1970-01-01 UTC"
+
+
+class Outcome(StrEnum):
+    """What became of the rows of a batch."""
+
+    #: deliveryGuarantee=at-least-once or none: every row is acknowledged.
+    ACKNOWLEDGED = "acknowledged"
+    #: exactly-once, as ``transactions/committer.py`` ``Commit`` has them.
+    COMMITTED = "committed"
+    DONE_BEFORE = "done before"
+    NO_ROWS = "no rows"
+    PREPARED = "prepared, to be decided with other writes"
+    #: The commit raised: see ``error``.
+    FAILED = "failed"
+    #: It is not known whether the batch is committed; the next start finds out.
+    UNKNOWN = "unknown"
+    #: Committed in part: the broker aborted some of the transactions.
+    PARTIAL = "partial"
+    #: Spark gave the batch up, after a task or the commit had failed.
+    ABORTED = "aborted"
+
+    @property
+    def is_success(self) -> bool:
+        """Every row of the batch is in Kafka, or is decided together with other writes."""
+        return self in _SUCCESSES
+
+
+_SUCCESSES = frozenset(
+    {
+        Outcome.ACKNOWLEDGED,
+        Outcome.COMMITTED,
+        Outcome.DONE_BEFORE,
+        Outcome.NO_ROWS,
+        Outcome.PREPARED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReport:
+    """Why a batch failed: an error of this package, as its log line has it."""
+
+    code: Annotated[str, Described("The error's code (docs/errors.md), `KP0301` for example.")]
+    message: Annotated[str, Described("What failed, and where.")]
+    hint: Annotated[str, Described("What to do; empty when there is nothing to say.")]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerReport:
+    """One broker's Produce requests, over all finished tasks."""
+
+    id: Annotated[int, Described("The node id; -1 where a batch had no known leader.")]
+    requests: Annotated[int, Described("Produce requests that it answered.", "requests")]
+    mean_latency_ms: Annotated[float, Described("Mean time from a request to its answer.", _MS)]
+    max_latency_ms: Annotated[int, Described("Longest time from a request to its answer.", _MS)]
+    last_answer: Annotated[
+        str,
+        Described(
+            "The last answer, or failure of the connection, because of which a batch was sent"
+            " again; empty when there was none."
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """The offsets of one topic partition; rows of other producers may lie between them."""
+
+    topic: Annotated[str, Described("The topic.")]
+    partition: Annotated[int, Described("The partition.")]
+    first_offset: Annotated[int, Described("The first offset that any task was told.", "offset")]
+    last_offset: Annotated[int, Described("The last offset that any task was told.", "offset")]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """The task that took longest."""
+
+    partition: Annotated[int, Described("The DataFrame's partition, which is the task's index.")]
+    attempt: Annotated[int, Described("The attempt that was finished, from 0.")]
+    host: Annotated[str, Described("The executor's host.")]
+    rows: Annotated[int, Described("Rows that it wrote.", "rows")]
+    elapsed_ms: Annotated[int, Described("From its first look at the input to its end.", _MS)]
+    input_wait_ms: Annotated[
+        int, Described("Of that, how long it waited for Spark's next rows.", _MS)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteReport:
+    """What one batch or micro-batch wrote, or why it was not written.
+
+    Sums are over the tasks whose commit messages the driver has. A batch of which a commit failed
+    has two reports: ``failed`` (or ``unknown``, ``partial``), and then ``aborted``.
+    """
+
+    report_version: Annotated[int, Described("Version of this schema.")] = REPORT_VERSION
+    report_id: Annotated[
+        str, Described("Unlike that of every other report; the same at all destinations.")
+    ]
+    written_at_ms: Annotated[int, Described("When the report was made.", _EPOCH_MS)]
+    outcome: Annotated[Outcome, Described("What became of the rows.")]
+    error: Annotated[ErrorReport | None, Described("Why the batch failed; null when it did not.")]
+
+    # -- whose it is --------------------------------------------------------------------------
+    version: Annotated[str, Described("Version of spark-kafka-sink.")]
+    spark_version: Annotated[str, Described("Version of PySpark on the driver.")]
+    host: Annotated[str, Described("The driver's host.")]
+    application_id: Annotated[
+        str | None,
+        Described(
+            "Spark's application id. What only tasks know is null when no task has finished."
+        ),
+    ]
+    application_name: Annotated[str | None, Described("Spark's application name.")]
+    query_id: Annotated[str | None, Described("The streaming query's id; null in batch jobs.")]
+    query_name: Annotated[str | None, Described("The streaming query's name, if it has one.")]
+    run_id: Annotated[str | None, Described("The streaming query's run id; null in batch jobs.")]
+    batch_id: Annotated[int | None, Described("The micro-batch; null in batch jobs.")]
+    options_fingerprint: Annotated[
+        str,
+        Described(
+            "Equal for equal options. Options of TLS and SASL are not in it, nor txnVersion."
+        ),
+    ]
+    delivery_guarantee: Annotated[str, Described("The option deliveryGuarantee.")]
+    transactional_id_prefix: Annotated[
+        str | None,
+        Described("The option transactionalIdPrefix, or its default; null without exactly-once."),
+    ]
+    txn_app_id: Annotated[
+        str | None, Described("The option txnAppId, or the name of foreach_batch.")
+    ]
+    txn_version: Annotated[
+        int | None, Described("The option txnVersion, or foreach_batch's micro-batch.")
+    ]
+    cluster_id: Annotated[str | None, Described("Kafka's cluster id; null when nothing was sent.")]
+    topics: Annotated[
+        tuple[str, ...], Described("Topics that were written to, at most 100 of them.")
+    ]
+
+    # -- tasks --------------------------------------------------------------------------------
+    tasks: Annotated[int, Described("Tasks of the batch.", "tasks")]
+    unfinished_tasks: Annotated[
+        int,
+        Described(
+            "Tasks without a commit message: they failed, were stopped, or never ran.", "tasks"
+        ),
+    ]
+    unfinished: Annotated[tuple[int, ...], Described("Their indices, at most 100 of them.")]
+    transactions: Annotated[
+        int, Described("Transactions that tasks have prepared.", "transactions")
+    ]
+    longest_task_ms: Annotated[int, Described("Time of the task that took longest.", _MS)]
+    median_task_ms: Annotated[
+        int, Described("Time of the task in the middle, of tasks with rows.", _MS)
+    ]
+    task_skew: Annotated[
+        float,
+        Described("longestTaskMs by medianTaskMs: 1 when all tasks took the same time.", "ratio"),
+    ]
+    row_skew: Annotated[
+        float,
+        Described(
+            "Most rows of a task by the mean over tasks with rows: 1 when all had the same.",
+            "ratio",
+        ),
+    ]
+    slowest_task: Annotated[TaskReport | None, Described("The task that took longest.")]
+
+    # -- rows ---------------------------------------------------------------------------------
+    rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
+    bytes: Annotated[int, Described("Record batches on the wire, after compression.", "bytes")]
+    bytes_before_compression: Annotated[int, Described("The same before compression.", "bytes")]
+    compression_rate: Annotated[float, Described("bytes by bytesBeforeCompression.", "ratio")]
+    rows_per_second: Annotated[float, Described("rows by elapsedMs.", "rows/s")]
+    bytes_per_second: Annotated[float, Described("bytes by elapsedMs.", "bytes/s")]
+    batches: Annotated[int, Described("Record batches, each counted once.", "batches")]
+    mean_batch_size: Annotated[
+        int, Described("Bytes on the wire of a record batch, on average.", "bytes")
+    ]
+    requests: Annotated[int, Described("Produce requests.", "requests")]
+    retries: Annotated[int, Described("Record batches that were sent again.", "batches")]
+    retried_rows: Annotated[int, Described("Rows in these.", "rows")]
+    splits: Annotated[
+        int, Described("Record batches that were split (MESSAGE_TOO_LARGE).", "batches")
+    ]
+    duplicates: Annotated[
+        int,
+        Described(
+            "Record batches that a broker had already, and kept once (a retry whose first"
+            " answer was lost).",
+            "batches",
+        ),
+    ]
+
+    # -- time ---------------------------------------------------------------------------------
+    elapsed_ms: Annotated[int, Described("From the first task's begin to this report.", _MS)]
+    throttle_ms: Annotated[
+        int, Described("Throttling that brokers imposed, summed over answers.", _MS)
+    ]
+    mean_queue_ms: Annotated[
+        float, Described("From a record batch's first row until it was sent, on average.", _MS)
+    ]
+    max_queue_ms: Annotated[int, Described("The same, the longest.", _MS)]
+    input_wait_ms: Annotated[
+        int, Described("Waiting for Spark's next rows, summed over tasks.", _MS)
+    ]
+    buffer_wait_ms: Annotated[
+        int, Described("Waiting for memory (buffer.memory was used up), summed over tasks.", _MS)
+    ]
+    metadata_wait_ms: Annotated[
+        int, Described("Waiting for a topic's metadata, summed over tasks.", _MS)
+    ]
+    broker_wait_ms: Annotated[
+        int, Described("Waiting for acknowledgements after the last row, summed over tasks.", _MS)
+    ]
+
+    # -- brokers and partitions ---------------------------------------------------------------
+    connections: Annotated[int, Described("Connections that tasks have opened.", "connections")]
+    brokers: Annotated[tuple[BrokerReport, ...], Described("Every broker that answered, by id.")]
+    partitions: Annotated[
+        tuple[PartitionReport, ...],
+        Described("The offsets of every partition, by topic and partition (none with acks=0)."),
+    ]
+    partitions_left_out: Annotated[
+        int,
+        Described(
+            f"Partitions that were left out so that a report stays below {MAX_JSON_BYTES} bytes.",
+            "partitions",
+        ),
+    ] = 0
+
+    @property
+    def slowest_broker(self) -> BrokerReport | None:
+        """The broker with the longest mean latency, or None when none answered."""
+        return max(self.brokers, key=lambda one: one.mean_latency_ms, default=None)
+
+    def json(self) -> str:
+        """One line of JSON of at most MAX_JSON_BYTES bytes (it is ASCII)."""
+        text = _dumps(self)
+        report = self
+        while len(text) > MAX_JSON_BYTES and report.partitions:
+            # By their mean size, and one percent more: at most a few rounds.
+            count = len(report.partitions)
+            over = (len(text) - MAX_JSON_BYTES) / len(text)
+            kept = min(count - 1, int(count * (1 - over) * 0.99))
+            report = replace(
+                report,
+                partitions=report.partitions[:kept],
+                partitions_left_out=report.partitions_left_out + count - kept,
+            )
+            text = _dumps(report)
+        return text
+
+
+def _dumps(report: WriteReport) -> str:
+    return json.dumps(as_json(report), separators=(",", ":"))

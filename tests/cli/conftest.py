@@ -1,0 +1,7 @@
+"""Fixtures of the command line's tests: a stage of the operators."""
+
+from __future__ import annotations
+
+from tests.transactions.conftest import operator_client, operator_topics, stage
+
+__all__ = ["operator_client", "operator_topics", "stage"]

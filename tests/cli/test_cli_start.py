@@ -1,0 +1,54 @@
+"""Help and version answer at once: what they do not import. (0.1 to 0.3 s, half of it Typer's.)"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.cli.app import app
+from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC
+from tests.cli.commands import commands_of
+
+ROOT = Path(__file__).parents[2]
+#: Whoever imports another one of ours, or one of these, takes longer than help may.
+OURS = {"", ".version", ".cli", ".cli.app", ".cli.arguments", ".cli.txn"}
+HEAVY = {"numpy", "pyarrow", "ssl", "pyspark", "lz4"}
+#: Runs kprod, then tells on standard error what is loaded.
+PROGRAM = """
+import sys
+from spark_kafka_sink.cli import main
+try:
+    main()
+finally:
+    print(*sorted(sys.modules), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--version"], ["--help"], ["txn", "--help"], *([*c, "--help"] for c in commands_of(app))],
+    ids=" ".join,
+)
+def test_help_and_version_import_no_work(arguments: list[str]) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout
+    loaded = set(run.stderr.split())
+    assert "typer" in loaded
+    ours = {name.removeprefix("spark_kafka_sink") for name in loaded if name.startswith("spark_")}
+    assert ours <= OURS
+    assert not loaded & HEAVY
+
+
+def test_the_help_names_the_usual_commit_log() -> None:
+    """As text, because to import the constant would take longer than all of help."""
+    (option,) = (p for p in commands_of(app)["txn", "list"].params if p.name == "log_topic")
+    assert option.help.endswith(f"or {COMMIT_LOG_TOPIC}.")

@@ -1,0 +1,270 @@
+"""Reports of writes: sums, line, JSON and its schema, and where they go."""
+
+from __future__ import annotations
+
+import json
+import logging
+import stat
+from importlib import resources
+
+import jsonschema
+import pytest
+from test_datasource_commit_message import message
+
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.report import destinations
+from spark_kafka_sink.datasource.report.destinations import publish
+from spark_kafka_sink.datasource.report.driver_logging import configure_driver_logging
+from spark_kafka_sink.datasource.report.log_line import LOGGED_PARTITIONS, line_of
+from spark_kafka_sink.datasource.report.report_of_batch import NAMED, report_of_batch
+from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES, Outcome
+from spark_kafka_sink.errors import CommitError
+
+LOGGER = "spark_kafka_sink.datasource.report.destinations"
+OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"}
+OF_A_STREAM = {
+    "query_id": "q", "run_id": "r", "batch_id": 7, "app_id": "local-1", "app_name": "orders app",
+    "query_name": "orders",
+}  # fmt: skip
+SCHEMA = json.loads(
+    resources.files("spark_kafka_sink.datasource.report")
+    .joinpath("write_report.schema.json")
+    .read_text()
+)
+
+
+def config(**options):
+    return SinkConfig.parse(OPTIONS | options)
+
+
+def report_of(messages, outcome=Outcome.ACKNOWLEDGED, **more):
+    return report_of_batch(config(), messages, outcome, wall_ms=1_700_000_000_123, **more)
+
+
+def checked(text):
+    """The JSON of a report, once it is as the schema says, and holds nothing that it doesn't."""
+    told = json.loads(text)
+    jsonschema.Draft202012Validator(SCHEMA).validate(told)
+    assert set(told) == set(SCHEMA["properties"])
+    return told
+
+
+def two_tasks():
+    return report_of(
+        [
+            message(elapsed_ms=40, begun_ms=1_699_999_999_123, input_wait_ms=30, **OF_A_STREAM),
+            message(
+                partition_id=1,
+                attempt=2,
+                rows=5,
+                acknowledged=5,
+                bytes=1000,
+                batches=3,
+                retries=2,
+                throttle_ms=11,
+                queue_ms=102,
+                max_queue_ms=60,
+                buffer_wait_ms=70,
+                broker_wait_ms=4,
+                begun_ms=1_700_000_000_000,
+                nodes=((1, 1, 2, 2, ""), (2, 4, 400, 250, "t-1: no leader")),
+                offsets=(("t", 0, 8, 12), ("t", 1, 0, 4)),
+                **OF_A_STREAM,
+            ),
+            message(
+                partition_id=2,
+                rows=0,
+                acknowledged=0,
+                nodes=(),
+                offsets=(),
+                batches=0,
+                begun_ms=1_700_000_000_000,
+            ),
+        ]
+    )
+
+
+def test_tasks_are_summed():
+    report = two_tasks()
+    assert (report.tasks, report.rows, report.bytes, report.batches) == (3, 8, 1240, 5)
+    assert (report.retries, report.throttle_ms, report.longest_task_ms) == (2, 11, 40)
+    assert (report.buffer_wait_ms, report.connections, report.cluster_id) == (70, 3, "c")
+    assert (report.input_wait_ms, report.broker_wait_ms) == (30, 4)
+    assert (report.mean_queue_ms, report.max_queue_ms) == (118 / 5, 60)
+    assert (report.compression_rate, report.mean_batch_size) == (1.722, 248)
+    spans = [(p.topic, p.partition, p.first_offset, p.last_offset) for p in report.partitions]
+    assert spans == [("t", 0, 5, 12), ("t", 1, 0, 4)]
+
+
+def test_rates_are_of_the_time_from_the_first_tasks_begin():
+    report = two_tasks()
+    assert (report.elapsed_ms, report.rows_per_second, report.bytes_per_second) == (1000, 8, 1240)
+
+
+def test_skew_is_told_by_time_and_by_rows_and_the_slowest_task_by_name():
+    report = two_tasks()
+    assert (report.longest_task_ms, report.median_task_ms, report.task_skew) == (40, 12, 3.33)
+    assert report.row_skew == 1.25
+    slowest = report.slowest_task
+    assert (slowest.partition, slowest.attempt, slowest.host) == (0, 0, "executor-1")
+    assert (slowest.rows, slowest.elapsed_ms, slowest.input_wait_ms) == (3, 40, 30)
+
+
+def test_the_slowest_broker_is_the_one_with_the_longest_mean_latency():
+    slowest = two_tasks().slowest_broker
+    assert (slowest.id, slowest.mean_latency_ms, slowest.max_latency_ms) == (2, 100.0, 250)
+    assert slowest.last_answer == "t-1: no leader"
+
+
+def test_a_report_says_whose_it_is():
+    told = checked(two_tasks().json())
+    whose = ("applicationId", "applicationName", "queryId", "queryName", "runId", "batchId")
+    assert [told[name] for name in whose] == ["local-1", "orders app", "q", "orders", "r", 7]
+    assert (told["topics"], told["deliveryGuarantee"]) == (["t"], "at-least-once")
+    assert told["transactionalIdPrefix"] is None
+    assert told["reportVersion"] == 1
+
+
+def test_a_report_of_exactly_once_says_under_which_names():
+    exactly_once = config(deliveryGuarantee="exactly-once", txnAppId="nightly", txnVersion="3")
+    told = checked(report_of_batch(exactly_once, [message()], Outcome.COMMITTED).json())
+    assert (told["transactionalIdPrefix"], told["txnAppId"], told["txnVersion"]) == (
+        "kprod", "nightly", 3,
+    )  # fmt: skip
+
+
+def test_equal_options_have_equal_fingerprints_and_secrets_are_not_in_them():
+    one = config(**{"kafka.linger.ms": "5"}).fingerprint
+    assert one == config(**{"KAFKA.linger.ms": "5"}).fingerprint
+    assert one != config(**{"kafka.linger.ms": "6"}).fingerprint
+    sasl = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
+    first, second = (
+        config(**sasl, **{"kafka.sasl.username": "u", "kafka.sasl.password": p}).fingerprint
+        for p in ("canary1", "canary2")
+    )
+    assert first == second
+
+
+def test_the_line_says_it_all_in_one_line():
+    assert line_of(two_tasks()) == (
+        "kprod wrote queryId=q batchId=7 rows=8 bytes=1240 batches=5 meanBatchSize=248 requests=6 "
+        "retries=2 splits=0 duplicates=0 throttleMs=11 inputWaitMs=30 bufferWaitMs=70 "
+        "brokerWaitMs=4 meanQueueMs=23.6 elapsedMs=1000 rowsPerSecond=8 tasks=3 longestTaskMs=40 "
+        "taskSkew=3.3 guarantee=at-least-once slowestBroker=2(100.0ms) "
+        "offsets=t-0:5..12,t-1:0..4"
+    )
+
+
+def test_the_line_stays_short_with_many_partitions_and_says_where_they_are():
+    many = tuple(("t", p, 0, 1) for p in range(1000))
+    line = line_of(report_of([message(offsets=many)]))
+    more = 1000 - LOGGED_PARTITIONS
+    assert line.endswith(f",+{more} more (reportPath and reportTopic have them)")
+    assert len(line) < 1000
+
+
+def test_a_report_of_many_partitions_is_bounded_and_counts_what_it_leaves_out():
+    many = tuple((f"a-topic-with-a-name-of-its-own-{p % 10}", p, 0, 2**40) for p in range(20_000))
+    text = report_of([message(offsets=many)]).json()
+    told = checked(text)
+    assert MAX_JSON_BYTES * 0.9 < len(text) <= MAX_JSON_BYTES
+    assert len(told["partitions"]) + told["partitionsLeftOut"] == 20_000
+
+
+def test_a_batch_without_rows_has_a_report_too():
+    report = report_of([message(rows=0, acknowledged=0, batches=0, nodes=(), offsets=())])
+    assert "rows=0 " in line_of(report)
+    assert "slowestBroker=none offsets=none" in line_of(report)
+    assert (report.mean_batch_size, report.task_skew, report.row_skew) == (0, 1.0, 1.0)
+
+
+def test_a_failed_batch_says_why_and_which_tasks_are_not_finished():
+    error = CommitError("it failed", hint="do this")
+    report = report_of([message()], Outcome.FAILED, error=error, unfinished=[1, 4], batch_id=3)
+    told = checked(report.json())
+    assert told["error"] == {"code": "KP0600", "message": "it failed", "hint": "do this"}
+    assert (told["tasks"], told["unfinishedTasks"], told["unfinished"]) == (3, 2, [1, 4])
+    assert (told["outcome"], told["batchId"], told["rows"]) == ("failed", 3, 3)
+
+
+def test_a_batch_of_which_no_task_told_anything_has_a_report_and_its_lists_are_bounded():
+    report = report_of([], Outcome.ABORTED, unfinished=range(10_000), batch_id=3)
+    told = checked(report.json())
+    assert (told["tasks"], told["unfinishedTasks"], len(told["unfinished"])) == (
+        10_000, 10_000, NAMED,
+    )  # fmt: skip
+    assert (told["applicationId"], told["batchId"], told["rows"]) == (None, 3, 0)
+
+
+def test_the_json_holds_what_the_line_holds(caplog, tmp_path):
+    path = tmp_path / "report.jsonl"
+    with caplog.at_level(logging.INFO, LOGGER):
+        publish(two_tasks(), config(reportPath=str(path)))
+    told = checked(path.read_text())
+    assert told["writtenAtMs"] == 1_700_000_000_123
+    assert (told["rows"], told["tasks"], told["batchId"], told["queryId"]) == (8, 3, 7, "q")
+    assert told["partitions"][0] == {
+        "topic": "t", "partition": 0, "firstOffset": 5, "lastOffset": 12,
+    }  # fmt: skip
+    assert told["brokers"][1]["maxLatencyMs"] == 250
+    assert (told["clusterId"], told["maxQueueMs"], told["compressionRate"]) == ("c", 60, 1.722)
+    (record,) = caplog.records
+    assert record.getMessage() == line_of(two_tasks())
+    assert (record.context["rows"], record.context["slowestBroker"]) == ("8", "2(100.0ms)")
+
+
+def test_reports_are_appended_one_json_object_a_line(tmp_path):
+    path = tmp_path / "report.jsonl"
+    for report in (first := two_tasks(), second := two_tasks()):
+        publish(report, config(reportPath=str(path)))
+    told = [checked(line)["reportId"] for line in path.read_text().splitlines()]
+    assert told == [first.report_id, second.report_id]
+    assert len(set(told)) == 2
+
+
+def test_a_batch_job_has_neither_query_nor_batch_in_its_json():
+    told = checked(report_of([message()]).json())
+    assert (told["queryId"], told["runId"], told["batchId"]) == (None, None, None)
+
+
+@pytest.mark.parametrize("path", ["no/such/directory/report", "nul\0byte"])
+def test_a_report_that_cannot_be_written_is_a_warning(caplog, tmp_path, path):
+    publish(two_tasks(), config(reportPath=f"{tmp_path}/{path}"))
+    (warning,) = (r for r in caplog.records if r.levelno == logging.WARNING)
+    assert "a report can't be delivered: reportPath can't be written" in warning.getMessage()
+
+
+def test_a_destination_that_fails_keeps_the_report_from_no_other_and_says_nothing_secret(
+    caplog, monkeypatch
+):
+    delivered = []
+
+    def fails(report):
+        raise ValueError("canary4711")
+
+    monkeypatch.setattr(
+        destinations, "DESTINATIONS", (lambda _: fails, lambda _: None, lambda _: delivered.append)
+    )
+    publish(report := two_tasks(), config())
+    assert delivered == [report]
+    assert "ValueError in fails" in caplog.text
+    assert "canary4711" not in caplog.text
+
+
+def test_the_file_is_not_writable_for_others(tmp_path):
+    path = tmp_path / "report.jsonl"
+    publish(two_tasks(), config(reportPath=str(path)))
+    assert not path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def test_where_nobody_configured_logging_the_line_reaches_stderr(capsys, monkeypatch):
+    package = logging.getLogger("spark_kafka_sink")
+    monkeypatch.setattr(package, "handlers", [])
+    monkeypatch.setattr(package, "propagate", False)
+    monkeypatch.setattr(package, "level", logging.NOTSET)
+    package.manager._clear_cache()
+    configure_driver_logging()
+    configure_driver_logging()
+    logging.getLogger(LOGGER).info("hello")
+    assert capsys.readouterr().err.count("INFO " + LOGGER + ": hello\n") == 1
+    package.manager._clear_cache()

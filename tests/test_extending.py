@@ -1,0 +1,160 @@
+"""docs/design/extending.md adds one of each kind by a diff: applied to a copy, each of them works.
+
+The copy has all of the diffs; one process runs all uses in it, and one writes the docs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "design" / "extending.md").read_text()
+#: Heading to text.
+SECTIONS = dict(re.findall(r"(?ms)^## (.+?)\n(.*?)(?=^## |\Z)", PAGE))
+#: What is added, as the generated pages show it.
+SHOWN = {
+    "options.md": ("bzip2", "`kafka.buffer.chunk.bytes`", "`reportTag`", "`murmur3_consistent`"),
+    "errors.md": ("KP0399", "UNSTABLE_OFFSET_COMMIT"),
+    "metrics.md": ("wakeup-rate", "wakeup-total"),
+}
+_COPIED = ("spark_kafka_sink", "tests", "tools", "docs", "conf", "pyproject.toml", "README.md")
+
+#: What Kafka defines of the added API (clients/src/main/resources/common/message).
+_DEFINITIONS = {
+    "DeleteGroupsRequest": {
+        "apiKey": 42,
+        "type": "request",
+        "name": "DeleteGroupsRequest",
+        "validVersions": "0-2",
+        "flexibleVersions": "2+",
+        "fields": [{"name": "GroupsNames", "type": "[]string", "versions": "0+"}],
+    },
+    "DeleteGroupsResponse": {
+        "apiKey": 42,
+        "type": "response",
+        "name": "DeleteGroupsResponse",
+        "validVersions": "0-2",
+        "flexibleVersions": "2+",
+        "fields": [
+            {"name": "ThrottleTimeMs", "type": "int32", "versions": "0+"},
+            {
+                "name": "Results",
+                "type": "[]DeletableGroupResult",
+                "versions": "0+",
+                "fields": [
+                    {"name": "GroupId", "type": "string", "versions": "0+", "mapKey": True},
+                    {"name": "ErrorCode", "type": "int16", "versions": "0+"},
+                ],
+            },
+        ],
+    },
+}
+
+#: Runs each text of a JSON object on standard input; prints what failed, by name.
+_RUNNER = """
+import json, sys, traceback
+failures = {}
+for name, text in json.load(sys.stdin).items():
+    try:
+        exec(compile(text, name, "exec"), {"__name__": name})
+    except BaseException:
+        failures[name] = traceback.format_exc()
+print(json.dumps(failures))
+"""
+
+
+def blocks(section: str, language: str) -> list[str]:
+    return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", SECTIONS[section])
+
+
+def apply(diff: str, root: Path) -> None:
+    """Every hunk must be found once, by its lines; what stands behind ``@@`` is for readers."""
+    for change in re.split(r"(?m)^--- ", diff)[1:]:
+        old, new, *lines = change.splitlines()
+        path = root / new.removeprefix("+++ b/")
+        assert old in ("/dev/null", f"a/{new.removeprefix('+++ b/')}"), old
+        text = "\n" if old == "/dev/null" else "\n" + path.read_text()
+        for hunk in re.split(r"(?m)^@@.*\n?", "\n".join(lines))[1:]:
+            marked = [line or " " for line in hunk.splitlines()]
+            before = "".join(f"{line[1:]}\n" for line in marked if line[0] in " -")
+            after = "".join(f"{line[1:]}\n" for line in marked if line[0] in " +")
+            assert text.count(f"\n{before}") == 1, f"{path.name} has this not once:\n{before}"
+            text = text.replace(f"\n{before}", f"\n{after}")
+        path.write_text(text[1:])
+
+
+def run(root: Path, *arguments: str, stdin: str = "") -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package with everything that the page adds."""
+    root = tmp_path_factory.mktemp("extended")
+    for name in _COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source, root / name, ignore=ignored)
+        else:
+            shutil.copy(source, root / name)
+    for section in SECTIONS:
+        for diff in blocks(section, "diff"):
+            apply(diff, root)
+    jar = root / "kafka-clients.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        for path in (root / "tools" / "kafka_messages").glob("*.json"):
+            archive.write(path, f"common/message/{path.name}")
+        for name, definition in _DEFINITIONS.items():
+            archive.writestr(f"common/message/{name}.json", json.dumps(definition))
+    run(root, "tools/generate_messages.py", "--from-jar", str(jar))
+    return root
+
+
+def failures(root: Path) -> dict[str, str]:
+    """The tracebacks of the uses that fail with the package in ``root``, by heading."""
+    uses = {section: "".join(blocks(section, "python")) for section in SECTIONS}
+    assert all(uses.values())
+    found: dict[str, str] = json.loads(run(root, "-c", _RUNNER, stdin=json.dumps(uses)))
+    return found
+
+
+def test_what_the_diffs_add_can_be_used(copy: Path) -> None:
+    assert failures(copy) == {}
+
+
+def test_no_use_works_without_its_diff() -> None:
+    assert list(failures(ROOT)) == list(SECTIONS)
+
+
+def test_the_generated_pages_show_what_was_added(copy: Path) -> None:
+    run(copy, "tools/generate_docs.py")
+    for page, names in SHOWN.items():
+        text, before = ((at / "docs" / page).read_text() for at in (copy, ROOT))
+        assert [name for name in names if name not in text] == []
+        assert [name for name in names if name in before] == []
+
+
+def test_every_row_of_contributing_is_shown() -> None:
+    table = (ROOT / "CONTRIBUTING.md").read_text().split("## I want to add ...")[1]
+    rows = re.findall(r"(?m)^\| ([^|(]+?) (?:\([^|]*\) )?\| ", table.split("\n## ")[0])
+    assert [row.lower() for row in rows if row != "what"] == [name.lower() for name in SECTIONS]

@@ -1,0 +1,90 @@
+"""docs/reports.md and the JSON Schema of a report, out of the fields that the code declares.
+
+Owns: their text. Never: a field's meaning (``datasource/report/write_report.py``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from spark_kafka_sink.datasource import described_fields
+from spark_kafka_sink.datasource.report import write_report
+from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
+from spark_kafka_sink.documentation import SITE
+
+_MEANINGS = {
+    Outcome.ACKNOWLEDGED: "At least once, or none: brokers have acknowledged every row.",
+    Outcome.COMMITTED: "Exactly once: every transaction of the batch is committed.",
+    Outcome.DONE_BEFORE: "Exactly once: the batch was committed before; nothing was written.",
+    Outcome.NO_ROWS: "Exactly once: the batch had no row, so there was nothing to commit.",
+    Outcome.PREPARED: "One write of a `transaction(...)`: it is decided with the others.",
+    Outcome.FAILED: "The commit failed; `error` says why.",
+    Outcome.UNKNOWN: "Exactly once: whether the batch is committed is not known. The next start"
+    " finds out.",
+    Outcome.PARTIAL: "Exactly once: brokers aborted a part of the batch after its decision."
+    " [What to do](troubleshooting.md).",
+    Outcome.ABORTED: "Spark gave the batch up, after a task or the commit had failed.",
+}
+
+
+def schema() -> str:
+    """The JSON Schema, as a file."""
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"{SITE}/latest/reports/#version-{write_report.REPORT_VERSION}",
+        "title": f"Write report of spark-kafka-sink, version {write_report.REPORT_VERSION}",
+    }
+    return json.dumps(head | described_fields.json_schema(WriteReport), indent=1) + "\n"
+
+
+def page_lines() -> Iterator[str]:
+    yield from (*_INTRODUCTION, "")
+    yield from ("## Outcomes", "", "| `outcome` | Meaning |", "|---|---|")
+    for outcome in Outcome:
+        yield f"| `{outcome}` | {_MEANINGS[outcome]} |"
+    yield from (
+        "",
+        f"## Version {write_report.REPORT_VERSION}",
+        "",
+        "A JSON Schema of it is in the package: `write_report.schema.json` in",
+        "`spark_kafka_sink/datasource/report`. Fields may be added to a version; one that goes, or",
+        "means something else, makes the next version (`reportVersion`).",
+        "",
+    )
+    yield from _table(WriteReport)
+    for title, cls in (
+        ("`error`", write_report.ErrorReport),
+        ("`slowestTask`", write_report.TaskReport),
+        ("Each of `brokers`", write_report.BrokerReport),
+        ("Each of `partitions`", write_report.PartitionReport),
+    ):
+        yield from (f"### {title}", "")
+        yield from _table(cls)
+
+
+def _table(cls: type) -> Iterator[str]:
+    yield from ("| Field | Unit | Meaning |", "|---|---|---|")
+    for name, described, _ in described_fields.described_fields(cls):
+        yield f"| `{name}` | {described.unit} | {described.meaning} |"
+    yield ""
+
+
+_INTRODUCTION = """\
+Every batch and micro-batch leaves a report on the driver, whether it was written or not: whose it
+was, what became of its rows, how fast it was and what it waited for. No report holds a row or a
+secret.
+
+## Where reports go
+
+All of these at once, if asked for:
+
+| Destination | Option | What it gets |
+|---|---|---|
+| the driver's log | - | one line at INFO for each batch that was written, with the offsets of at \
+most twenty partitions; a warning for each that was not |
+| a file of the driver | `reportPath` | a line of JSON for each report, appended |
+
+A destination that fails is a warning ([KP0703](errors.md#kp0703)), because the rows are what they
+are.
+""".splitlines()
