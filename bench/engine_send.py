@@ -75,7 +75,7 @@ def confluent(bootstrap: str, topic: str) -> Write:
 
 
 def kafka_python(bootstrap: str, topic: str) -> Write:
-    from kafka import KafkaProducer
+    from kafka import KafkaProducer  # type: ignore[import-untyped]  # it has no stubs
 
     producer: Any = KafkaProducer(bootstrap_servers=bootstrap, acks="all", enable_idempotence=True)
 

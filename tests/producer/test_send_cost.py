@@ -1,4 +1,4 @@
-"""The calls that a record of ``send`` costs may not grow unseen: each is a hundredth of its time."""
+"""The calls of a record of ``send`` may not grow unseen: each is a hundredth of its time."""
 
 from __future__ import annotations
 
