@@ -133,6 +133,21 @@ def test_a_report_of_exactly_once_says_under_which_names():
     )  # fmt: skip
 
 
+def test_the_age_of_the_oldest_transaction_is_told_beside_its_time():
+    exactly_once = config(deliveryGuarantee="exactly-once")
+    began = 1_700_000_000_000
+    messages = [
+        message(partition_id=0, transaction=("a", 1, 0, 2), start_ms=began + 400),
+        message(partition_id=1, transaction=("b", 2, 0, 2), start_ms=began + 100),
+        message(partition_id=2, transaction=None, start_ms=began),
+    ]
+    report = report_of_batch(exactly_once, messages, Outcome.COMMITTED, wall_ms=began + 1_000)
+    told = checked(report.json())
+    assert (told["oldestTransactionMs"], told["transactionTimeoutMs"]) == (900, 900_000)
+    told = checked(two_tasks().json())
+    assert (told["oldestTransactionMs"], told["transactionTimeoutMs"]) == (None, None)
+
+
 def test_equal_options_have_equal_fingerprints_and_secrets_are_not_in_them():
     one = config(**{"kafka.linger.ms": "5"}).fingerprint
     assert one == config(**{"KAFKA.linger.ms": "5"}).fingerprint

@@ -90,6 +90,10 @@ def report_of_batch(
         unfinished_tasks=len(unfinished),
         unfinished=tuple(unfinished[:NAMED]),
         transactions=sum(m.transaction is not None for m in messages),
+        oldest_transaction_ms=_oldest_ms(messages, now),
+        transaction_timeout_ms=config.producer.transaction_timeout_ms
+        if config.is_exactly_once
+        else None,
         longest_task_ms=longest_ms,
         median_task_ms=median_ms,
         task_skew=round(longest_ms / median_ms, 2) if median_ms else 1.0,
@@ -155,6 +159,11 @@ def _task(message: TaskCommitMessage) -> TaskReport:
         message.elapsed_ms,
         message.input_wait_ms,
     )
+
+
+def _oldest_ms(messages: Sequence[TaskCommitMessage], now: int) -> int | None:
+    began = [m.start_ms for m in messages if m.transaction is not None and m.start_ms >= 0]
+    return max(now - min(began), 0) if began else None
 
 
 def _row_skew(with_rows: Sequence[TaskCommitMessage]) -> float:
