@@ -79,7 +79,9 @@ def test_markers_wait_for_leaders_that_are_down():
 
 
 def test_epochs_that_are_used_up_bring_a_new_producer_id():
-    """Behaviour 105. Seen alike once on a real broker, where it takes 32767 calls."""
+    """TransactionCoordinatorTest#shouldReturnOkOnEndTxnWhenStatusIsCompleteCommitAndResultIsCommit.
+    Seen alike once on a real broker, where it takes 32767 calls.
+    """
     cluster = FakeCluster(1)
     s = a_script(cluster)
     producer_id, _ = s.init("init", "id")

@@ -142,7 +142,7 @@ def test_a_record_and_columns_share_a_batch():
 
 
 def test_linger_runs_from_the_creation_of_a_batch():
-    """Behaviours 30, 31."""
+    """RecordAccumulatorTest#testLinger, RecordAccumulatorTest#testNextReadyCheckDelay."""
     world = World(linger_ms=10)
     records = Records(world)
     records(TP0)
@@ -183,7 +183,7 @@ def test_columns_that_are_older_do_not_hide_a_record_that_is_due():
 
 
 def test_a_full_batch_is_closed_and_wakes_the_sender():
-    """Behaviour 29."""
+    """RecordAccumulatorTest#testFull."""
     world = World(batch_size=1000)
     records = Records(world)
     records(value=b"x" * 100)
@@ -247,7 +247,7 @@ def test_a_closed_accumulator_takes_no_record():
 
 
 def test_aborted_batches_end_every_future():
-    """Behaviour 48."""
+    """RecordAccumulatorTest#testAbortIncompleteBatches."""
     world = World(batch_size=1000)
     records = Records(world)
     futures = [records(value=b"x" * 100) for _ in range(20)]
@@ -259,7 +259,7 @@ def test_aborted_batches_end_every_future():
 
 
 def test_the_futures_of_a_split_batch_end_with_their_own_piece():
-    """Behaviour 44: the first of each piece, too."""
+    """RecordAccumulatorTest#testSplitAndReenqueue: the first of each piece, too."""
     world = World(linger_ms=0)
     records = Records(world)
     futures = [records(value=b"%d" % n) for n in range(7)]

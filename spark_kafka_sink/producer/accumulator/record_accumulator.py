@@ -224,7 +224,7 @@ class RecordAccumulator:
 
         Raises IllegalStateError when the accumulator is closed, or the error that failed it.
         """
-        # A slice is a view of a whole chunk's buffer: the copy lets the chunk go (rule 5.5).
+        # A slice is a view of a whole chunk's buffer: the copy lets the chunk go (rule R5).
         chunks = [bytes(piece.data) for piece in slices]
         refused: list[EncodedSlice] = []
         refused_tps: set[TopicPartition] = set()

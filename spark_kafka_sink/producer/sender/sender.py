@@ -530,7 +530,7 @@ class Sender:
     ) -> None:
         """Fail ``batch`` for good. In a transaction that is the end of this. Else, with sequences,
         batches of ``send`` fail alone (each record's future tells), and the producer goes on under
-        a new id; rows of columns belong to an attempt, and the producer ends with them (rule 5.2).
+        a new id; rows of columns belong to an attempt, and the producer ends with them (rule R2).
         ``unclear``: its records may be in the log.
 
         The transaction fails before anybody hears of the batch: a writer whose flush returns must
