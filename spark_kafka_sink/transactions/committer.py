@@ -158,29 +158,31 @@ class Committer:
         if owner.numbering is Numbering.ONCE and not batch.transactions and batch.parts is None:
             return Commit.EMPTY
 
+        tried: list[Decision] = []
         try:
             return retry_when_fenced(
                 lambda: self._decisions.open(owner.key, self._client.deadline()),
-                lambda session: self._commit(owner, batch, session),
+                lambda session: self._commit(owner, batch, session, tried),
                 lambda session: owner.check(session.state),
                 clock=self._client.clock,
             )
         except SupersededError:
-            # Our decision may be in the log, and we do not know: whoever took over has ended it.
-            if self._is_committed(batch):
+            # A decision of ours that nobody knows to be in the log: whoever took over has ended it.
+            if tried and self._is_committed(tried[-1]):
                 return Commit.COMMITTED
             raise
 
-    def _is_committed(self, batch: Batch) -> bool:
-        """Each of its transactions is: somebody has rolled our decision forward."""
-        ids = [t.transactional_id for t in batch.transactions]
-        found = self._client.describe(ids, self._client.deadline()) if ids else {}
-        return bool(found) and all(
+    def _is_committed(self, decision: Decision) -> bool:
+        found = self._client.describe(decision.ids, self._client.deadline())
+        return all(
             outcome_of(t, found[t.transactional_id]) is Outcome.COMMITTED
-            for t in batch.transactions
+            for t in decision.transactions
         )
 
-    def _commit(self, owner: Owner, batch: Batch, session: LogSession) -> Commit:
+    def _commit(
+        self, owner: Owner, batch: Batch, session: LogSession, tried: list[Decision]
+    ) -> Commit:
+        """``tried`` is told what it sets out to decide."""
         found = session.state
         owner.check(found)
         if found is None and owner.numbering.is_of_micro_batches and batch.number > 0:
@@ -230,6 +232,7 @@ class Committer:
             # (A version without rows doesn't count as written: its rows may not be there yet.)
             self._sweep(owner, session, before, also=done)
             return Commit.EMPTY
+        tried.append(decision)
         checked_ms = self._client.clock.now_ms()
         state = self._decide(owner, session, state.decided(decision))
         with _decided(owner.key, decision):
