@@ -4,43 +4,62 @@ Each engine setting runs ``--rounds`` rounds; in a round every contender runs on
 that a slow minute of the machine hits all. Quoted are medians and the median of the ratios round by
 round, with its interval. The table is printed and put at the head of bench/HISTORY.md.
 
-The part ``against`` runs the package of ``--commit`` and the present one in turn, in the engine's
-settings and as a Spark job of 100 B values.
+Parts that run only when they are named: ``against`` runs the package of ``--commit`` and the
+present one in turn, in the engine's settings and as a Spark job of 100 B values; ``partitions``
+runs 100, 1000 and 5000 partitions on one broker and on three; ``jobs`` runs small jobs beside a
+Python sink that does nothing; ``send`` runs a record a call, beside clients that know nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime as dt
-import json
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
 from bench.certificates import broker_certificate
-from bench.peers import classpath, connector_jars
-from bench.spark_job import check, create, delete, touch
+from bench.engines import (
+    CONFLUENT,
+    JAVA,
+    OURS,
+    ROOT,
+    SENDING,
+    Engine,
+    Run,
+    Setting,
+    Topics,
+    child,
+    ours,
+)
+from bench.peers import connector_jars
+from bench.spark_job import delete
 from bench.statistics import Ratio, median, ratio
 from spark_kafka_sink.local_kafka import KafkaCluster
 
-PARTS = ["engine", "tls", "spark", "microbatch", "exactly-once", "memory"]  # "against" when asked
-ROOT = Path(__file__).parent.parent
+PARTS = ["engine", "tls", "spark", "microbatch", "exactly-once", "memory"]
 HISTORY = ROOT / "bench" / "HISTORY.md"
 
-# name, partitions, value size, rows, warm-up rows
 ENGINE_SETTINGS = (
-    ("100 B values, 12 partitions", 12, 100, 4_000_000, 500_000),
-    ("1 KB values, 12 partitions", 12, 1024, 600_000, 100_000),
-    ("100 B values, 1000 partitions", 1000, 100, 3_000_000, 500_000),
+    Setting("100 B values, 12 partitions", 12, 100, 4_000_000, 500_000),
+    Setting("1 KB values, 12 partitions", 12, 1024, 600_000, 100_000),
+    Setting("100 B values, 1000 partitions", 1000, 100, 3_000_000, 500_000),
+)
+SEND_SETTING = Setting("send(), 100 B values, 12 partitions", 12, 100, 200_000, 40_000)
+PARTITION_SETTINGS = tuple(
+    Setting(f"{count} partitions, {size}", count, value_size, rows, rows // 6)
+    for size, value_size, rows in (("100 B", 100, 2_000_000), ("1 KB", 1024, 400_000))
+    for count in (100, 1000, 5000)
 )
 # name, value size, codec, rows
 SPARK_SETTINGS = (
@@ -50,43 +69,6 @@ SPARK_SETTINGS = (
 )
 
 
-def child(*command: str, timeout: int = 1800, tree: Path = ROOT) -> dict[str, object]:
-    """Run a Python module of the bench, with the package in ``tree``; its last line of output is
-    JSON.
-    """
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=tree,
-        env=os.environ | {"PYTHONPATH": str(tree)},
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=timeout,
-        check=True,
-    )
-    result: dict[str, object] = json.loads(done.stdout.strip().splitlines()[-1])
-    return result
-
-
-def java_performance(bootstrap: str, topic: str, rows: int, warmup: int, size: int) -> float:
-    """Kafka's own ProducerPerformance at its defaults (acks=all, idempotent): records a second.
-
-    It sends null keys, which costs it less than hashing keys would.
-    """
-    done = subprocess.run(
-        [
-            "java", "-Xms1g", "-Xmx1g", "-cp", classpath(),
-            "org.apache.kafka.tools.ProducerPerformance",
-            "--bootstrap-server", bootstrap, "--topic", topic,
-            "--num-records", str(rows + warmup), "--warmup-records", str(warmup),
-            "--record-size", str(size), "--throughput", "-1",
-            "--command-property", "acks=all",
-        ],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600, check=True,
-    )  # fmt: skip
-    rates = re.findall(r"([\d.]+) records/sec", done.stdout.strip().splitlines()[-1])
-    return float(rates[-1])
-
-
 class Bench:
     """One run: a broker, a console, the rows of the table."""
 
@@ -94,74 +76,82 @@ class Bench:
         self.bootstrap = bootstrap
         self.rounds = rounds
         self.only = only
-        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.topics = Topics(bootstrap)
         self.lines: list[tuple[str, str, str, str]] = []
-        self.number = 0
-
-    def topic(self, partitions: int) -> str:
-        self.number += 1
-        name = f"bench-{os.getpid()}-{self.number}"
-        create(self.admin, name, partitions)
-        touch(self.bootstrap, name, partitions)
-        return name
 
     def engine(self) -> None:
-        for name, partitions, size, rows, warmup in ENGINE_SETTINGS:
-            if self.only not in name:
-                continue
-            ours, java, confluent = [], [], []
-            for _ in range(self.rounds):
-                topic = self.topic(partitions)
-                result = child(
-                    "bench.engine_ours", "--bootstrap", self.bootstrap, "--topic", topic,
-                    "--rows", str(rows), "--warmup", str(warmup), "--value-size", str(size),
-                )  # fmt: skip
-                ours.append(float(str(result["rows_per_second"])))
-                check(self.bootstrap, topic, rows + warmup + partitions, partitions)
-                delete(self.admin, topic)
-                topic = self.topic(partitions)
-                java.append(java_performance(self.bootstrap, topic, rows, warmup, size))
-                delete(self.admin, topic)
-                topic = self.topic(partitions)
-                result = child(
-                    "bench.engine_confluent", "--bootstrap", self.bootstrap, "--topic", topic,
-                    "--rows", str(rows), "--warmup", str(warmup), "--value-size", str(size),
-                )  # fmt: skip
-                confluent.append(float(str(result["rows_per_second"])))
-                delete(self.admin, topic)
-                self.say(f"{name}: {ours[-1]:,.0f} / {java[-1]:,.0f} / {confluent[-1]:,.0f}")
-            self.add(f"engine, {name}", "rows/s", "Java ProducerPerformance", ours, java)
-            self.add(f"engine, {name}", "rows/s", "confluent-kafka produce()", ours, confluent)
+        for setting in ENGINE_SETTINGS:
+            if self.only in setting.name:
+                self._side_by_side(self.topics, setting, JAVA, CONFLUENT)
+
+    def send(self) -> None:
+        """A record a call, with callbacks; futures where a client has them."""
+        found: dict[Engine, list[Run]] = {engine: [] for engine in SENDING}
+        for _ in range(self.rounds):
+            for engine, runs in found.items():
+                runs.append(self.topics.run(SEND_SETTING, engine.run))
+            last = (f"{runs[-1].cpu_us:.1f} us" for runs in found.values())
+            self.say(f"{SEND_SETTING.name}: {' / '.join(last)}")
+        mine, *theirs = SENDING
+        for peer in theirs:
+            self._add_engine(SEND_SETTING.name, peer.name, found[mine], found[peer])
+
+    def partitions(self) -> None:
+        """How the cost grows with partitions, and with leaders."""
+        for brokers in (1, 3):
+            with KafkaCluster(brokers, heap="768m") as kafka:
+                for setting in PARTITION_SETTINGS:
+                    name = f"{setting.name}, {brokers} broker{'s' * (brokers > 1)}"
+                    if self.only in name:
+                        self._side_by_side(
+                            Topics(kafka.bootstrap), replace(setting, name=name), CONFLUENT
+                        )
+
+    def _side_by_side(self, topics: Topics, setting: Setting, *peers: Engine) -> None:
+        found: dict[Engine, list[Run]] = {engine: [] for engine in (OURS, *peers)}
+        for _ in range(self.rounds):
+            for engine, runs in found.items():
+                runs.append(topics.run(setting, engine.run))
+            last = (f"{runs[-1].rows_per_second:,.0f}" for runs in found.values())
+            self.say(f"{setting.name}: {' / '.join(last)}")
+        mine = found[OURS]
+        for peer in peers:
+            self._add_engine(setting.name, peer.name, mine, found[peer])
+        queue, peak = (median([getattr(r, n) for r in mine]) for n in ("queue_ms", "peak_mib"))
+        self.lines.append(
+            (
+                f"engine, {setting.name}",
+                f"{peak:.0f} MiB peak",
+                "-",
+                f"a batch waits {queue:.1f} ms",
+            )
+        )
+
+    def _add_engine(self, name: str, peer: str, ours: list[Run], theirs: list[Run]) -> None:
+        for unit, figure in (("rows/s", "rows_per_second"), ("us CPU a row", "cpu_us")):
+            mine, other = ([getattr(run, figure) for run in runs] for runs in (ours, theirs))
+            self.add(f"engine, {name}", unit, peer, mine, other)
 
     def tls(self) -> None:
-        """Ours over TLS next to ours without, on one broker, and confluent-kafka over TLS."""
-        name, partitions, size, rows, warmup = ENGINE_SETTINGS[0]
+        """Ours over TLS next to ours without, on one broker."""
+        setting = ENGINE_SETTINGS[0]
         with tempfile.TemporaryDirectory() as directory:
             properties, certificate = broker_certificate(Path(directory))
             listeners = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL"}
             with KafkaCluster(
                 full_jvm=True, heap="1g", listeners=listeners, overrides=properties
             ) as kafka:
-                bench = Bench(kafka.bootstrap, self.rounds)
-                secure: tuple[str, ...] = ("--option", "security.protocol=SSL")
-                secure += ("--option", f"ssl.truststore.location={certificate}")
-                rates: dict[str, list[float]] = {"TLS": [], "PLAINTEXT": []}
+                options = ("security.protocol=SSL", f"ssl.truststore.location={certificate}")
+
+                def secure(_: str, topic: str, setting: Setting) -> Run:
+                    return ours(kafka.bootstrap_of("SSL"), topic, setting, options=options)
+
+                topics = Topics(kafka.bootstrap_of("PLAINTEXT"))
+                runs: tuple[list[Run], list[Run]] = [], []
                 for _ in range(self.rounds):
-                    for listener, options in (("TLS", secure), ("PLAINTEXT", ())):
-                        topic = bench.topic(partitions)
-                        address = kafka.bootstrap_of("SSL" if options else "PLAINTEXT")
-                        result = child(
-                            "bench.engine_ours", "--bootstrap", address, "--topic", topic,
-                            "--rows", str(rows), "--warmup", str(warmup),
-                            "--value-size", str(size), *options,
-                        )  # fmt: skip
-                        rates[listener].append(float(str(result["rows_per_second"])))
-                        check(kafka.bootstrap, topic, rows + warmup + partitions, partitions)
-                        delete(bench.admin, topic)
-        self.add(
-            f"engine over TLS, {name}", "rows/s", "itself, plaintext", rates["TLS"],
-            rates["PLAINTEXT"],
-        )  # fmt: skip
+                    runs[0].append(topics.run(setting, secure))
+                    runs[1].append(topics.run(setting, ours))
+        self._add_engine(f"{setting.name}, over TLS", "itself, plaintext", *runs)
 
     def spark(self) -> None:
         for name, size, codec, rows in SPARK_SETTINGS:
@@ -205,42 +195,22 @@ class Bench:
     def against(self, commit: str) -> None:
         """The package of ``commit`` next to the present one; the bench is the present one's."""
         with tempfile.TemporaryDirectory() as directory:
-            old = package_of(commit, Path(directory))
-            trees = {"new": ROOT, "old": old}
-            for name, partitions, size, rows, warmup in ENGINE_SETTINGS:
-                if self.only in name:
-                    self._engine_against(commit, name, trees, partitions, size, rows, warmup)
+            trees = {"new": ROOT, "old": package_of(commit, Path(directory))}
+            for setting in ENGINE_SETTINGS:
+                if self.only in setting.name:
+                    self._engine_against(commit, setting, trees)
             name, size, codec, rows = SPARK_SETTINGS[0]
             if self.only in f"Spark, {name}":
                 self._spark_against(commit, name, trees, size, codec, rows)
 
-    def _engine_against(
-        self,
-        commit: str,
-        name: str,
-        trees: dict[str, Path],
-        partitions: int,
-        size: int,
-        rows: int,
-        warmup: int,
-    ) -> None:
-        rates: dict[str, list[float]] = {"new": [], "old": []}
-        cpu: dict[str, list[float]] = {"new": [], "old": []}
+    def _engine_against(self, commit: str, setting: Setting, trees: dict[str, Path]) -> None:
+        runs: dict[str, list[Run]] = {"new": [], "old": []}
         for number in range(self.rounds):
             for which in ("new", "old") if number % 2 else ("old", "new"):
-                topic = self.topic(partitions)
-                result = child(
-                    "bench.engine_ours", "--bootstrap", self.bootstrap, "--topic", topic,
-                    "--rows", str(rows), "--warmup", str(warmup), "--value-size", str(size),
-                    tree=trees[which],
-                )  # fmt: skip
-                rates[which].append(float(str(result["rows_per_second"])))
-                cpu[which].append(1e6 * float(str(result["cpu"])) / rows)
-                check(self.bootstrap, topic, rows + warmup + partitions, partitions)
-                delete(self.admin, topic)
-            self.say(f"{name}: CPU {cpu['new'][-1]:.2f} / {cpu['old'][-1]:.2f} us a row")
-        self.add(f"engine, {name}", "us CPU a row", commit, cpu["new"], cpu["old"])
-        self.add(f"engine, {name}", "rows/s", commit, rates["new"], rates["old"])
+                runs[which].append(self.topics.run(setting, partial(ours, tree=trees[which])))
+            new, old = (runs[which][-1].cpu_us for which in ("new", "old"))
+            self.say(f"{setting.name}: CPU {new:.2f} / {old:.2f} us a row")
+        self._add_engine(setting.name, commit, runs["new"], runs["old"])
 
     def _spark_against(
         self, commit: str, name: str, trees: dict[str, Path], size: int, codec: str, rows: int
@@ -269,6 +239,20 @@ class Bench:
         self.add_difference(
             "micro-batch of 1000 rows, p50", "Python sink that does nothing", ours, theirs
         )
+
+    def jobs(self) -> None:
+        """Jobs of 1000 rows, and of none, into a topic that is there."""
+        found = child(
+            "bench.small_jobs", "--bootstrap", self.bootstrap, "--rounds", str(self.rounds)
+        )
+        for rows, times in found.items():
+            milliseconds: dict[str, list[float]] = times  # type: ignore[assignment]
+            self.add_difference(
+                f"job of {rows} rows",
+                "Python sink that does nothing",
+                milliseconds["kprod"],
+                milliseconds["nothing"],
+            )
 
     def exactly_once(self) -> None:
         """Next to at-least-once, in one run; the driver's commit by itself."""
@@ -323,10 +307,9 @@ class Bench:
 
     def memory(self, gigabytes: float) -> None:
         topic = f"bench-memory-{os.getpid()}"
-        from confluent_kafka.admin import NewTopic
-
         config = {"retention.bytes": str(2**30 // 12), "segment.bytes": str(2**24)}
-        self.admin.create_topics([NewTopic(topic, 12, 1, config=config)])[topic].result(30)
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.create_topics([NewTopic(topic, 12, 1, config=config)])[topic].result(30)
         result = child(
             "bench.memory", "--bootstrap", self.bootstrap, "--topic", topic,
             "--gigabytes", str(gigabytes),
@@ -342,7 +325,7 @@ class Bench:
                 f"second half's peak {mib['peak_of_second_half']:.0f} MiB",
             )
         )
-        delete(self.admin, topic)
+        delete(admin, topic)
 
     def add(self, what: str, unit: str, peer: str, ours: list[float], theirs: list[float]) -> None:
         quotient: Ratio = ratio(ours, theirs)
@@ -419,6 +402,9 @@ def main() -> None:
             else:
                 {
                     "engine": bench.engine,
+                    "send": bench.send,
+                    "partitions": bench.partitions,
+                    "jobs": bench.jobs,
                     "tls": bench.tls,
                     "spark": bench.spark,
                     "microbatch": bench.microbatch,

@@ -66,6 +66,7 @@ def main() -> None:
                 "seconds": seconds,
                 "rows_per_second": args.rows / seconds,
                 "cpu": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+                "peak_mib": after.ru_maxrss / 1024,
             }
         )
     )

@@ -1,6 +1,7 @@
 """One run of our engine: Arrow batches in, acknowledgements out, in this one process.
 
-Prints one JSON line: rows, seconds, rows per second, CPU seconds, batches and requests.
+Prints one JSON line: rows, seconds, rows per second, CPU seconds, batches and requests, how
+long a batch waited for its request (ms, in the mean), and the process's peak of resident memory.
 """
 
 from __future__ import annotations
@@ -83,6 +84,8 @@ def main() -> None:
                 "cpu": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
                 "batches": report.batches,
                 "requests": report.requests,
+                "queue_ms": report.queue_ms / max(1, report.batches),
+                "peak_mib": after.ru_maxrss / 1024,
             }
         )
     )

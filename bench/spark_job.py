@@ -132,10 +132,10 @@ def _save(frame: DataFrame, source: str, bootstrap: str, topic: str, more: dict[
     ).options(**more).mode("append").save()
 
 
-def create(admin: AdminClient, topic: str, partitions: int) -> None:
+def create(admin: AdminClient, topic: str, partitions: int, *, replicas: int = 1) -> None:
     """A topic whose closed segments go quickly, so that long runs don't fill the disk."""
     config = {"segment.bytes": str(256 * 1024 * 1024), "file.delete.delay.ms": "1000"}
-    admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, replicas, config=config)])[topic].result(30)
     # Leaders take a moment; a contender should not pay for it.
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:

@@ -1,0 +1,183 @@
+"""One run of one engine into one topic: ours, confluent-kafka's, Java's ProducerPerformance.
+
+Each runs in a process of its own. CPU is the client's alone, user and system. Java's is that of its
+whole process for each record, the warm-up's too, less what the same command takes for one record
+(the JVM's start): it has no clock of its own that could leave the warm-up out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+
+from bench.peers import classpath
+from bench.spark_job import check, create, delete, touch
+
+ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is written: ``rows`` that are measured, after ``warmup``; keys of 12 bytes."""
+
+    name: str
+    partitions: int
+    value_size: int
+    rows: int
+    warmup: int
+    replicas: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """``cpu_us`` is for each row. ``queue_ms`` is how long a batch waited for its request, in the
+    mean (of ours only); ``peak_mib`` the largest resident size of the process (not of Java's).
+    """
+
+    rows_per_second: float
+    cpu_us: float
+    queue_ms: float = 0.0
+    peak_mib: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    name: str
+    run: Callable[[str, str, Setting], Run]
+
+
+def child(*command: str, timeout: int = 1800, tree: Path = ROOT) -> dict[str, object]:
+    """Run a Python module of the bench, with the package in ``tree``; its last line of output is
+    JSON.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=tree,
+        env=os.environ | {"PYTHONPATH": str(tree)},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=timeout,
+        check=True,
+    )
+    result: dict[str, object] = json.loads(done.stdout.strip().splitlines()[-1])
+    return result
+
+
+def ours(
+    bootstrap: str, topic: str, setting: Setting, *, tree: Path = ROOT, options: Sequence[str] = ()
+) -> Run:
+    """Columns through the package in ``tree``."""
+    return _python("bench.engine_ours", bootstrap, topic, setting, options, tree)
+
+
+def confluent(bootstrap: str, topic: str, setting: Setting) -> Run:
+    """confluent-kafka's ``produce()``, a record a call."""
+    return _python("bench.engine_confluent", bootstrap, topic, setting)
+
+
+def _sending(client: str) -> Callable[[str, str, Setting], Run]:
+    def run(bootstrap: str, topic: str, setting: Setting) -> Run:
+        return _python("bench.engine_send", bootstrap, topic, setting, client=client)
+
+    return run
+
+
+def _python(
+    module: str,
+    bootstrap: str,
+    topic: str,
+    setting: Setting,
+    options: Sequence[str] = (),
+    tree: Path = ROOT,
+    client: str | None = None,
+) -> Run:
+    found = child(
+        module, "--bootstrap", bootstrap, "--topic", topic,
+        *(() if client is None else ("--client", client)),
+        "--rows", str(setting.rows), "--warmup", str(setting.warmup),
+        "--value-size", str(setting.value_size), *(f"--option={o}" for o in options), tree=tree,
+    )  # fmt: skip
+    figures = {name: float(str(value)) for name, value in found.items()}
+    return Run(
+        figures["rows_per_second"],
+        1e6 * figures["cpu"] / setting.rows,
+        figures.get("queue_ms", 0.0),
+        figures["peak_mib"],
+    )
+
+
+def java(bootstrap: str, topic: str, setting: Setting) -> Run:
+    """Kafka's own ProducerPerformance at its defaults (acks=all, idempotent).
+
+    It sends null keys, which costs it less than hashing keys would.
+    """
+    rate, cpu = _java(bootstrap, topic, setting.rows, setting.warmup, setting.value_size)
+    start = _java_start(bootstrap, topic)
+    return Run(rate, 1e6 * max(0.0, cpu - start) / (setting.rows + setting.warmup))
+
+
+@cache
+def _java_start(bootstrap: str, topic: str) -> float:
+    return _java(bootstrap, topic, 1, 0, 100)[1]
+
+
+def _java(bootstrap: str, topic: str, rows: int, warmup: int, size: int) -> tuple[float, float]:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [
+            "java", "-Xms1g", "-Xmx1g", "-cp", classpath(),
+            "org.apache.kafka.tools.ProducerPerformance",
+            "--bootstrap-server", bootstrap, "--topic", topic,
+            "--num-records", str(rows + warmup), "--warmup-records", str(warmup),
+            "--record-size", str(size), "--throughput", "-1",
+            "--command-property", "acks=all",
+        ],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600, check=True,
+    )  # fmt: skip
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    rates = re.findall(r"([\d.]+) records/sec", done.stdout.strip().splitlines()[-1])
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return float(rates[-1]), cpu
+
+
+OURS = Engine("kprod", ours)
+CONFLUENT = Engine("confluent-kafka produce()", confluent)
+JAVA = Engine("Java ProducerPerformance", java)
+#: A record a call, with a callback for each; ours first.
+SENDING = tuple(
+    Engine(name, _sending(name)) for name in ("kprod", "confluent-kafka", "kafka-python")
+)
+
+
+class Topics:
+    """Fresh topics on one cluster, each warmed by a row in each partition, and deleted behind."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._number = 0
+
+    def run(self, setting: Setting, run: Callable[[str, str, Setting], Run]) -> Run:
+        """What ``run`` gives for a topic of its own; SystemExit when a row is missing there."""
+        self._number += 1
+        topic = f"bench-{os.getpid()}-{self._number}"
+        create(self._admin, topic, setting.partitions, replicas=setting.replicas)
+        touch(self.bootstrap, topic, setting.partitions)
+        try:
+            found = run(self.bootstrap, topic, setting)
+            if run is not java:  # (its first run in a topic sends one record more)
+                expected = setting.rows + setting.warmup + setting.partitions
+                check(self.bootstrap, topic, expected, setting.partitions)
+        finally:
+            delete(self._admin, topic)
+        return found
