@@ -500,7 +500,7 @@ class KafkaProducer:
 
     @property
     def reusable(self) -> bool:
-        """True after a clean end: nothing in flight, nothing unresolved, no error (rule 5.4)."""
+        """True after a clean end: nothing in flight, nothing unresolved, no error (rule R4)."""
         manager = self._transaction_manager
         return (
             not self._closed

@@ -1,4 +1,4 @@
-"""NetworkClient over a simulated network: behaviours 106 to 111 and 114 to 116 of Kafka's tests."""
+"""NetworkClient over a simulated network (Java: NetworkClientTest)."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_request_is_answered_through_its_callback() -> None:
 
 
 def test_no_node_is_ready_while_a_metadata_update_is_due() -> None:
-    """Behaviour 106."""
+    """NetworkClientTest#testSendToUnreadyNode."""
     world = World()
     world.make_ready()
     world.metadata.wait_ms = 0
@@ -129,7 +129,7 @@ def test_no_node_is_ready_while_a_metadata_update_is_due() -> None:
 
 @pytest.mark.parametrize("reason", ["channel", "throttled", "unsent", "limit", "unknown"])
 def test_a_node_that_is_not_ready_takes_no_request(reason: str) -> None:
-    """Behaviour 106."""
+    """NetworkClientTest#testSendToUnreadyNode."""
     world = World(max_in_flight_requests_per_connection=2)
     node = NODE
     if reason == "unknown":
@@ -164,7 +164,7 @@ def test_a_second_request_may_go_when_the_first_has_left_but_has_no_answer() -> 
 
 
 def test_api_versions_is_asked_in_the_highest_version_first() -> None:
-    """Behaviour 107."""
+    """NetworkClientTest#testApiVersionsRequest."""
     world = World()
     world.make_ready()
     assert [(f.api_key, f.version) for f in world.net.sent] == [(ApiKey.API_VERSIONS, 4)]
@@ -181,7 +181,7 @@ def test_api_versions_is_asked_in_the_highest_version_first() -> None:
 def test_a_refused_api_versions_request_is_sent_again_lower(
     offered: dict[int, tuple[int, int]], second: int
 ) -> None:
-    """Behaviour 107."""
+    """NetworkClientTest#testApiVersionsRequest."""
     world = World()
     world.net.answers_api_versions = False
     world.client.ready(NODE, world.now)
@@ -198,7 +198,7 @@ def test_a_refused_api_versions_request_is_sent_again_lower(
 
 
 def test_another_error_to_api_versions_disconnects() -> None:
-    """Behaviour 107."""
+    """NetworkClientTest#testApiVersionsRequest."""
     world = World()
     world.net.answers_api_versions = False
     world.client.ready(NODE, world.now)
@@ -214,7 +214,7 @@ def test_another_error_to_api_versions_disconnects() -> None:
 
 
 def test_a_channel_that_never_gets_ready_times_out() -> None:
-    """Behaviour 108.
+    """NetworkClientTest#testConnectionDoesNotRemainStuckInCheckingApiVersionsStateIfChannelNeverBecomesReady.
 
     108: the state stays CONNECTING until ApiVersions can be sent, so the setup limit holds.
     """
@@ -233,7 +233,7 @@ def test_a_channel_that_never_gets_ready_times_out() -> None:
 
 
 def test_a_broker_that_never_answers_api_versions_is_dropped_after_the_request_timeout() -> None:
-    """Behaviour 108."""
+    """NetworkClientTest#testConnectionDoesNotRemainStuckInCheckingApiVersionsStateIfChannelNeverBecomesReady."""
     world = World(request_timeout_ms=700)
     world.net.answers_api_versions = False
     world.client.ready(NODE, world.now)
@@ -249,7 +249,7 @@ def test_a_broker_that_never_answers_api_versions_is_dropped_after_the_request_t
 
 
 def test_a_request_timeout_fails_all_requests_of_the_connection_in_send_order() -> None:
-    """Behaviour 109."""
+    """NetworkClientTest#testRequestTimeout."""
     world = World(request_timeout_ms=1000)
     world.make_ready()
     frames = [world.ask_and_write() for _ in range(3)]
@@ -292,7 +292,7 @@ def test_throttling_does_not_count_against_a_request_in_flight() -> None:
 
 
 def test_a_throttled_node_is_left_alone_until_the_time_is_over() -> None:
-    """Behaviour 110."""
+    """NetworkClientTest#testConnectionThrottling."""
     world = World()
     world.make_ready()
     world.net.answer(world.ask_and_write(), struct.pack(">i", 100))
@@ -305,7 +305,7 @@ def test_a_throttled_node_is_left_alone_until_the_time_is_over() -> None:
 
 
 def test_a_throttle_time_never_moves_back_and_adds_up_in_the_count() -> None:
-    """Behaviour 110."""
+    """NetworkClientTest#testConnectionThrottling."""
     world = World()
     world.make_ready()
     first, second = world.ask_and_write(), world.ask_and_write()
@@ -335,7 +335,7 @@ def test_a_throttled_only_node_does_not_bring_a_rebootstrap() -> None:
 
 
 def test_the_least_loaded_node_is_idle_else_least_busy_else_connecting_else_untried() -> None:
-    """Behaviour 111."""
+    """NetworkClientTest#testLeastLoadedNode."""
     world = World(NODES)
     client, net = world.client, world.net
     # Nothing tried yet: any of them.
@@ -359,7 +359,7 @@ def test_the_least_loaded_node_is_idle_else_least_busy_else_connecting_else_untr
 
 
 def test_the_least_loaded_node_among_failed_ones_is_the_one_tried_longest_ago() -> None:
-    """Behaviour 111."""
+    """NetworkClientTest#testLeastLoadedNode."""
     world = World(NODES)
     for node in (NODES[1], NODES[2], NODES[0]):
         world.make_ready(node)
@@ -372,12 +372,12 @@ def test_the_least_loaded_node_among_failed_ones_is_the_one_tried_longest_ago() 
 
 
 def test_without_nodes_none_is_least_loaded() -> None:
-    """Behaviour 111."""
+    """NetworkClientTest#testLeastLoadedNode."""
     assert World(()).client.least_loaded_node(0) is None
 
 
 def test_an_authentication_failure_is_remembered_and_handed_to_all() -> None:
-    """Behaviour 114."""
+    """NetworkClientTest#testAuthenticationFailureWithInFlightMetadataRequest."""
     world = World()
     error = AuthenticationError("wrong password", code=ErrorCode.SASL_AUTHENTICATION_FAILED)
     world.client.ready(NODE, world.now)
@@ -406,7 +406,7 @@ def test_requests_of_a_connection_that_fails_authentication_carry_that_error() -
 
 
 def test_all_known_nodes_gone_brings_a_rebootstrap() -> None:
-    """Behaviour 115."""
+    """NetworkClientTest#testRebootstrap."""
     world = World(NODES[:2], due=True)
     world.net.refused = {"10.0.0.1": "Connection refused", "10.0.0.2": "Connection refused"}
     for _ in range(6):
@@ -417,7 +417,7 @@ def test_all_known_nodes_gone_brings_a_rebootstrap() -> None:
 
 
 def test_metadata_wanted_in_vain_for_the_trigger_time_brings_a_rebootstrap() -> None:
-    """Behaviour 115."""
+    """NetworkClientTest#testRebootstrap."""
     world = World(
         NODES[:2], due=True, metadata_recovery_rebootstrap_trigger_ms=2500, request_timeout_ms=1000
     )
@@ -434,7 +434,7 @@ def test_metadata_wanted_in_vain_for_the_trigger_time_brings_a_rebootstrap() -> 
 
 
 def test_a_broker_can_ask_for_a_rebootstrap() -> None:
-    """Behaviour 115. 115: error 129."""
+    """NetworkClientTest#testRebootstrap: error 129."""
     world = World(due=True)
     world.net.ranges = {**world.net.ranges, ApiKey.METADATA: (0, 13)}
     while not world.net.count_sent(ApiKey.METADATA):
@@ -484,7 +484,7 @@ def test_with_recovery_strategy_none_nothing_brings_a_rebootstrap() -> None:
 
 
 def test_no_common_version_fails_without_a_byte_on_the_wire() -> None:
-    """Behaviour 116."""
+    """NetworkClientTest#testUnsupportedVersionDuringInternalMetadataRequest."""
     world = World()
     world.net.ranges = {ApiKey.PRODUCE: (0, 2)}
     world.make_ready()
@@ -508,7 +508,7 @@ def test_metadata_without_a_common_version_is_fatal_to_those_who_wait() -> None:
 
 
 def test_correlation_ids_stay_below_the_range_of_sasl() -> None:
-    """Behaviour 116."""
+    """NetworkClientTest#testUnsupportedVersionDuringInternalMetadataRequest."""
     world = World()
     world.client._correlation_id = MIN_RESERVED_CORRELATION_ID - 2
     ids = [world.client.new_client_request(1, Ask(), 0).correlation_id for _ in range(4)]
