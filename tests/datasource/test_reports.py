@@ -16,9 +16,9 @@ import pytest
 from test_datasource_commit_message import message
 
 from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.process_logging import configure_logging
 from spark_kafka_sink.datasource.report import destinations
 from spark_kafka_sink.datasource.report.destinations import in_decision, listener, publish
-from spark_kafka_sink.datasource.report.driver_logging import configure_driver_logging
 from spark_kafka_sink.datasource.report.log_line import LOGGED_PARTITIONS, line_of
 from spark_kafka_sink.datasource.report.report_of_batch import NAMED, report_of_batch
 from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES, Outcome
@@ -279,8 +279,8 @@ def test_where_nobody_configured_logging_the_line_reaches_stderr(capsys, monkeyp
     monkeypatch.setattr(package, "propagate", False)
     monkeypatch.setattr(package, "level", logging.NOTSET)
     package.manager._clear_cache()
-    configure_driver_logging()
-    configure_driver_logging()
+    configure_logging()
+    configure_logging()
     logging.getLogger(LOGGER).info("hello")
     assert capsys.readouterr().err.count("INFO " + LOGGER + ": hello\n") == 1
     package.manager._clear_cache()

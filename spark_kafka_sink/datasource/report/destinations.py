@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.report.driver_logging import configure_driver_logging
+from spark_kafka_sink.datasource.process_logging import configure_logging
 from spark_kafka_sink.datasource.report.log_line import line_of, summary_of
 from spark_kafka_sink.datasource.report.report_file import write_report_file
 from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
@@ -65,7 +65,7 @@ def _log_line(config: SinkConfig) -> Destination:  # noqa: ARG001 - every write 
 def _log_success(report: WriteReport) -> None:
     """A commit that failed raises, and an abort has a warning of its own (``write_plan``)."""
     if report.outcome.is_success:
-        configure_driver_logging()
+        configure_logging()
         # Spark's JSON log of Python workers shows the fields of "context" as columns.
         _log.info("%s", line_of(report), extra={"context": summary_of(report)})
 
