@@ -21,7 +21,7 @@ from spark_kafka_sink.config.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.process_logging import configure_logging
-from spark_kafka_sink.datasource.report.destinations import in_decision, publish
+from spark_kafka_sink.datasource.report.destinations import publish, topic_record
 from spark_kafka_sink.datasource.report.report_of_batch import (
     new_report_id,
     outcome_of_error,
@@ -156,15 +156,18 @@ class WritePlan:
         from spark_kafka_sink.datasource.exactly_once import transaction_commit
 
         configure_logging()
-        report = report_of_batch(
-            self.config, messages, Outcome.COMMITTED, batch_id=batch_id, report_id=report_id
-        )
+        record = None
+        if self.config.report_topic is not None:
+            report = report_of_batch(
+                self.config, messages, Outcome.COMMITTED, batch_id=batch_id, report_id=report_id
+            )
+            record = topic_record(report, self.config.report_topic)
         commit = transaction_commit.commit(
             self.config,
             self.transactions,
             messages,
             batch_id,
-            in_decision(report, self.config),
+            record,
         )
         return Outcome(commit.value)
 
