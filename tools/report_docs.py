@@ -84,6 +84,28 @@ All of these at once, if asked for:
 | the driver's log | - | one line at INFO for each batch that was written, with the offsets of at \
 most twenty partitions; a warning for each that was not |
 | a file of the driver | `reportPath` | a line of JSON for each report, appended |
+| a directory of the driver | `reportPath` | a file of JSON for each report |
+| a topic of the same cluster | `reportTopic` | a record of JSON for each report, in partition 0 |
+| your functions on the driver | `reportListeners` | each report, as a `WriteReport` |
+
+**A directory** is what exists as one, or a path that ends in `/`. Files appear as a whole, and
+none is written twice, so that volumes and mounted object stores do, which can't append. Their names
+sort by time.
+
+**A topic with exactly-once**: the report of a batch is one more transaction of the batch's own
+decision. Consumers that read committed see it if and only if the batch is committed, also when the
+driver dies in between; none comes twice. Its figures end where the decision begins. Reports of
+batches that failed, that had no rows, or that were written without exactly-once are records by
+themselves, at least once: `reportId` tells those that came twice.
+
+**Your functions** run in the process of Spark's commit, which is not your session's: they see no \
+`spark`, and the next micro-batch waits for them.
+
+```python
+def to_pager(report):          # reportListeners=ops.reports:to_pager
+    if not report.outcome.is_success:
+        page(report.query_name, report.outcome, report.error and report.error.message)
+```
 
 A destination that fails is a warning ([KP0703](errors.md#kp0703)), because the rows are what they
 are.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import stat
+import sys
+from dataclasses import replace
 from importlib import resources
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -13,12 +17,12 @@ from test_datasource_commit_message import message
 
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.report import destinations
-from spark_kafka_sink.datasource.report.destinations import publish
+from spark_kafka_sink.datasource.report.destinations import in_decision, listener, publish
 from spark_kafka_sink.datasource.report.driver_logging import configure_driver_logging
 from spark_kafka_sink.datasource.report.log_line import LOGGED_PARTITIONS, line_of
 from spark_kafka_sink.datasource.report.report_of_batch import NAMED, report_of_batch
 from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES, Outcome
-from spark_kafka_sink.errors import CommitError
+from spark_kafka_sink.errors import CommitError, ConfigError
 
 LOGGER = "spark_kafka_sink.datasource.report.destinations"
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"}
@@ -254,9 +258,6 @@ def test_a_destination_that_fails_keeps_the_report_from_no_other_and_says_nothin
 ):
     delivered = []
 
-    def fails(report):
-        raise ValueError("canary4711")
-
     monkeypatch.setattr(
         destinations, "DESTINATIONS", (lambda _: fails, lambda _: None, lambda _: delivered.append)
     )
@@ -283,3 +284,92 @@ def test_where_nobody_configured_logging_the_line_reaches_stderr(capsys, monkeyp
     logging.getLogger(LOGGER).info("hello")
     assert capsys.readouterr().err.count("INFO " + LOGGER + ": hello\n") == 1
     package.manager._clear_cache()
+
+
+# --- a directory ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_directory_gets_a_file_for_each_report_and_names_sort_by_time(tmp_path, made):
+    folder = tmp_path / "reports"
+    if made:
+        folder.mkdir()
+    path = f"{folder}" if made else f"{folder}/"
+    at = (1_700_000_000_999, 1_700_000_001_000, 1_700_000_010_000)
+    told = [replace(two_tasks(), written_at_ms=ms) for ms in at]
+    for report in reversed(told):
+        publish(report, config(reportPath=path))
+    files = sorted(folder.iterdir())
+    assert [checked(file.read_text())["reportId"] for file in files] == [r.report_id for r in told]
+    assert files[0].name == f"20231114T221320.999Z-batch-7-{told[0].report_id[:12]}.json"
+
+
+def test_a_mount_that_can_not_rename_gets_whole_files_too(tmp_path, monkeypatch):
+    """As volumes on object stores: a file is written once, from its first byte to its last."""
+
+    def refuses(self, target):
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(Path, "rename", refuses)
+    publish(report := two_tasks(), config(reportPath=f"{tmp_path}/"))
+    (file,) = tmp_path.iterdir()
+    assert checked(file.read_text())["reportId"] == report.report_id
+
+
+def test_a_directory_that_can_not_be_written_is_a_warning_and_holds_no_half_file(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    publish(two_tasks(), config(reportPath=f"{tmp_path}/file/"))
+    assert "reportPath can't be written: " in caplog.text
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+# --- listeners ------------------------------------------------------------------------------------
+
+heard = []
+
+
+def hears(report):
+    heard.append(report)
+
+
+def fails(report):
+    raise ValueError("canary4711")
+
+
+def test_listeners_get_the_report_and_one_that_fails_keeps_it_from_no_other(caplog, monkeypatch):
+    heard.clear()
+    monkeypatch.setitem(sys.modules, "kprod_listeners", sys.modules[__name__])
+    listeners = "kprod_listeners:fails,kprod_listeners:hears"
+    publish(report := two_tasks(), config(reportListeners=listeners))
+    assert heard == [report]
+    assert "a report can't be delivered: ValueError in fails" in caplog.text
+    assert "canary4711" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [("no_such_module:f", "can't be imported"), ("os:sep", "os:sep can't be called")],
+)
+def test_a_listener_that_is_none_is_an_error_before_any_task(path, problem):
+    with pytest.raises(ConfigError, match=problem):
+        listener(path)
+
+
+# --- a topic --------------------------------------------------------------------------------------
+
+
+def test_reports_go_to_no_topic_of_rows_or_decisions():
+    for wrong in ("t", "__kprod_commits"):
+        with pytest.raises(ConfigError, match="are the same topic"):
+            config(reportTopic=wrong)
+
+
+def test_a_report_of_exactly_once_goes_to_its_topic_in_the_decision_and_no_other_does():
+    plain = config(reportTopic="reports")
+    assert in_decision(two_tasks(), plain) is None
+    assert in_decision(two_tasks(), config(deliveryGuarantee="exactly-once")) is None
+    record = in_decision(
+        report := two_tasks(), config(reportTopic="reports", deliveryGuarantee="exactly-once")
+    )
+    assert record.topic == "reports"
+    assert checked(record.value)["reportId"] == report.report_id

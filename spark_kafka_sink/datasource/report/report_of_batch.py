@@ -47,9 +47,11 @@ def report_of_batch(
     error: KafkaError | None = None,
     unfinished: Sequence[int] = (),
     wall_ms: int | None = None,
+    report_id: str = "",
 ) -> WriteReport:
     """The report of a batch whose finished tasks sent ``messages``; ``unfinished`` are the indices
-    of the others. ``wall_ms`` is now, in ms since the epoch.
+    of the others. ``wall_ms`` is now, in ms since the epoch. A batch that is reported twice, in
+    its decision and behind it, has one ``report_id``.
     """
     now = time.time_ns() // 1_000_000 if wall_ms is None else wall_ms
     produced = ProduceReport.merge(m.produced() for m in messages)
@@ -62,7 +64,7 @@ def report_of_batch(
         {tp.topic for tp in produced.offsets} | ({config.topic} if config.topic else set())
     )
     return WriteReport(
-        report_id=uuid.uuid4().hex,
+        report_id=report_id or new_report_id(),
         written_at_ms=now,
         outcome=outcome,
         error=None if error is None else _error(error),
@@ -128,6 +130,11 @@ def report_of_batch(
             PartitionReport(*tp, *span) for tp, span in sorted(produced.offsets.items())
         ),
     )
+
+
+def new_report_id() -> str:
+    """For a report that is made twice."""
+    return uuid.uuid4().hex
 
 
 def outcome_of_error(error: BaseException) -> Outcome:
