@@ -46,7 +46,8 @@ client's; none of these asks anybody. `kprod --install-completion` completes nam
 `kprod txn` is for whoever operates jobs with
 `deliveryGuarantee=exactly-once` ([what they promise](delivery-guarantees.md)): it shows which
 transactions are open and what is decided about them, and ends what nobody else will end; of any
-client, `kprod txn blockers TOPIC` finds the one that makes consumers wait.
+client, `kprod txn blockers TOPIC` finds the one that makes consumers wait. What to do by what is
+seen: [the runbook](runbook.md).
 
 **Which cluster, and who.** `--bootstrap-servers`, or a client's properties file with `--config`,
 which may also say everything about TLS and SASL; it is what a write takes as its `configFile`, with
