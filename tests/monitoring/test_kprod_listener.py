@@ -86,6 +86,12 @@ def test_a_query_without_a_name_is_told_by_its_id(world):
     assert world.value("kprod_query_input_rows_total", query=query_id) == 100
 
 
+def test_a_report_without_the_querys_name_is_counted_under_it(world):
+    world.reports = [report(0, queryName=None)]
+    world.listener.onQueryProgress(progress(0))
+    assert world.value("kprod_rows_total") == 100
+
+
 def test_the_abort_of_a_batch_of_which_no_task_was_finished_has_its_query(world):
     """Only tasks know the query; the options are those of its other batches."""
     world.reports = [report(0)]

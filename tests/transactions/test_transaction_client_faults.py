@@ -33,18 +33,6 @@ IDS = data_ids(30)
 OK = dict.fromkeys(IDS, ErrorCode.NONE)
 
 
-@pytest.fixture
-def cluster() -> FakeCluster:
-    found = FakeCluster(3)
-    found.create_topic("t")
-    return found
-
-
-@pytest.fixture
-def world(cluster: FakeCluster) -> DriverWorld:
-    return DriverWorld(cluster)
-
-
 def commit(
     world: DriverWorld,
     before: Callable[[list[PreparedTransaction]], object] = lambda _: None,

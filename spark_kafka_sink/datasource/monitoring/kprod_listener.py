@@ -70,6 +70,8 @@ class KprodListener(StreamingQueryListener):
         self._wall_s = wall_s
         #: By run id. A run's name is told at its start alone, and by its progress.
         self._names: dict[str, str] = {}
+        #: By query id: what a report may not have, and must be called as Spark's part is.
+        self._queries: dict[str, str] = {}
         #: Reports that came before the progress of their batch, by query id.
         self._waiting: dict[str, deque[Document]] = {}
         #: Names of queries of which a report was seen, by the fingerprint of their options.
@@ -77,7 +79,7 @@ class KprodListener(StreamingQueryListener):
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         name = event.name or str(event.id)
-        self._names[str(event.runId)] = name
+        self._names[str(event.runId)] = self._queries[str(event.id)] = name
         self._metrics.begin(name)
         self._metrics.event("kprod.query.active", 1, name)
         self._alive(name)
@@ -85,7 +87,7 @@ class KprodListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         progress: Document = json.loads(event.progress.json)
         query_id = str(progress["id"])
-        name = str(progress.get("name") or query_id)
+        name = self._queries[query_id] = str(progress.get("name") or query_id)
         self.read_reports()
         reports = self._of_batch(query_id, progress["batchId"])
         self._metrics.progress(progress, name)
@@ -115,7 +117,7 @@ class KprodListener(StreamingQueryListener):
         """
         for report in self._new_reports():
             query_id, fingerprint = report.get("queryId"), str(report.get("optionsFingerprint"))
-            query = query_of(report)
+            query = self._queries.get(str(query_id), query_of(report))
             if query_id is not None:
                 self._ours[fingerprint] = query
                 waiting = self._waiting.setdefault(str(query_id), deque(maxlen=MAX_WAITING))
