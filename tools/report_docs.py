@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from spark_kafka_sink.datasource import described_fields
 from spark_kafka_sink.datasource.report import write_report
 from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
+from spark_kafka_sink.datasource.write.task_progress import TaskProgress
 from spark_kafka_sink.documentation import SITE
 
 _MEANINGS = {
@@ -61,6 +62,8 @@ def page_lines() -> Iterator[str]:
     ):
         yield from (f"### {title}", "")
         yield from _table(cls)
+    yield from (*_RUNNING_TASKS, "")
+    yield from _table(TaskProgress)
 
 
 def _table(cls: type) -> Iterator[str]:
@@ -109,4 +112,18 @@ def to_pager(report):          # reportListeners=ops.reports:to_pager
 
 A destination that fails is a warning ([KP0703](errors.md#kp0703)), because the rows are what they
 are.
+""".splitlines()
+
+_RUNNING_TASKS = """\
+## A task that runs
+
+Every 30 seconds each task says one line, whatever it waits for: `kprod writes partition=3 ...`, at
+INFO in the executor's log (stderr of its Python workers), and from Spark 4.1 on also in
+`spark.tvf.python_worker_logs()` of a session with `spark.sql.pyspark.worker.logging.enabled=true`.
+A task that is done sooner says nothing. A broker that is down stands in `waitsFor`, with the age of
+what it has not answered, and in `lastAnswer`.
+
+Client metrics are not pushed to brokers (KIP-714). It takes two more APIs, subscriptions that
+change while a producer runs, and OTLP in Protobuf, and what arrives is one producer for each task,
+alive for seconds. [Metrics](monitoring.md) are made of reports instead.
 """.splitlines()

@@ -20,8 +20,8 @@ from spark_kafka_sink import __version__
 from spark_kafka_sink.config.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
-from spark_kafka_sink.datasource.report.destinations import in_decision, publish
-from spark_kafka_sink.datasource.report.driver_logging import configure_driver_logging
+from spark_kafka_sink.datasource.process_logging import configure_logging
+from spark_kafka_sink.datasource.report.destinations import publish, topic_record
 from spark_kafka_sink.datasource.report.report_of_batch import (
     new_report_id,
     outcome_of_error,
@@ -155,16 +155,19 @@ class WritePlan:
             return Outcome.ACKNOWLEDGED
         from spark_kafka_sink.datasource.exactly_once import transaction_commit
 
-        configure_driver_logging()
-        report = report_of_batch(
-            self.config, messages, Outcome.COMMITTED, batch_id=batch_id, report_id=report_id
-        )
+        configure_logging()
+        record = None
+        if self.config.report_topic is not None:
+            report = report_of_batch(
+                self.config, messages, Outcome.COMMITTED, batch_id=batch_id, report_id=report_id
+            )
+            record = topic_record(report, self.config.report_topic)
         commit = transaction_commit.commit(
             self.config,
             self.transactions,
             messages,
             batch_id,
-            in_decision(report, self.config),
+            record,
         )
         return Outcome(commit.value)
 
@@ -199,7 +202,7 @@ class WritePlan:
         """
         try:
             finished, unfinished = finished_messages(messages), _unfinished(messages)
-            configure_driver_logging()
+            configure_logging()
             problem = None
             if self.config.is_exactly_once:
                 problem = self._abort_transactions(messages, finished, batch_id)

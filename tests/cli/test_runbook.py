@@ -120,7 +120,8 @@ def commands_in(block: str) -> Iterator[tuple[str, str]]:
 
 def stable(text: str) -> list[str]:
     """Words, whatever the order, with digits and ids of clusters masked."""
-    text = re.sub(r"\b[A-Za-z0-9_-]{22}, (?=\d+ brokers)", "ID, ", text)
+    text = re.sub(r"\S{22}, (?=\d+ brokers)", "ID, ", text)
+    text = re.sub(r"[+-]\d+ ms beside", "0 ms beside", text)
     text = re.sub(r"[^\x00-\x7f]", " ", text)
     return sorted(re.sub(r"\d+", "#", text).split())
 

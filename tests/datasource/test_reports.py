@@ -7,6 +7,7 @@ import json
 import logging
 import stat
 import sys
+import time
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -16,9 +17,9 @@ import pytest
 from test_datasource_commit_message import message
 
 from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.process_logging import configure_logging
 from spark_kafka_sink.datasource.report import destinations
-from spark_kafka_sink.datasource.report.destinations import in_decision, listener, publish
-from spark_kafka_sink.datasource.report.driver_logging import configure_driver_logging
+from spark_kafka_sink.datasource.report.destinations import listener, publish
 from spark_kafka_sink.datasource.report.log_line import LOGGED_PARTITIONS, line_of
 from spark_kafka_sink.datasource.report.report_of_batch import NAMED, report_of_batch
 from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES, Outcome
@@ -279,8 +280,8 @@ def test_where_nobody_configured_logging_the_line_reaches_stderr(capsys, monkeyp
     monkeypatch.setattr(package, "propagate", False)
     monkeypatch.setattr(package, "level", logging.NOTSET)
     package.manager._clear_cache()
-    configure_driver_logging()
-    configure_driver_logging()
+    configure_logging()
+    configure_logging()
     logging.getLogger(LOGGER).info("hello")
     assert capsys.readouterr().err.count("INFO " + LOGGER + ": hello\n") == 1
     package.manager._clear_cache()
@@ -364,12 +365,31 @@ def test_reports_go_to_no_topic_of_rows_or_decisions():
             config(reportTopic=wrong)
 
 
-def test_a_report_of_exactly_once_goes_to_its_topic_in_the_decision_and_no_other_does():
-    plain = config(reportTopic="reports")
-    assert in_decision(two_tasks(), plain) is None
-    assert in_decision(two_tasks(), config(deliveryGuarantee="exactly-once")) is None
-    record = in_decision(
-        report := two_tasks(), config(reportTopic="reports", deliveryGuarantee="exactly-once")
+def test_a_report_that_is_in_a_decision_is_written_to_its_topic_by_nobody_else(caplog):
+    """There is no broker: whoever tried would say so."""
+    asked = {"reportTopic": "reports", "deliveryGuarantee": "exactly-once"}
+    nobody = config(
+        **asked, **{"kafka.max.block.ms": "50", "kafka.bootstrap.servers": "127.0.0.1:1"}
     )
-    assert record.topic == "reports"
-    assert checked(record.value)["reportId"] == report.report_id
+    for outcome in (Outcome.COMMITTED, Outcome.PREPARED, Outcome.DONE_BEFORE):
+        publish(replace(two_tasks(), outcome=outcome), nobody)
+    assert "can't be delivered" not in caplog.text
+    publish(replace(two_tasks(), outcome=Outcome.ABORTED), nobody)
+    assert "a report can't be delivered: " in caplog.text
+    assert "127.0.0.1:1" in caplog.text
+
+
+@pytest.mark.timing
+def test_a_report_of_10_000_partitions_takes_less_than_100_ms_of_cpu():
+    halves = (range(5_000), range(5_000, 10_000))
+    messages = [
+        message(partition_id=i, offsets=tuple(("orders", p, 0, 9) for p in half))
+        for i, half in enumerate(halves)
+    ]
+    seconds = []
+    for _ in range(5):
+        begun = time.process_time()
+        text = report_of(messages).json()
+        seconds.append(time.process_time() - begun)
+    assert len(json.loads(text)["partitions"]) == 10_000
+    assert min(seconds) < 0.1

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.report.driver_logging import configure_driver_logging
+from spark_kafka_sink.datasource.process_logging import configure_logging
 from spark_kafka_sink.datasource.report.log_line import line_of, summary_of
 from spark_kafka_sink.datasource.report.report_file import write_report_file
 from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
@@ -65,7 +65,7 @@ def _log_line(config: SinkConfig) -> Destination:  # noqa: ARG001 - every write 
 def _log_success(report: WriteReport) -> None:
     """A commit that failed raises, and an abort has a warning of its own (``write_plan``)."""
     if report.outcome.is_success:
-        configure_driver_logging()
+        configure_logging()
         # Spark's JSON log of Python workers shows the fields of "context" as columns.
         _log.info("%s", line_of(report), extra={"context": summary_of(report)})
 
@@ -75,14 +75,12 @@ def _report_path(config: SinkConfig) -> Destination | None:
     return None if path is None else lambda report: write_report_file(path, report)
 
 
-def in_decision(report: WriteReport, config: SinkConfig) -> TopicRecord | None:
-    """What ``reportTopic`` gets in the decision of an exactly-once batch, if it is asked for."""
-    if config.report_topic is None or not config.is_exactly_once:
-        return None
+def topic_record(report: WriteReport, report_topic: str) -> TopicRecord:
+    """What ``reportTopic`` gets; of an exactly-once batch, in its decision."""
     # Not above: a commit without it loads no network and no Arrow.
     from spark_kafka_sink.transactions.topic_records import TopicRecord
 
-    return TopicRecord(config.report_topic, report.json().encode())
+    return TopicRecord(report_topic, report.json().encode())
 
 
 def _report_topic(config: SinkConfig) -> Destination | None:
@@ -92,12 +90,11 @@ def _report_topic(config: SinkConfig) -> Destination | None:
 
     def write(report: WriteReport) -> None:
         if report.outcome in _DECIDED:
-            return  # it was written with the decision (``in_decision``), maybe by another driver
+            return  # it was written with the decision (``topic_record``), maybe by another driver
         from spark_kafka_sink.transactions.exactly_once import shared
-        from spark_kafka_sink.transactions.topic_records import TopicRecord
 
         with shared(config.producer, config.commit_log_topic) as driver:
-            driver.write_record(TopicRecord(topic, report.json().encode()), REPORT_TOPIC_MS)
+            driver.write_record(topic_record(report, topic), REPORT_TOPIC_MS)
 
     return write
 

@@ -187,7 +187,7 @@ def _brokers(produced: ProduceReport) -> tuple[BrokerReport, ...]:
         BrokerReport(
             node,
             seen.requests,
-            round(seen.total_latency_ms / seen.requests, 3) if seen.requests else 0.0,
+            round(seen.mean_latency_ms, 3),
             seen.max_latency_ms,
             seen.last_answer,
         )

@@ -247,6 +247,10 @@ class Sender:
             return NEVER if self._has_pending() else 0
         return NEVER
 
+    def on_wire(self, now: int) -> dict[int, tuple[int, int]]:
+        """``InFlightBatches.by_node``. Any thread."""
+        return self._in_flight.by_node(now)
+
     def wakeup(self) -> None:
         """End a blocked poll: there is something to send, or to ask. Any thread."""
         if not self._closed:
