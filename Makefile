@@ -11,8 +11,9 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-timing simulate queries mutants faults fuzz sparks mutate check \
-	format docs messages bench kafka install lock sbom licences audit dist release-check clean distclean
+.PHONY: help demo demo-ops test test-long test-timing simulate queries mutants faults fuzz sparks mutate \
+	check format docs messages bench kafka install lock sbom licences audit dist release-check clean \
+	distclean
 
 # What locks, and what the released package alone depends on.
 SUPPLY := .venv-supply
@@ -26,6 +27,9 @@ help:  ## this list
 
 demo: install  ## a real data set into a real Kafka on this machine, read back and compared
 	$(BIN)/python tools/demo.py
+
+demo-ops: install  ## a stream with its metrics, three Kafka nodes and Prometheus; OPS_ARGS="--kill-broker"
+	$(BIN)/python tools/demo_ops.py $(OPS_ARGS)
 
 test: install  ## the tests, against a real Kafka; PYTEST_ARGS="tests/records -x" for some
 	$(BIN)/python $(if $(PYTEST_ARGS),-m pytest $(PYTEST_ARGS),tools/run_tests.py default)

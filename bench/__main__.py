@@ -7,7 +7,7 @@ round, with its interval. The table is printed and put at the head of bench/HIST
 Parts that run only when they are named: ``against`` runs the package of ``--commit`` and the
 present one in turn, in the engine's settings and as a Spark job of 100 B values; ``partitions``
 runs 100, 1000 and 5000 partitions on one broker and on three; ``jobs`` runs small jobs beside a
-Python sink that does nothing.
+Python sink that does nothing; ``send`` runs a record a call, beside clients that know nothing else.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from bench.engines import (
     JAVA,
     OURS,
     ROOT,
+    SENDING,
     Engine,
     Run,
     Setting,
@@ -54,6 +55,7 @@ ENGINE_SETTINGS = (
     Setting("1 KB values, 12 partitions", 12, 1024, 600_000, 100_000),
     Setting("100 B values, 1000 partitions", 1000, 100, 3_000_000, 500_000),
 )
+SEND_SETTING = Setting("send(), 100 B values, 12 partitions", 12, 100, 200_000, 40_000)
 PARTITION_SETTINGS = tuple(
     Setting(f"{count} partitions, {size}", count, value_size, rows, rows // 6)
     for size, value_size, rows in (("100 B", 100, 2_000_000), ("1 KB", 1024, 400_000))
@@ -81,6 +83,18 @@ class Bench:
         for setting in ENGINE_SETTINGS:
             if self.only in setting.name:
                 self._side_by_side(self.topics, setting, JAVA, CONFLUENT)
+
+    def send(self) -> None:
+        """A record a call, with callbacks; futures where a client has them."""
+        found: dict[Engine, list[Run]] = {engine: [] for engine in SENDING}
+        for _ in range(self.rounds):
+            for engine, runs in found.items():
+                runs.append(self.topics.run(SEND_SETTING, engine.run))
+            last = (f"{runs[-1].cpu_us:.1f} us" for runs in found.values())
+            self.say(f"{SEND_SETTING.name}: {' / '.join(last)}")
+        mine, *theirs = SENDING
+        for peer in theirs:
+            self._add_engine(SEND_SETTING.name, peer.name, found[mine], found[peer])
 
     def partitions(self) -> None:
         """How the cost grows with partitions, and with leaders."""
@@ -388,6 +402,7 @@ def main() -> None:
             else:
                 {
                     "engine": bench.engine,
+                    "send": bench.send,
                     "partitions": bench.partitions,
                     "jobs": bench.jobs,
                     "tls": bench.tls,

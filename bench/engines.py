@@ -85,6 +85,13 @@ def confluent(bootstrap: str, topic: str, setting: Setting) -> Run:
     return _python("bench.engine_confluent", bootstrap, topic, setting)
 
 
+def _sending(client: str) -> Callable[[str, str, Setting], Run]:
+    def run(bootstrap: str, topic: str, setting: Setting) -> Run:
+        return _python("bench.engine_send", bootstrap, topic, setting, client=client)
+
+    return run
+
+
 def _python(
     module: str,
     bootstrap: str,
@@ -92,9 +99,11 @@ def _python(
     setting: Setting,
     options: Sequence[str] = (),
     tree: Path = ROOT,
+    client: str | None = None,
 ) -> Run:
     found = child(
         module, "--bootstrap", bootstrap, "--topic", topic,
+        *(() if client is None else ("--client", client)),
         "--rows", str(setting.rows), "--warmup", str(setting.warmup),
         "--value-size", str(setting.value_size), *(f"--option={o}" for o in options), tree=tree,
     )  # fmt: skip
@@ -144,6 +153,10 @@ def _java(bootstrap: str, topic: str, rows: int, warmup: int, size: int) -> tupl
 OURS = Engine("kprod", ours)
 CONFLUENT = Engine("confluent-kafka produce()", confluent)
 JAVA = Engine("Java ProducerPerformance", java)
+#: A record a call, with a callback for each; ours first.
+SENDING = tuple(
+    Engine(name, _sending(name)) for name in ("kprod", "confluent-kafka", "kafka-python")
+)
 
 
 class Topics:

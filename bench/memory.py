@@ -2,7 +2,7 @@
 
 One task (local[1], one partition) writes generated rows of 1 KB with buffer.memory=32 MiB into a
 topic with retention.bytes=1 GiB. A write of one row comes first, into the same worker: what it
-leaves is the base. Prints one JSON line: base RSS, peak RSS, the bound of design rule 5.5 (base +
+leaves is the base. Prints one JSON line: base RSS, peak RSS, the bound of rule R5 (base +
 buffer.memory + 2 Arrow batches + 64 MiB), and RSS over time.
 """
 

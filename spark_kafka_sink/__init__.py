@@ -13,6 +13,7 @@ from spark_kafka_sink.version import __version__
 if TYPE_CHECKING:
     from spark_kafka_sink.datasource.executor_checks import HostCheck, check
     from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
+    from spark_kafka_sink.datasource.monitoring.kprod_listener import KprodListener
     from spark_kafka_sink.datasource.registration import register
     from spark_kafka_sink.producer.interceptors import ProducerInterceptor
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
@@ -24,6 +25,7 @@ __all__ = [
     "Headers",
     "HostCheck",
     "KafkaProducer",
+    "KprodListener",
     "ProducerInterceptor",
     "ProducerRecord",
     "RecordFuture",
@@ -40,6 +42,7 @@ _HOMES = {
     "Headers": "spark_kafka_sink.producer.producer_record",
     "HostCheck": "spark_kafka_sink.datasource.executor_checks",
     "KafkaProducer": "spark_kafka_sink.producer.kafka_producer",
+    "KprodListener": "spark_kafka_sink.datasource.monitoring.kprod_listener",
     "ProducerInterceptor": "spark_kafka_sink.producer.interceptors",
     "ProducerRecord": "spark_kafka_sink.producer.producer_record",
     "RecordFuture": "spark_kafka_sink.producer.record_future",

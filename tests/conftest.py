@@ -59,6 +59,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(600))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The seed of the order; pytest-randomly tells it in a header that ``-q`` leaves out."""
+    seed = getattr(terminalreporter.config.option, "randomly_seed", None)
+    if seed is not None:
+        terminalreporter.write_line(f"this order again: --randomly-seed={seed}")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Any:
     report = yield

@@ -40,13 +40,15 @@ class _Command(Protocol):
 INTRODUCTION = """\
 `pip install 'spark-kafka-sink[cli]'` brings `kprod`. `kprod check` finds what stands between a
 machine and a write. `kprod explain KP0301` says what an error means, `kprod options WORD` what can
-be set, `kprod template` has properties files to fill in, and `kprod convert` makes one of another
-client's; none of these asks anybody. `kprod --install-completion` completes names in your shell.
+be set, `kprod template` has properties files to fill in, `kprod convert` makes one of another
+client's, and `kprod report` reads the files of `reportPath`; none of these asks anybody.
+`kprod --install-completion` completes names in your shell.
 
 `kprod txn` is for whoever operates jobs with
 `deliveryGuarantee=exactly-once` ([what they promise](delivery-guarantees.md)): it shows which
 transactions are open and what is decided about them, and ends what nobody else will end; of any
-client, `kprod txn blockers TOPIC` finds the one that makes consumers wait.
+client, `kprod txn blockers TOPIC` finds the one that makes consumers wait. What to do by what is
+seen: [the runbook](runbook.md).
 
 **Which cluster, and who.** `--bootstrap-servers`, or a client's properties file with `--config`,
 which may also say everything about TLS and SASL; it is what a write takes as its `configFile`, with
@@ -80,14 +82,26 @@ def page_lines() -> Iterator[str]:
     commands: dict[str, Any] = everything["txn"].commands
     shared = set.intersection(*({p.name for p in c.params} for c in commands.values()))
     for name, command in everything.items():
-        if name != "txn":
-            yield from _section(f"kprod {name}", command, command.params)
+        if name == "txn":
+            continue
+        for words, one in _under(name, command):
+            yield from _section(f"kprod {words}", one, one.params)
     yield from ("", "## Every command of kprod txn takes", "")
     yield from _table(p for p in commands["list"].params if p.name in shared)
     for name, command in commands.items():
         own = [p for p in command.params if p.name not in shared]
         yield from _section(f"kprod txn {name}", command, own)
     yield ""
+
+
+def _under(name: str, command: _Command) -> Iterator[tuple[str, _Command]]:
+    """A command, or those of a group, with the words that call it."""
+    inner: dict[str, Any] | None = getattr(command, "commands", None)
+    if inner is None:
+        yield name, command
+        return
+    for word, one in inner.items():
+        yield f"{name} {word}", one
 
 
 def _section(name: str, command: _Command, own: list[_Param]) -> Iterator[str]:

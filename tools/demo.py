@@ -185,14 +185,14 @@ def main() -> int:
     return 0 if good else 1
 
 
-def create_topics(bootstrap: str, names: list[str]) -> None:
+def create_topics(bootstrap: str, names: list[str], replicas: int = 1) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     # The flights are of 2013: with the default retention the broker may drop them at once.
     config = {"retention.ms": "-1"}
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics(
-        [NewTopic(name, PARTITIONS, 1, config=config) for name in names]
+        [NewTopic(name, PARTITIONS, replicas, config=config) for name in names]
     ).values():
         future.result(30)
 

@@ -35,6 +35,7 @@ from spark_kafka_sink.config.option_table import (  # noqa: E402
     PRODUCER_OPTIONS,
     SINK_OPTIONS,
 )
+from spark_kafka_sink.datasource.monitoring import instruments  # noqa: E402
 from spark_kafka_sink.producer.metrics import producer_metrics  # noqa: E402
 from spark_kafka_sink.records.partitioning import key_rules  # noqa: E402
 
@@ -468,6 +469,8 @@ def _tree(cls: type[errors.KafkaError], depth: int) -> Iterator[str]:
 
 def _metrics_lines() -> Iterator[str]:
     yield from ("# Metrics", "", NOTICE, "")
+    yield from _exported_metrics()
+    yield from ("## The producer without Spark", "")
     yield _text(
         "`KafkaProducer.metrics()` answers with a mapping of `MetricName(name, group, tags)` to a",
         "number. Names, groups and units are those of Kafka's Java producer; Java's metrics that",
@@ -497,6 +500,37 @@ def _metrics_lines() -> Iterator[str]:
         for metric in producer_metrics.METRICS:
             if metric.group is group:
                 yield _row(f"`{metric.name}`", metric.description, metric.statistic.value)
+        yield ""
+
+
+def _exported_metrics() -> Iterator[str]:
+    """What the listener exports, by whose figures they are."""
+    yield from ("## Of a session's writes, for Prometheus and OpenTelemetry", "")
+    yield _text(
+        "`KprodListener` feeds these ([monitoring](monitoring.md) says how). Every metric has the",
+        f"label `{instruments.QUERY}`: the streaming query's name, else its id; `batch` outside of",
+        "streams. Prometheus adds `job` and `instance`. Times are in seconds, sizes in bytes.",
+    )
+    yield ""
+    texts = {
+        instruments.Origin.REPORT: "Of the batches' reports ([their fields](reports.md)).",
+        instruments.Origin.PROGRESS: "Of Spark's `StreamingQueryProgress`.",
+        instruments.Origin.LISTENER: "Of the listener's own.",
+    }
+    for origin, text in texts.items():
+        yield from (text, "")
+        yield _row("Prometheus", "OpenTelemetry", "Unit", "Further label", "Field", "What it is")
+        yield _row(*["---"] * 6)
+        for one in instruments.INSTRUMENTS:
+            if one.origin is origin:
+                yield _row(
+                    f"`{one.prometheus_name}`",
+                    f"`{one.name}` ({one.kind.value})",
+                    f"`{one.unit}`",
+                    "-" if one.label is None else f"`{one.label.value}`",
+                    f"`{one.field}`" if one.field else "-",
+                    one.description,
+                )
         yield ""
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from spark_kafka_sink.datasource import described_fields
 from spark_kafka_sink.datasource.report import write_report
 from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
+from spark_kafka_sink.datasource.write.task_progress import TaskProgress
 from spark_kafka_sink.documentation import SITE
 
 _MEANINGS = {
@@ -61,6 +62,8 @@ def page_lines() -> Iterator[str]:
     ):
         yield from (f"### {title}", "")
         yield from _table(cls)
+    yield from (*_RUNNING_TASKS, "")
+    yield from _table(TaskProgress)
 
 
 def _table(cls: type) -> Iterator[str]:
@@ -84,7 +87,43 @@ All of these at once, if asked for:
 | the driver's log | - | one line at INFO for each batch that was written, with the offsets of at \
 most twenty partitions; a warning for each that was not |
 | a file of the driver | `reportPath` | a line of JSON for each report, appended |
+| a directory of the driver | `reportPath` | a file of JSON for each report |
+| a topic of the same cluster | `reportTopic` | a record of JSON for each report, in partition 0 |
+| your functions on the driver | `reportListeners` | each report, as a `WriteReport` |
+
+**A directory** is what exists as one, or a path that ends in `/`. Files appear as a whole, and
+none is written twice, so that volumes and mounted object stores do, which can't append. Their names
+sort by time.
+
+**A topic with exactly-once**: the report of a batch is one more transaction of the batch's own
+decision. Consumers that read committed see it if and only if the batch is committed, also when the
+driver dies in between; none comes twice. Its figures end where the decision begins. Reports of
+batches that failed, that had no rows, or that were written without exactly-once are records by
+themselves, at least once: `reportId` tells those that came twice.
+
+**Your functions** run in the process of Spark's commit, which is not your session's: they see no \
+`spark`, and the next micro-batch waits for them.
+
+```python
+def to_pager(report):          # reportListeners=ops.reports:to_pager
+    if not report.outcome.is_success:
+        page(report.query_name, report.outcome, report.error and report.error.message)
+```
 
 A destination that fails is a warning ([KP0703](errors.md#kp0703)), because the rows are what they
 are.
+""".splitlines()
+
+_RUNNING_TASKS = """\
+## A task that runs
+
+Every 30 seconds each task says one line, whatever it waits for: `kprod writes partition=3 ...`, at
+INFO in the executor's log (stderr of its Python workers), and from Spark 4.1 on also in
+`spark.tvf.python_worker_logs()` of a session with `spark.sql.pyspark.worker.logging.enabled=true`.
+A task that is done sooner says nothing. A broker that is down stands in `waitsFor`, with the age of
+what it has not answered, and in `lastAnswer`.
+
+Client metrics are not pushed to brokers (KIP-714). It takes two more APIs, subscriptions that
+change while a producer runs, and OTLP in Protobuf, and what arrives is one producer for each task,
+alive for seconds. [Metrics](monitoring.md) are made of reports instead.
 """.splitlines()

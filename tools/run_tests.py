@@ -5,10 +5,15 @@
 What needs Spark waits most of its time for a JVM to start or for a job to end, what needs a broker
 for that; so each of the two has a process of its own. The first one's output is shown as it comes,
 the others' follow it, and the last line adds all up, as pytest itself would say it.
+
+What needs neither comes in a random order (pytest-randomly: modules, then the classes and tests of
+each), which ``--randomly-seed`` repeats. The others keep the order of their files: they share
+brokers and sessions, which they stop, freeze and kill.
 """
 
 from __future__ import annotations
 
+import random
 import re
 import subprocess
 import sys
@@ -42,22 +47,30 @@ def outcomes(output: str) -> Counter[str]:
     return Counter()
 
 
+def order(expression: str, arguments: list[str]) -> list[str]:
+    """pytest's arguments for the order of a process."""
+    if "not broker" not in expression:
+        return []
+    given = [one for one in arguments if one.startswith("--randomly-seed=")]
+    return ["-p", "randomly", *(given or [f"--randomly-seed={random.getrandbits(32)}"])]
+
+
 def main() -> int:
-    ring, *arguments = sys.argv[1:]
+    ring, *given = sys.argv[1:]
     begun = time.monotonic()
-    command = [sys.executable, "-m", "pytest", *arguments, "-m"]
+    arguments = [one for one in given if not one.startswith("--randomly-seed=")]
+    base = [sys.executable, "-m", "pytest", *arguments]
+    commands = [[*base, *order(each, given), "-m", each] for each in RINGS[ring]]
     with ExitStack() as stack:
         written, processes = [], []
-        for expression in RINGS[ring][1:]:
+        for command in commands[1:]:
             written.append(stack.enter_context(tempfile.TemporaryFile("w+")))
             processes.append(
-                subprocess.Popen(
-                    [*command, expression], stdout=written[-1], stderr=subprocess.STDOUT
-                )
+                subprocess.Popen(command, stdout=written[-1], stderr=subprocess.STDOUT)
             )
         try:
             shown = subprocess.Popen(
-                [*command, RINGS[ring][0]],
+                commands[0],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

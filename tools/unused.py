@@ -18,7 +18,17 @@ KINDS = {"function", "method", "property", "class", "import"}
 #: Why something without a caller here is there all the same.
 ALLOWED = {
     "Python's": ["__getattr__", "__dir__", "__call__"],
-    "Spark's": ["DefaultSource"],
+    "Spark's": [
+        "DefaultSource",
+        "onQueryStarted",
+        "onQueryProgress",
+        "onQueryIdle",
+        "onQueryTerminated",
+    ],
+    "what metrics are handed to (docs/monitoring.md)": [
+        "OpenTelemetryMetrics",
+        "PrometheusMetrics",
+    ],
     "Typer's": ["kprod"],
     "http.client's and io's": ["makefile", "readable", "readinto"],
     "the producer's public methods (docs/python-producer.md)": [

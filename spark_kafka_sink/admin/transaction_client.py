@@ -238,6 +238,8 @@ class TransactionClient(AdminClient):
             calls = {n: listing(request, n, once=True) for n in nodes if n not in left_out}
             self.loop.run(calls.values(), min(deadline_ms, begun + _ROUND_MS))
             silent = [n for n, call in calls.items() if not call.done]
+            for answered in calls.keys() - silent:
+                self._silent.pop(answered.id, None)
             now = self.clock.now_ms()
             if now >= begun + _ROUND_MS:  # (who refuses costs no time)
                 self._silent |= {n.id: now + _LEFT_OUT_MS for n in silent}
@@ -254,7 +256,8 @@ class TransactionClient(AdminClient):
         does not list as open at all; None: brokers before 3.8 can't tell. Nobody else is asked.
 
         An id that moves while we ask is in nobody's list for a moment, so those that are in none
-        are looked up, and asked for, again.
+        are looked up, and asked for, again. Who is not among the old ones of a broker is young only
+        when that listed it as open right before and right after, over one connection.
         """
         waiting = dict.fromkeys(transactional_ids)
         prefix = commonprefix(list(waiting))  # noqa: RUF071 - of names, not of paths
@@ -266,20 +269,27 @@ class TransactionClient(AdminClient):
             if attempts:
                 self.loop.pause(attempts - 1, deadline_ms)
             nodes = dict.fromkeys(self.loop.coordinators(waiting, deadline_ms).values())
-            open_calls = [listing(ongoing, node, once=True) for node in nodes]
-            aged_calls = [listing(aged, node, once=True) for node in nodes]
+            asked = [
+                tuple(listing(request, node, once=True) for request in (ongoing, aged, ongoing))
+                for node in nodes
+            ]
+            calls = [call for three in asked for call in three]
             try:
-                all_answered = self.loop.run((*open_calls, *aged_calls), deadline_ms)
+                self.loop.run(calls, deadline_ms)
             except UnsupportedVersionError:
                 return None
-            if not all_answered and self.clock.now_ms() >= deadline_ms:
-                raise self.loop.timeout("ListTransactions", (*open_calls, *aged_calls))
-            old |= waiting.keys() & listed(aged_calls).keys()
-            there = listed(open_calls)
-            waiting = {i: None for i in waiting if i not in there and i not in old}
+            told = [three for three in asked if all(c.done and c.sent == 1 for c in three)]
+            all_told = len(told) == len(asked)
+            if not all_told and self.clock.now_ms() >= deadline_ms:
+                raise self.loop.timeout("ListTransactions", calls)
+            old |= waiting.keys() & listed(aged_call for _, aged_call, _ in asked).keys()
+            young = {
+                i for before, _, after in told for i in listed([before]).keys() & listed([after])
+            }
+            waiting = {i: None for i in waiting if i not in young and i not in old}
             self.loop.forget_coordinators(waiting)
             attempts += 1
-            missed += all_answered
+            missed += all_told
         return frozenset(old | waiting.keys())
 
     def transaction_version(self, deadline_ms: int) -> int:

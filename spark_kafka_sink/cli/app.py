@@ -22,6 +22,7 @@ from spark_kafka_sink.cli.arguments import (
     Config,
     Servers,
     Timeout,
+    Watch,
     Where,
 )
 
@@ -32,6 +33,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(txn.app, name="txn")
+reports = typer.Typer(
+    help="Reports of writes: what was written, and what it waited for.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(reports, name="report")
+_Path = Annotated[
+    Path,
+    typer.Argument(metavar="PATH", help="The file of the option reportPath, or a folder of such."),
+]
 
 
 def _version(asked: bool) -> None:
@@ -166,3 +177,30 @@ def template(
     from spark_kafka_sink.cli import template as work
 
     work.template(name)
+
+
+@reports.command("show", epilog=EXAMPLE + "kprod report show reports.jsonl")
+def show_report(
+    path: _Path,
+    batch: Annotated[
+        int | None,
+        typer.Option("--batch", metavar="N", help="The last one of this batch, or txnVersion."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The last report with the meaning of its fields, and what the tasks waited for most."""
+    from spark_kafka_sink.cli import report as work
+
+    work.show(path, batch, as_json=as_json)
+
+
+@reports.command(epilog=EXAMPLE + "kprod report tail reports.jsonl")
+def tail(
+    path: _Path,
+    count: Annotated[int, typer.Option("--lines", "-n", metavar="N", min=1, help="How many.")] = 10,
+    watch: Watch = False,
+) -> None:
+    """A line for each of the last reports: rows, rate, and what was waited for."""
+    from spark_kafka_sink.cli import report as work
+
+    work.tail(path, count, watch=watch)

@@ -43,6 +43,7 @@ Timeout = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="For each step.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Look again and again, until Ctrl-C.")]
 
 
 @dataclass(frozen=True, slots=True)

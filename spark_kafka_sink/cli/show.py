@@ -8,6 +8,7 @@ not known is null.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -212,12 +213,14 @@ def show_blockers(topic: str, found: Sequence[Blocker]) -> None:
             _partitions(((topic, tuple(b.starts)),)),
             ", ".join(f"{p} at {b.starts[p]}" for p in b.first[:_MOST_HELD]) or "none",
             b.owner,
-            b.advice,
         )
         for b in found
     ]
-    columns = ("transactional id", "producer id/epoch", "age", "partitions", "holds", "of", "do")
+    columns = ("transactional id", "producer id/epoch", "age", "partitions", "holds", "of")
     _table(f"Open transactions in {topic} ({len(rows)})", columns, rows)
+    # Not in the table, whose cells are wrapped: what is said here is copied.
+    for b in found[:_MOST_ROWS]:
+        say(f"{b.transactional_id or f'producer {b.producer_id}'}: {b.advice}")
 
 
 def show_all(found: Sequence[TransactionDescription], now_ms: int) -> None:
@@ -354,6 +357,6 @@ def _shown(cell: str) -> str:
 def new_console(*, markup: bool = False) -> Console:
     """Standard output. No markup where cells come from brokers: names may hold brackets."""
     console = Console(file=sys.stdout, markup=markup, highlight=False, emoji=False)
-    if not console.is_terminal:
+    if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _WIDTH
     return console

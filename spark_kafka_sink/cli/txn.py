@@ -23,6 +23,7 @@ from spark_kafka_sink.cli.arguments import (
     LogTopic,
     Servers,
     Timeout,
+    Watch,
     Where,
 )
 
@@ -67,6 +68,7 @@ def list_(
     config: Config = None,
     log_topic: LogTopic = None,
     timeout: Timeout = TIMEOUT_S,
+    watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
     """Open transactions of exactly this prefix, and its keys in the commit log.
@@ -77,10 +79,16 @@ def list_(
     from spark_kafka_sink.cli import txn_looks
 
     where = Where(bootstrap_servers, config, log_topic, timeout)
+    _check_watch(watch=watch, as_json=as_json)
     if prefix is None:
-        txn_looks.list_all(where, as_json=as_json)
+        txn_looks.list_all(where, watch=watch, as_json=as_json)
     else:
-        txn_looks.list_prefix(where, prefix, as_json=as_json)
+        txn_looks.list_prefix(where, prefix, watch=watch, as_json=as_json)
+
+
+def _check_watch(*, watch: bool, as_json: bool) -> None:
+    if watch and as_json:
+        raise typer.BadParameter("--json writes one object: leave out --watch")
 
 
 @app.command(epilog=EXAMPLE + "kprod txn blockers orders -b broker1:9092")
@@ -90,6 +98,7 @@ def blockers(
     config: Config = None,
     log_topic: LogTopic = None,
     timeout: Timeout = TIMEOUT_S,
+    watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
     """Who makes consumers of a topic wait that read committed, and what ends it.
@@ -100,7 +109,8 @@ def blockers(
     from spark_kafka_sink.cli import txn_looks
 
     where = Where(bootstrap_servers, config, log_topic, timeout)
-    txn_looks.blockers(where, topic, as_json=as_json)
+    _check_watch(watch=watch, as_json=as_json)
+    txn_looks.blockers(where, topic, watch=watch, as_json=as_json)
 
 
 @app.command(epilog=EXAMPLE + "kprod txn fence other-client-1 --dry-run -b broker1:9092")

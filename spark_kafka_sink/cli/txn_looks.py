@@ -7,7 +7,7 @@ Owns: what is asked for each, and its JSON. Never: arguments (``txn.py``), how i
 from __future__ import annotations
 
 from spark_kafka_sink.cli.arguments import Where
-from spark_kafka_sink.cli.connection import connected, operator_and_log, operator_of
+from spark_kafka_sink.cli.connection import Connected, connected, operator_and_log, operator_of
 from spark_kafka_sink.cli.show import (
     any_open_json,
     blocker_json,
@@ -21,19 +21,21 @@ from spark_kafka_sink.cli.show import (
     show_report,
     state_json,
 )
+from spark_kafka_sink.cli.watching import watched
 from spark_kafka_sink.transactions.blockers import blockers as find_blockers
 from spark_kafka_sink.transactions.blockers import every_open
 from spark_kafka_sink.transactions.inspection import check_key
 from spark_kafka_sink.transactions.transactional_ids import check_part
 
 
-def list_prefix(where: Where, prefix: str, *, as_json: bool) -> None:
+def list_prefix(where: Where, prefix: str, *, watch: bool, as_json: bool) -> None:
     """What is open of a prefix, and its keys of the commit log."""
     with operator_and_log(where, lambda: check_part("PREFIX", prefix)) as (operator, log_topic):
-        found = operator.look.overview(prefix)
         if not as_json:
-            show_overview(prefix, log_topic, found)
+            look = operator.look
+            watched(lambda: show_overview(prefix, log_topic, look.overview(prefix)), watch=watch)
             return
+        found = operator.look.overview(prefix)
         print_json(
             {
                 "command": "list",
@@ -48,34 +50,42 @@ def list_prefix(where: Where, prefix: str, *, as_json: bool) -> None:
         )
 
 
-def list_all(where: Where, *, as_json: bool) -> None:
+def list_all(where: Where, *, watch: bool, as_json: bool) -> None:
     """What is open in the whole cluster, of every client."""
     with connected(where) as to:
-        deadline = to.client.deadline()
-        ids = [one.transactional_id for one in every_open(to.client, deadline)]
-        described = to.client.describe(ids, deadline) if ids else {}
-        now_ms = to.client.clock.wall_ms()
-        found = sorted((t for t in described.values() if t.start_ms >= 0), key=lambda t: t.start_ms)
-        if as_json:
-            print_json({"command": "list", "open": [any_open_json(t, now_ms) for t in found]})
-        elif found:
-            show_all(found, now_ms)
-            say("'kprod txn list PREFIX' also shows what the commit log says of a prefix.")
-        else:
-            say("No transaction is open.")
+        watched(lambda: _list_all(to, as_json=as_json), watch=watch)
 
 
-def blockers(where: Where, topic: str, *, as_json: bool) -> None:
+def _list_all(to: Connected, *, as_json: bool) -> None:
+    deadline = to.client.deadline()
+    ids = [one.transactional_id for one in every_open(to.client, deadline)]
+    described = to.client.describe(ids, deadline) if ids else {}
+    now_ms = to.client.clock.wall_ms()
+    found = sorted((t for t in described.values() if t.start_ms >= 0), key=lambda t: t.start_ms)
+    if as_json:
+        print_json({"command": "list", "open": [any_open_json(t, now_ms) for t in found]})
+    elif found:
+        show_all(found, now_ms)
+        say("'kprod txn list PREFIX' also shows what the commit log says of a prefix.")
+    else:
+        say("No transaction is open.")
+
+
+def blockers(where: Where, topic: str, *, watch: bool, as_json: bool) -> None:
     """Who holds the last stable offsets of a topic."""
     with connected(where) as to:
-        found = find_blockers(to.client, to.log, topic, to.client.deadline())
-        if as_json:
-            rows = [blocker_json(b) for b in found]
-            print_json({"command": "blockers", "topic": topic, "blockers": rows})
-        elif found:
-            show_blockers(topic, found)
-        else:
-            say(f"No transaction is open in {topic}: nobody who reads it waits for one.")
+        watched(lambda: _blockers(to, topic, as_json=as_json), watch=watch)
+
+
+def _blockers(to: Connected, topic: str, *, as_json: bool) -> None:
+    found = find_blockers(to.client, to.log, topic, to.client.deadline())
+    if as_json:
+        rows = [blocker_json(b) for b in found]
+        print_json({"command": "blockers", "topic": topic, "blockers": rows})
+    elif found:
+        show_blockers(topic, found)
+    else:
+        say(f"No transaction is open in {topic}: nobody who reads it waits for one.")
 
 
 def describe(where: Where, name: str, *, as_json: bool) -> None:

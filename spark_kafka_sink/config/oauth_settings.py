@@ -6,7 +6,6 @@ there is exactly one. Never: fetching (``network/auth/token_sources.py``).
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from spark_kafka_sink.config.secret_references import has_references
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.security.import_paths import is_import_path
+from spark_kafka_sink.security.loopback import is_loopback
 from spark_kafka_sink.security.password import Password, Text, as_password, shown_text, text_of
 
 _URL: Final = "sasl.oauthbearer.token.endpoint.url"
@@ -312,7 +312,7 @@ def _checked_url(given: Text) -> SplitResult:
             hint=f"they go to {_ID}",
             kind=Kind.TOKEN_SOURCE,
         )
-    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise ConfigError(
             f"{_URL} is http, and anybody on the way to"
             f" {safe_text(f'{given}' if isinstance(given, Password) else parts.hostname)} could"
@@ -321,15 +321,6 @@ def _checked_url(given: Text) -> SplitResult:
             kind=Kind.TOKEN_SOURCE,
         )
     return parts
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _either(options: Mapping[str, object], option: str, module: JaasEntry, *names: str) -> Text:

@@ -264,8 +264,19 @@ _SINK = (
            " `off`. Unset: `required` for a batch write, `warn` for a stream.",
            OneOfAnyCase(("required", "warn", "off"))),
     Option("reportPath", _T.STRING, None, _LOW,
-           "A file on the driver to which each commit appends its write report, one line of JSON."
-           " When it can't be written, that is a warning: the rows are in Kafka.", NonEmpty()),
+           "A file on the driver to which each batch appends its report, one line of JSON; or a"
+           " directory (it exists, or the path ends in `/`) that gets a file for each report, which"
+           " works on volumes and mounted object stores, too. When it can't be written, that is a"
+           " warning: the rows are in Kafka. See reports.md.", NonEmpty()),
+    Option("reportTopic", _T.STRING, None, _LOW,
+           "A topic of the same cluster that gets each report as a record of JSON, in its partition"
+           " 0. With exactly-once it is written in the decision of its batch: consumers that read"
+           " committed see it if and only if they see the rows. The principal needs WRITE on it.",
+           TopicName()),
+    Option("reportListeners", _T.LIST, (), _LOW,
+           "Functions of yours, as import paths (`package.module:function`), that are called on the"
+           " driver with each report, in the order given. They must be importable there.",
+           ),
     Option("transactionalIdPrefix", _T.STRING, None, _MEDIUM,
            "With exactly-once: the beginning of every transactional id, by which brokers' ACLs and"
            " operators know yours, and under which decisions are kept. Letters, digits, '.', '_'"

@@ -68,6 +68,8 @@ class SinkConfig:
     #: None: by mode, see :meth:`preflight_for`.
     preflight: Preflight | None
     report_path: str | None
+    report_topic: str | None = None
+    report_listeners: tuple[str, ...] = ()
     #: None: none was given. The rest of these count with exactly-once only.
     transactional_id_prefix: str | None = None
     txn_app_id: str | None = None
@@ -107,6 +109,7 @@ class SinkConfig:
             )
         guarantee = _guarantee(reader, None if asked is None else DeliveryGuarantee(asked))
         _check_exactly_once(own, guarantee)
+        _check_report_topic(own)
         preflight = _text(own.get("preflight"))
         version = own.get("txnVersion")
         producer = ProducerConfig.of(reader)
@@ -116,6 +119,8 @@ class SinkConfig:
             delivery_guarantee=guarantee,
             preflight=None if preflight is None else Preflight(preflight),
             report_path=_text(own.get("reportPath")),
+            report_topic=_text(own.get("reportTopic")),
+            report_listeners=_texts(own.get("reportListeners")),
             transactional_id_prefix=_text(own.get("transactionalIdPrefix")),
             txn_app_id=_text(own.get("txnAppId")),
             txn_version=version if isinstance(version, int) else None,
@@ -126,7 +131,7 @@ class SinkConfig:
             if "offsetsGroup" in own
             else None,
             two_phase_commit=own.get("twoPhaseCommit") == "auto",
-            commit_log_topic=_text(own.get("commitLogTopic")) or COMMIT_LOG_TOPIC,
+            commit_log_topic=_commit_log(own),
             warnings=producer.warnings,
             fingerprint=_fingerprint(given),
         )
@@ -212,6 +217,25 @@ def _check_exactly_once(own: Mapping[str, OptionValue], guarantee: DeliveryGuara
             f"topic and commitLogTopic are the same topic, '{log}'",
             hint="the commit log holds the driver's decisions, and nobody else writes to it",
         )
+
+
+def _check_report_topic(own: Mapping[str, OptionValue]) -> None:
+    reports = own.get("reportTopic")
+    others = {"topic": own.get("topic"), "commitLogTopic": _commit_log(own)}
+    for name, other in others.items():
+        if reports is not None and reports == other:
+            raise ConfigError(
+                f"reportTopic and {name} are the same topic, '{reports}'",
+                hint="reports are records of JSON: give them a topic of their own",
+            )
+
+
+def _commit_log(own: Mapping[str, OptionValue]) -> str:
+    return _text(own.get("commitLogTopic")) or COMMIT_LOG_TOPIC
+
+
+def _texts(value: OptionValue) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
 
 
 def _text(value: OptionValue) -> str | None:

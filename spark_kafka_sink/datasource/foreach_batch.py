@@ -25,8 +25,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.config.given_options import given_options
 from spark_kafka_sink.config.option_table import SINK_OPTIONS
 from spark_kafka_sink.config.sink_config import TXN_CONTEXT, DeliveryGuarantee
+from spark_kafka_sink.config.unknown_options import PREFIX
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.errors import CommitError, ConfigError, safe_text
 from spark_kafka_sink.network.process_local import ProcessLocal
@@ -175,6 +177,12 @@ class Transaction:
         Raises what the write raises; then the whole transaction fails.
         """
         _check("transaction", options)
+        group = _offsets_group(options)
+        if group is not None and group != _offsets_group(self._options):
+            raise ConfigError(
+                "offsetsGroup of one write: offsets are committed with the whole transaction",
+                hint="give it to transaction, with the query's checkpointLocation",
+            )
         session = batch.sparkSession
         with self._lock:
             part = self._begun
@@ -286,14 +294,20 @@ def _written(batch: DataFrame, number: int) -> _Written | None:
         return None
 
 
+def _offsets_group(options: Mapping[str, OptionText]) -> str | None:
+    """Also one that a ``configFile`` has."""
+    given = given_options(options, PREFIX).own.get("offsetsGroup")
+    return None if given is None else str(given.value)
+
+
 def _offsets(
     session: SparkSession, options: Mapping[str, OptionText], batch_id: int
 ) -> dict[str, dict[str, int]] | None:
     """Of the option offsetsGroup: by topic and partition."""
-    given = {key.lower(): str(value) for key, value in options.items()}
-    if "offsetsgroup" not in given:
+    if _offsets_group(options) is None:
         return None
-    if "checkpointlocation" not in given:
+    checkpoint = given_options(options, PREFIX).own.get("checkpointLocation")
+    if checkpoint is None:
         raise ConfigError(
             "offsetsGroup needs the option checkpointLocation: offsets are read there",
             hint="give foreach_batch or transaction the query's own checkpointLocation, too",
@@ -301,7 +315,7 @@ def _offsets(
     from spark_kafka_sink.datasource.exactly_once.offset_log import offsets_by_spark
 
     found: dict[str, dict[str, int]] = {}
-    for tp, offset in offsets_by_spark(session, given["checkpointlocation"], batch_id).items():
+    for tp, offset in offsets_by_spark(session, str(checkpoint.value), batch_id).items():
         found.setdefault(tp.topic, {})[str(tp.partition)] = offset
     return found
 

@@ -83,7 +83,7 @@ class PreflightCheck:
         mode = config.preflight_for(streaming=streaming)
         if mode is Preflight.OFF:
             return None
-        topics = () if config.topic is None else (config.topic,)
+        topics = tuple(topic for topic in (config.topic, config.report_topic) if topic is not None)
         key = (config.producer, topics)
         kept = self._kept(key, required=mode is Preflight.REQUIRED)
         if kept is not None:

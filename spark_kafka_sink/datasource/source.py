@@ -125,7 +125,8 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.config.sink_config import SinkConfig
         from spark_kafka_sink.config.unknown_options import PREFIX
         from spark_kafka_sink.datasource.preflight import process_preflight
-        from spark_kafka_sink.datasource.report.driver_logging import configure_driver_logging
+        from spark_kafka_sink.datasource.process_logging import configure_logging
+        from spark_kafka_sink.datasource.report.destinations import listener
         from spark_kafka_sink.datasource.write.schema import near_names, plan_columns
         from spark_kafka_sink.datasource.write_plan import WritePlan
         from spark_kafka_sink.security.allow_lists import check_report_path
@@ -154,9 +155,11 @@ class KprodDataSource(DataSource):
             driver = driver_token(given.as_options())
         if self._unpickled:
             return WritePlan(config, plan_columns(schema, config.topic), None, driver=driver)
-        configure_driver_logging()
+        configure_logging()
         if config.report_path is not None:
             check_report_path(config.report_path)
+        for path in config.report_listeners:
+            listener(path)
         columns = plan_columns(schema, config.topic)
         if config.producer.interceptor_classes:
             # A wrong path is an error here, not in every task. They are made in the tasks.

@@ -20,9 +20,13 @@ from spark_kafka_sink import __version__
 from spark_kafka_sink.config.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
-from spark_kafka_sink.datasource.report.destinations import publish
-from spark_kafka_sink.datasource.report.driver_logging import configure_driver_logging
-from spark_kafka_sink.datasource.report.report_of_batch import outcome_of_error, report_of_batch
+from spark_kafka_sink.datasource.process_logging import configure_logging
+from spark_kafka_sink.datasource.report.destinations import publish, topic_record
+from spark_kafka_sink.datasource.report.report_of_batch import (
+    new_report_id,
+    outcome_of_error,
+    report_of_batch,
+)
 from spark_kafka_sink.datasource.report.write_report import Outcome
 from spark_kafka_sink.datasource.write.commit_message import (
     TaskCommitMessage,
@@ -127,17 +131,20 @@ class WritePlan:
         ``batch_id`` is the micro-batch's, None for a batch job. Raises CommitError; then nothing
         is undone: with at-least-once the rows stay in Kafka, and Spark may write them again.
         """
+        report_id = new_report_id()
         try:
             checked = checked_messages(messages)
-            outcome = self._committed(checked, batch_id)
+            outcome = self._committed(checked, batch_id, report_id)
         except KafkaError as error:
             finished, unfinished = finished_messages(messages), _unfinished(messages)
             how = outcome_of_error(error)
             self._publish(finished, how, batch_id, error=error, unfinished=unfinished)
             raise
-        self._publish(checked, outcome, batch_id)
+        self._publish(checked, outcome, batch_id, report_id=report_id)
 
-    def _committed(self, messages: tuple[TaskCommitMessage, ...], batch_id: int | None) -> Outcome:
+    def _committed(
+        self, messages: tuple[TaskCommitMessage, ...], batch_id: int | None, report_id: str
+    ) -> Outcome:
         for message in messages:
             if batch_id is not None and message.batch_id not in (-1, batch_id):
                 raise CommitError(
@@ -148,8 +155,20 @@ class WritePlan:
             return Outcome.ACKNOWLEDGED
         from spark_kafka_sink.datasource.exactly_once import transaction_commit
 
-        configure_driver_logging()
-        commit = transaction_commit.commit(self.config, self.transactions, messages, batch_id)
+        configure_logging()
+        record = None
+        if self.config.report_topic is not None:
+            report = report_of_batch(
+                self.config, messages, Outcome.COMMITTED, batch_id=batch_id, report_id=report_id
+            )
+            record = topic_record(report, self.config.report_topic)
+        commit = transaction_commit.commit(
+            self.config,
+            self.transactions,
+            messages,
+            batch_id,
+            record,
+        )
         return Outcome(commit.value)
 
     def _publish(
@@ -160,9 +179,16 @@ class WritePlan:
         *,
         error: KafkaError | None = None,
         unfinished: Sequence[int] = (),
+        report_id: str = "",
     ) -> None:
         report = report_of_batch(
-            self.config, messages, outcome, batch_id=batch_id, error=error, unfinished=unfinished
+            self.config,
+            messages,
+            outcome,
+            batch_id=batch_id,
+            error=error,
+            unfinished=unfinished,
+            report_id=report_id,
         )
         publish(report, self.config)
 
@@ -176,7 +202,7 @@ class WritePlan:
         """
         try:
             finished, unfinished = finished_messages(messages), _unfinished(messages)
-            configure_driver_logging()
+            configure_logging()
             problem = None
             if self.config.is_exactly_once:
                 problem = self._abort_transactions(messages, finished, batch_id)

@@ -39,6 +39,7 @@ from spark_kafka_sink.producer.metrics.producer_metrics import (
     ProducerMetrics,
     Stream,
 )
+from spark_kafka_sink.producer.metrics.producer_progress import ProducerProgress
 from spark_kafka_sink.producer.metrics.sensors import Windows
 from spark_kafka_sink.producer.producer_options import ProducerOptions
 from spark_kafka_sink.producer.producer_record import ProducerRecord
@@ -500,7 +501,7 @@ class KafkaProducer:
 
     @property
     def reusable(self) -> bool:
-        """True after a clean end: nothing in flight, nothing unresolved, no error (rule 5.4)."""
+        """True after a clean end: nothing in flight, nothing unresolved, no error (rule R4)."""
         manager = self._transaction_manager
         return (
             not self._closed
@@ -562,6 +563,14 @@ class KafkaProducer:
             self._failure.fail_producer(error)
             raise error
         return report
+
+    def progress(self) -> ProducerProgress:
+        """How far the attempt has come. Any thread; takes no lock that a row waits for."""
+        return ProducerProgress(
+            self._recorder.report(),
+            self._sender.on_wire(self._clock.now_ms()),
+            waits_for_memory=self._accumulator.pool.waiters > 0,
+        )
 
     def park(self) -> None:
         """Between two tasks: no memory held, no timer run. The next send wakes it up again."""

@@ -441,7 +441,7 @@ class Metadata:
             return
         self._cluster_id = now
         if before is None:
-            _log.info("cluster id: %s", safe_text(now))
+            _log.debug("cluster id: %s", safe_text(now))
         else:
             warn(
                 _log,

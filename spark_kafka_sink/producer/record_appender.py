@@ -24,9 +24,10 @@ from spark_kafka_sink.errors import (
     RecordTooLargeError,
     safe_text,
 )
+from spark_kafka_sink.producer.accumulator.producer_batch import new_unplaced
 from spark_kafka_sink.producer.accumulator.record_accumulator import (
-    APPENDED,
     PARTITION_CHANGED,
+    Memory,
     RecordAccumulator,
 )
 from spark_kafka_sink.producer.interceptors import Interceptors
@@ -37,12 +38,17 @@ from spark_kafka_sink.producer.producer_record import (
     RecordMetadata,
     tp_of,
 )
-from spark_kafka_sink.producer.record_future import Callback, RecordFuture, call_back
+from spark_kafka_sink.producer.record_future import (
+    Callback,
+    RecordFuture,
+    call_back,
+    intercepted,
+)
 from spark_kafka_sink.producer.record_partitioner import RecordPartitioner, StickyPartition
 from spark_kafka_sink.producer.serialization import BytesSerializer, Serializer, serialize
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
-from spark_kafka_sink.protocol.cluster import PartitionInfos, TopicPartition
-from spark_kafka_sink.records.single_record import record_tail, size_upper_bound
+from spark_kafka_sink.protocol.cluster import PartitionInfos
+from spark_kafka_sink.records.single_record import LARGEST_OVERHEAD, record_tail, size_upper_bound
 
 #: How often a topic in use is said to be in use: metadata.max.idle.ms is at least 5 seconds.
 _TOUCH_MS = 1_000
@@ -65,7 +71,7 @@ class RecordAppender:
     ) -> None:
         self._max_block_ms = config.max_block_ms
         self._max_request_size = config.max_request_size
-        self._buffer_memory = config.buffer_memory
+        self._largest_tail = min(config.max_request_size, config.buffer_memory) - LARGEST_OVERHEAD
         self._clock = clock
         self._metadata = metadata
         self._accumulator = accumulator
@@ -81,7 +87,8 @@ class RecordAppender:
         self._keys_are_bytes = type(self._keys) is BytesSerializer
         self._values_are_bytes = type(self._values) is BytesSerializer
         self._wakeup = wakeup
-        self._touched: dict[str, int] = {}
+        #: Until then a topic's use needs not be told again.
+        self._asked_until: dict[str, int] = {}
 
     def append(
         self,
@@ -104,7 +111,7 @@ class RecordAppender:
             self._tell_interceptors(record, error)
             raise
         try:
-            future, tp = self._append(record, callback)
+            future = self._append(record, callback)
         except ApiError as error:
             tp = tp_of(record)
             if callback is not None:
@@ -119,7 +126,7 @@ class RecordAppender:
         if self._manager is not None:
             # Should the transaction have failed meanwhile, that is raised; callback and
             # interceptors hear of the record from its batch, and must not twice.
-            self._manager.maybe_add_partition(tp)
+            self._manager.maybe_add_partition(future.tp)
         return future
 
     def _tell_interceptors(self, record: ProducerRecord, error: Exception) -> None:
@@ -127,16 +134,19 @@ class RecordAppender:
             known = error if isinstance(error, KafkaError) else KafkaError(type(error).__name__)
             self._interceptors.on_send_error(record, known)
 
-    def _append(
-        self, record: ProducerRecord, callback: Callback | None
-    ) -> tuple[RecordFuture, TopicPartition]:
+    def _append(self, record: ProducerRecord, callback: Callback | None) -> RecordFuture:
         now = self._clock.now_ms()
         deadline = now + self._max_block_ms
-        topic = record.topic
-        partitions = self._partitions(record, now, deadline)
-        headers = record.headers
-        assert isinstance(headers, Headers)
-        key, value = record.key, record.value
+        topic, headers, key, value = record.topic, record.headers, record.key, record.value
+        assert type(headers) is Headers
+        partitions = self._metadata.fetch().topics.get(topic)
+        if (
+            partitions is None
+            or now >= self._asked_until.get(topic, now)
+            or record.partition is not None
+            or self._metadata.parked
+        ):
+            partitions = self._partitions(record, now, deadline)
         if type(key) is not bytes or not self._keys_are_bytes:
             key = serialize(self._keys, "key.serializer", topic, key, headers)
         if type(value) is not bytes or not self._values_are_bytes:
@@ -148,59 +158,39 @@ class RecordAppender:
         )
         headers.set_read_only()
         tail = record_tail(key, value, headers)
-        self._check_size(topic, size_upper_bound(tail))
-        future = RecordFuture(
-            self._clock.wall_ms() if record.timestamp is None else record.timestamp,
-            -1 if key is None else len(key),
-            -1 if value is None else len(value),
-            callback,
-            self._interceptors,
-            headers,
+        if len(tail) > self._largest_tail:
+            self._refuse_size(topic, size_upper_bound(tail))
+        if self._interceptors is not None:
+            callback = intercepted(callback, self._interceptors, headers)
+        unplaced = new_unplaced(
+            (
+                self._clock.wall_ms() if record.timestamp is None else record.timestamp,
+                tail,
+                -1 if key is None else len(key),
+                -1 if value is None else len(value),
+                callback,
+            )
         )
-        tp = self._place(future, choice, tail, now, deadline, (topic, key, value, partitions))
-        return future, tp
-
-    def _place(
-        self,
-        future: RecordFuture,
-        choice: int | StickyPartition,
-        tail: bytes,
-        now: int,
-        deadline: int,
-        chosen_by: tuple[str, bytes | None, bytes | None, PartitionInfos],
-    ) -> TopicPartition:
-        """The loop of Java's append: until memory is there and the partition stands."""
-        partitions = chosen_by[3]
+        # The loop of Java's append: until memory is there and the partition stands.
         accumulator = self._accumulator
-        memory = 0
+        memory: Memory | None = None
         try:
             while True:
                 if isinstance(choice, int):
-                    sticky = None
-                    tp = partitions.tp(choice)
+                    sticky, tp = None, partitions.tp(choice)
                 else:
-                    sticky = choice
-                    tp = partitions.tp(choice.partition)
-                wanted = accumulator.append_record(
-                    tp, future.timestamp, tail, future, memory, now, sticky
-                )
-                if wanted == APPENDED:
-                    memory = 0
-                    return tp
-                if wanted == PARTITION_CHANGED:
-                    choice = self._choose(*chosen_by)
+                    sticky, tp = choice, partitions.tp(choice.partition)
+                placed = accumulator.append_record(tp, unplaced, now, sticky, memory)
+                if isinstance(placed, RecordFuture):
+                    return placed
+                if placed == PARTITION_CHANGED:
+                    choice = self._choose(topic, key, value, partitions)
                     continue
-                # What was taken was for a batch that is gone, or too small.
-                accumulator.pool.deallocate(memory)
-                memory = 0
-                self._allocate(wanted, deadline)
-                memory = wanted
+                memory = self._allocate(memory, placed, deadline)
                 now = self._clock.now_ms()
         finally:
-            # Once the record has its place, the memory is its batch's, also when an interrupt lands
-            # between that and here.
-            if memory and future.index < 0:
-                accumulator.pool.deallocate(memory)
+            if memory is not None and memory.size:
+                accumulator.pool.deallocate(memory.size)
 
     def _choose(
         self,
@@ -211,7 +201,7 @@ class RecordAppender:
     ) -> int | StickyPartition:
         choice = self._partitioner.partition(topic, key, value, partitions)
         number = choice if isinstance(choice, int) else choice.partition
-        if 0 <= number < len(partitions):
+        if 0 <= number < partitions.partition_count:
             return choice
         # Load chooses among what is known now, and the topic may have grown since the record came.
         partitions = self._metadata.fetch().topics.get(topic, partitions)
@@ -235,8 +225,8 @@ class RecordAppender:
         if partitions is None or metadata.parked:
             cluster = metadata.await_topics([topic], deadline)
             partitions = cluster.topics[topic]
-        elif now - self._touched.get(topic, -_TOUCH_MS) >= _TOUCH_MS:
-            self._touched[topic] = now
+        elif now >= self._asked_until.get(topic, now):
+            self._asked_until[topic] = now + _TOUCH_MS
             metadata.add_topics([topic], now)
         while wanted is not None and wanted >= len(partitions):
             if self._clock.now_ms() >= deadline:
@@ -248,7 +238,8 @@ class RecordAppender:
             partitions = metadata.refresh(deadline).topics.get(topic, partitions)
         return partitions
 
-    def _check_size(self, topic: str, size: int) -> None:
+    def _refuse_size(self, topic: str, size: int) -> None:
+        """Raise RecordTooLargeError for a record that neither a request nor memory could hold."""
         if size > self._max_request_size:
             raise RecordTooLargeError(
                 f"{safe_text(topic)}: The message is {size} bytes when serialized which is larger"
@@ -257,21 +248,31 @@ class RecordAppender:
                 hint="raise max.request.size, and max.message.bytes of the topic with it",
                 code=ErrorCode.MESSAGE_TOO_LARGE,
             )
-        if size > self._buffer_memory:
-            raise RecordTooLargeError(
-                f"{safe_text(topic)}: The message is {size} bytes when serialized which is larger"
-                " than the total memory buffer you have configured with the buffer.memory"
-                " configuration.",
-                hint="raise buffer.memory",
-                code=ErrorCode.MESSAGE_TOO_LARGE,
-            )
+        raise RecordTooLargeError(
+            f"{safe_text(topic)}: The message is {size} bytes when serialized which is larger"
+            " than the total memory buffer you have configured with the buffer.memory"
+            " configuration.",
+            hint="raise buffer.memory",
+            code=ErrorCode.MESSAGE_TOO_LARGE,
+        )
 
-    def _allocate(self, size: int, deadline: int) -> None:
+    def _allocate(self, memory: Memory | None, size: int, deadline: int) -> Memory:
+        """``size`` bytes in the place of ``memory``, which was for a batch that is gone, or too
+        small.
+        """
+        pool = self._accumulator.pool
+        if memory is None:
+            memory = Memory()
+        else:
+            pool.deallocate(memory.size)
+            memory.size = 0
         try:
-            self._accumulator.pool.allocate(size, deadline, self._wakeup)
+            pool.allocate(size, deadline, self._wakeup)
         except BufferExhaustedError as error:
             raise BufferExhaustedError(
                 f"{error.message} (max.block.ms is {self._max_block_ms})",
                 hint="the brokers take records more slowly than they come, or not at all",
                 code=error.code,
             ) from error
+        memory.size = size
+        return memory

@@ -5,8 +5,9 @@ futures of its records share. On the way back of a record it is the last step. N
 outcome is (``producer_batch.py`` says so).
 
 A future costs a few words and no lock: it names its batch's result and its place in that batch,
-and its metadata is made when somebody asks. A batch that is split hands its futures on to its
-pieces (:meth:`ProduceRequestResult.transfer`); who waits for the whole then waits for the piece.
+from its making on, and its metadata is made when somebody asks. A batch that is split hands its
+futures on to its pieces (:meth:`ProduceRequestResult.transfer`); who waits for the whole then waits
+for the piece.
 
 The order of an end is Java's: the outcome is set, then the callbacks run, on the network thread,
 in the order of the records; then those who wait are woken.
@@ -23,7 +24,7 @@ from spark_kafka_sink.clock import NEVER, Clock, Waiters
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError, warn
 from spark_kafka_sink.producer.interceptors import Interceptors
-from spark_kafka_sink.producer.producer_record import NO_HEADERS, Headers, RecordMetadata
+from spark_kafka_sink.producer.producer_record import Headers, RecordMetadata, new_record_metadata
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.security.import_paths import place_of
 
@@ -44,7 +45,8 @@ class ProduceRequestResult:
     """The outcome of a batch (Java's class of that name).
 
     One lock (``lock``) guards all fields while the batch is on its way; nothing changes once it
-    is set. ``wanted`` says that some future of the batch must be told one by one.
+    is set. ``wanted`` says that some future of the batch must be told one by one: whoever appends
+    a record with a callback sets it, under the accumulator's lock.
     """
 
     __slots__ = (
@@ -72,12 +74,10 @@ class ProduceRequestResult:
         self.is_done = False
         self.wanted = False
 
-    def require_callbacks(self) -> None:
-        """The record that is appended next has a callback."""
-        self.wanted = True
-
     def set(self, offset: int, log_append_time_ms: int, record_errors: RecordErrors | None) -> bool:
-        """The outcome is known. True: the futures must be told, by :meth:`RecordFuture.tell`."""
+        """The outcome is known. True: the futures' :meth:`RecordFuture.run_callbacks` must be
+        called.
+        """
         with self.lock:
             self.offset = offset
             self.log_append_time_ms = log_append_time_ms
@@ -99,18 +99,18 @@ class ProduceRequestResult:
         self, futures: Sequence[RecordFuture], to: ProduceRequestResult, first: int
     ) -> None:
         """``futures`` are of the piece of ``to`` now, whose first record was number ``first`` here;
-        :meth:`open` after all of them were handed on.
+        :meth:`release_waiters` after all of them were handed on.
 
-        A thread that waits for one of them wakes up at :meth:`open`, finds that its future has
-        another result, and waits for that.
+        A thread that waits for one of them wakes up then, finds that its future has another result,
+        and waits for that.
         """
         with self.lock:
             to.wanted = self.wanted
             for future in futures:
-                future.appended(to, future.index - first)
+                future.move(to, future.index - first)
 
     def wait(self, deadline_ms: int) -> bool:
-        """True after :meth:`open`, False when the deadline came first."""
+        """True after :meth:`release_waiters`, False when the deadline came first."""
         with self.lock:
             if self.is_done:
                 return True
@@ -121,63 +121,55 @@ class ProduceRequestResult:
 class RecordFuture:
     """One record's outcome; the methods are those of ``concurrent.futures.Future``.
 
-    It can't be cancelled: the record is on its way. ``timestamp`` is the record's, in milliseconds.
+    It can't be cancelled: the record is on its way. ``index`` is the record's number in its batch,
+    ``timestamp`` is the record's, in milliseconds.
     """
 
     __slots__ = (
         "_callback",
         "_done_callbacks",
-        "_headers",
-        "_index",
-        "_interceptors",
         "_key_size",
         "_result",
         "_value_size",
+        "index",
         "timestamp",
     )
 
     def __init__(
         self,
+        result: ProduceRequestResult,
+        index: int,
         timestamp: int,
         key_size: int,
         value_size: int,
         callback: Callback | None,
-        interceptors: Interceptors | None,
-        headers: Headers = NO_HEADERS,
     ) -> None:
+        """The record is number ``index`` of the batch whose outcome is ``result``."""
+        self._result = result
+        self.index = index
         self.timestamp = timestamp
         self._key_size = key_size
         self._value_size = value_size
         self._callback = callback
-        self._interceptors = interceptors
-        self._headers = headers
         self._done_callbacks: list[Callable[[RecordFuture], object]] | None = None
-        self._index = -1
-        self._result: ProduceRequestResult | None = None
 
     @classmethod
     def failed(cls, tp: TopicPartition, clock: Clock, error: KafkaError) -> RecordFuture:
         """A record that was never appended (Java's FutureFailure)."""
-        future = cls(-1, -1, -1, None, None)
         result = ProduceRequestResult(tp, clock)
         result.set(-1, -1, lambda _: error)
         result.release_waiters()
-        future.appended(result, 0)
-        return future
+        return cls(result, 0, -1, -1, -1, None)
 
-    @property
-    def index(self) -> int:
-        """The record's number in its batch."""
-        return self._index
-
-    @property
-    def has_callbacks(self) -> bool:
-        return self._callback is not None or self._interceptors is not None
-
-    def appended(self, result: ProduceRequestResult, index: int) -> None:
-        """The record is number ``index`` of the batch whose outcome is ``result``."""
-        self._index = index
+    def move(self, result: ProduceRequestResult, index: int) -> None:
+        """The record is number ``index`` of another batch now: its own was split."""
+        self.index = index
         self._result = result
+
+    @property
+    def tp(self) -> TopicPartition:
+        """Where the record goes."""
+        return self._result.tp
 
     # ---- the caller's side -------------------------------------------------------------------
 
@@ -199,7 +191,7 @@ class RecordFuture:
     def done(self) -> bool:
         """True when :meth:`result` would not wait."""
         result = self._result
-        return result is not None and result.is_done and self._result is result
+        return result.is_done and self._result is result
 
     def add_done_callback(self, function: Callable[[RecordFuture], object]) -> None:
         """Call ``function(self)`` when the record has its outcome: on the network thread, or now
@@ -207,7 +199,6 @@ class RecordFuture:
         """
         while True:
             result = self._result
-            assert result is not None
             with result.lock:
                 if self._result is not result:
                     continue  # split in between
@@ -221,16 +212,14 @@ class RecordFuture:
     # ---- the network thread's side -----------------------------------------------------------
 
     def run_callbacks(self) -> None:
-        """Run what waits for this record's outcome, which is set: interceptors, then callbacks."""
-        result = self._result
-        assert result is not None
-        if self._callback is not None or self._interceptors is not None:
-            error = self._error(result)
-            metadata = self._metadata(result) if error is None else RecordMetadata.empty(result.tp)
-            if self._interceptors is not None:
-                self._interceptors.on_acknowledgement(metadata, error, self._headers)
-            if self._callback is not None:
-                call_back(self._callback, metadata, error)
+        """Run what waits for this record's outcome, which is set."""
+        if self._callback is not None:
+            result = self._result
+            if result.record_errors is None:
+                call_back(self._callback, self._metadata(result), None)
+            else:
+                error = result.record_errors(self.index)
+                call_back(self._callback, RecordMetadata.empty(result.tp), error)
         if self._done_callbacks is not None:
             for function in self._done_callbacks:
                 _call(function, self)
@@ -239,7 +228,6 @@ class RecordFuture:
 
     def _await(self, timeout: float | None) -> ProduceRequestResult:
         result = self._result
-        assert result is not None
         clock = result.clock
         deadline = NEVER if timeout is None else clock.now_ms() + round(timeout * 1000)
         while True:
@@ -250,25 +238,39 @@ class RecordFuture:
                     code=ErrorCode.REQUEST_TIMED_OUT,
                 )
             now = self._result
-            assert now is not None
             if now is result:
                 return result
             result = now
 
     def _error(self, result: ProduceRequestResult) -> KafkaError | None:
         errors = result.record_errors
-        return None if errors is None else errors(self._index)
+        return None if errors is None else errors(self.index)
 
     def _metadata(self, result: ProduceRequestResult) -> RecordMetadata:
-        tp, offset, appended = result.tp, result.offset, result.log_append_time_ms
-        return RecordMetadata(
-            tp.topic,
-            tp.partition,
-            offset if offset < 0 else offset + self._index,
-            self.timestamp if appended < 0 else appended,
-            self._key_size,
-            self._value_size,
+        offset, appended = result.offset, result.log_append_time_ms
+        return new_record_metadata(
+            (
+                *result.tp,
+                offset if offset < 0 else offset + self.index,
+                self.timestamp if appended < 0 else appended,
+                self._key_size,
+                self._value_size,
+                1,
+            )
         )
+
+
+def intercepted(
+    callback: Callback | None, interceptors: Interceptors, headers: Headers
+) -> Callback:
+    """``callback`` with the interceptors before it (Java's AppendCallbacks)."""
+
+    def told(metadata: RecordMetadata, error: KafkaError | None) -> None:
+        interceptors.on_acknowledgement(metadata, error, headers)
+        if callback is not None:
+            call_back(callback, metadata, error)
+
+    return told
 
 
 def call_back(callback: Callback, metadata: RecordMetadata, error: KafkaError | None) -> None:

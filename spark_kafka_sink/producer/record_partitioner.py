@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Protocol
 
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
-from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo
+from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfos
 from spark_kafka_sink.records.arrow_schema import columns_of_record
 from spark_kafka_sink.records.partitioning.key_rules import JAVA_RULE, Choice, KeyRule
 from spark_kafka_sink.records.partitioning.partitioners import Partitioner, RoundRobinPartitioner
@@ -95,7 +95,10 @@ class RecordPartitioner:
         self._own = own
         self._rule = rule
         # Keys repeat, mostly. Long ones are not kept: nobody counts that memory.
+        self._hash = rule.number
         self._number = lru_cache(maxsize=8192)(rule.number)
+        #: Every key that is not empty has a number.
+        self._hashes = own is None and rule.other is Choice.HASH and rule.widths is None
         self._next = uniform if next_partition is None else next_partition
         self._sticky: dict[str, StickyPartition] = {}
 
@@ -104,16 +107,18 @@ class RecordPartitioner:
         topic: str,
         key: bytes | None,
         value: bytes | None,
-        partitions: Sequence[PartitionInfo],
+        partitions: PartitionInfos,
     ) -> int | StickyPartition:
         """The partition of a record without one; sticky when nothing but load decides."""
+        if key and self._hashes:
+            return (self._number if len(key) <= _SHORT else self._hash)(
+                key
+            ) % partitions.partition_count
         if self._own is not None:
             return self._own.partition(topic, key, value, self._cluster())
         choice = self._rule.choice(key)
         if choice is Choice.HASH:
-            key = key or b""
-            number = self._number(key) if len(key) <= _SHORT else self._rule.number(key)
-            return number % len(partitions)
+            return self._hash(key or b"") % partitions.partition_count
         if choice is Choice.RANDOM:
             return uniform(topic, self._cluster())
         sticky = self._sticky.get(topic)

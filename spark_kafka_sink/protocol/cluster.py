@@ -77,10 +77,12 @@ class PartitionInfos(Sequence[PartitionInfo]):
     part of what is known: two that differ in nothing else are equal.
     """
 
-    __slots__ = ("_available", "_ids", "_rows", "_tps", "topic")
+    __slots__ = ("_available", "_ids", "_rows", "_tps", "partition_count", "topic")
 
     def __init__(self, topic: str, rows: array[int], ids: array[int]) -> None:
         self.topic = topic
+        #: Its length, for who asks for each record.
+        self.partition_count = len(rows) // 5
         self._rows = rows
         self._ids = ids
         self._available: tuple[int, ...] | None = None
@@ -106,7 +108,7 @@ class PartitionInfos(Sequence[PartitionInfo]):
         return cls(topic, rows, ids)
 
     def __len__(self) -> int:
-        return len(self._rows) // 5
+        return self.partition_count
 
     @overload
     def __getitem__(self, index: int) -> PartitionInfo: ...

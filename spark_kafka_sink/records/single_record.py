@@ -16,7 +16,9 @@ from spark_kafka_sink.records.record_batch import HEADER_SIZE
 from spark_kafka_sink.records.varint import varint
 
 #: Java's DefaultRecord.MAX_RECORD_OVERHEAD: length, attributes, deltas, lengths at their longest.
-MAX_RECORD_OVERHEAD = 21
+_MAX_RECORD_OVERHEAD = 21
+#: What a batch of one record has at most besides the record's tail.
+LARGEST_OVERHEAD = HEADER_SIZE + _MAX_RECORD_OVERHEAD
 
 #: Varints of the numbers that most lengths and deltas are.
 _KNOWN = 8192
@@ -72,4 +74,4 @@ def size_upper_bound(tail: bytes) -> int:
     """At least the bytes of a batch of this record alone, as Java estimates them
     (``AbstractRecords.estimateSizeInBytesUpperBound``).
     """
-    return HEADER_SIZE + MAX_RECORD_OVERHEAD + len(tail)
+    return LARGEST_OVERHEAD + len(tail)

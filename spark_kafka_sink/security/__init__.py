@@ -1,6 +1,6 @@
 """What an option may reach, and how a secret is held.
 
 Owns: ``allow_lists`` (which files, commands and classes may be named at all), ``local_files``
-(opening one), ``import_paths`` (loading a class), ``password`` (a secret that shows itself to
-nobody). Never: what the options mean (``config``).
+(opening one), ``import_paths`` (loading a class), ``loopback`` (which hosts are this machine),
+``password`` (a secret that shows itself to nobody). Never: what the options mean (``config``).
 """

@@ -1,4 +1,4 @@
-"""Files that options name: read whole, or appended to, within bounds of time and size.
+"""Files that options name: read whole, appended to or made, within bounds of time and size.
 
 Owns: what is refused before it can block or fill memory (a FIFO, a device, a file that has no end),
 and the one warning for a file that everybody may write. Never: what may be reached
@@ -9,10 +9,12 @@ No error holds a path: what a reference led to may have been taken for one.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import stat
 import time
+from pathlib import Path
 from typing import Final
 
 from spark_kafka_sink.error_kinds import Kind
@@ -93,6 +95,48 @@ def append_line(path: str, line: bytes) -> None:
     except ValueError:
         problem = "it is no name that a file can have"
     raise UnusableFileError(problem)
+
+
+def write_new_file(directory: str, name: str, content: bytes) -> None:
+    """A file of its own, all of it or nothing; the directory is made if it is not there.
+    UnusableFileError.
+
+    It is written beside under a name that begins with a dot, and renamed. Mounts of object stores
+    and volumes that can't rename show a file when it is closed, as a whole; there it is written at
+    once. Nothing is ever appended or written twice.
+    """
+    try:
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        final, beside = folder / name, folder / f".{name}.tmp"
+        _write_whole(beside, content)
+        try:
+            beside.rename(final)
+        except OSError:
+            beside.unlink()
+            _write_whole(final, content)
+    except OSError as error:
+        problem = _words(error)
+    except ValueError:
+        problem = "it is no name that a file can have"
+    else:
+        return
+    raise UnusableFileError(problem)
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """OSError, also from a close that uploads; then it is not there."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    file = os.fdopen(os.open(path, flags, 0o644), "wb", buffering=0)
+    try:
+        with file:
+            left = memoryview(content)
+            while left:
+                left = left[file.write(left) :]
+    except OSError:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
 
 
 def decoded(content: bytes) -> str:

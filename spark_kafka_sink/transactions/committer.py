@@ -44,6 +44,7 @@ from spark_kafka_sink.transactions.offset_commits import GroupOffsets, prepare_o
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
 from spark_kafka_sink.transactions.sweep import Sweeper
+from spark_kafka_sink.transactions.topic_records import TopicRecord, prepare_record
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ _log = logging.getLogger(__name__)
 _NAMED = 5
 #: The worker in the id of the driver's own transaction, which holds offsets.
 _OFFSETS = "offsets"
+#: And of the one that holds the batch's report, or a part's.
+_REPORT = "report"
 _NOTHING_UNDONE = (
     "nothing was undone: start the query again and it finds out; 'kprod txn describe' shows what "
     "the brokers know"
@@ -78,8 +81,9 @@ class Batch:
     payload: Payload | None = None
     part: int | None = None
     parts: int | None = None
-    #: Committed with the rows, in a transaction of the driver's own.
+    #: Committed with the rows, each in a transaction of the driver's own.
     offsets: GroupOffsets | None = None
+    report: TopicRecord | None = None
 
 
 class Commit(Enum):
@@ -154,29 +158,31 @@ class Committer:
         if owner.numbering is Numbering.ONCE and not batch.transactions and batch.parts is None:
             return Commit.EMPTY
 
+        tried: list[Decision] = []
         try:
             return retry_when_fenced(
                 lambda: self._decisions.open(owner.key, self._client.deadline()),
-                lambda session: self._commit(owner, batch, session),
+                lambda session: self._commit(owner, batch, session, tried),
                 lambda session: owner.check(session.state),
                 clock=self._client.clock,
             )
         except SupersededError:
-            # Our decision may be in the log, and we do not know: whoever took over has ended it.
-            if self._is_committed(batch):
+            # A decision of ours that nobody knows to be in the log: whoever took over has ended it.
+            if tried and self._is_committed(tried[-1]):
                 return Commit.COMMITTED
             raise
 
-    def _is_committed(self, batch: Batch) -> bool:
-        """Each of its transactions is: somebody has rolled our decision forward."""
-        ids = [t.transactional_id for t in batch.transactions]
-        found = self._client.describe(ids, self._client.deadline()) if ids else {}
-        return bool(found) and all(
+    def _is_committed(self, decision: Decision) -> bool:
+        found = self._client.describe(decision.ids, self._client.deadline())
+        return all(
             outcome_of(t, found[t.transactional_id]) is Outcome.COMMITTED
-            for t in batch.transactions
+            for t in decision.transactions
         )
 
-    def _commit(self, owner: Owner, batch: Batch, session: LogSession) -> Commit:
+    def _commit(
+        self, owner: Owner, batch: Batch, session: LogSession, tried: list[Decision]
+    ) -> Commit:
+        """``tried`` is told what it sets out to decide."""
         found = session.state
         owner.check(found)
         if found is None and owner.numbering.is_of_micro_batches and batch.number > 0:
@@ -212,17 +218,13 @@ class Committer:
             self._sweep(owner, session, before, also=done)
             return Commit.ALREADY_DONE
         if batch.part is not None:
-            part = Part(batch.part, batch.transactions, batch.payload or Payload())
+            prepared = batch.transactions + tuple(self._prepared_by_us(owner, batch))
+            part = Part(batch.part, prepared, batch.payload or Payload())
             session.write(state.with_part(batch.number, part), self._client.deadline())
             return Commit.PREPARED
         decision = _decision(owner, batch, state)
-        if batch.offsets is not None:
-            offsets_id = TransactionalId(owner.key, owner.run_id, _OFFSETS, 0)
-            decision = decision.plus(
-                prepare_offsets(
-                    self._client, str(offsets_id), batch.offsets, self._client.deadline()
-                )
-            )
+        for own in self._prepared_by_us(owner, batch):
+            decision = decision.plus(own)
         if not decision.transactions:
             if owner.numbering is not Numbering.VERSIONS:
                 before = state.skipped_to(batch.number, decision.payloads)
@@ -230,6 +232,7 @@ class Committer:
             # (A version without rows doesn't count as written: its rows may not be there yet.)
             self._sweep(owner, session, before, also=done)
             return Commit.EMPTY
+        tried.append(decision)
         checked_ms = self._client.clock.now_ms()
         state = self._decide(owner, session, state.decided(decision))
         with _decided(owner.key, decision):
@@ -246,6 +249,16 @@ class Committer:
         self._note_done(owner.key, session, None if owner.numbering is Numbering.ONCE else state)
         self._sweep(owner, session, state)
         return Commit.COMMITTED
+
+    def _prepared_by_us(self, owner: Owner, batch: Batch) -> Iterator[PreparedTransaction]:
+        """The driver's own transactions of ``batch``, which share its decision."""
+        deadline, part = self._client.deadline(), batch.part or 0
+        if batch.report is not None:
+            report_id = TransactionalId(owner.key, owner.run_id, _REPORT, part)
+            yield prepare_record(self._client, str(report_id), batch.report, deadline)
+        if batch.offsets is not None:
+            offsets_id = TransactionalId(owner.key, owner.run_id, _OFFSETS, part)
+            yield prepare_offsets(self._client, str(offsets_id), batch.offsets, deadline)
 
     def _runs_before(self, owner: Owner) -> list[str]:
         """Other runs with transactions under our key, as we take over. The log need not know

@@ -88,8 +88,9 @@ class DecisionLog:
     def read(self, key: str, deadline_ms: int) -> LogRead:
         """The newest state, fencing nobody and waiting for nobody."""
         tp, topic_id = self._partition(key, deadline_ms)
-        until = min(deadline_ms, self._client.clock.now_ms() + _MARKERS_MS)
-        place = self._settled(lambda limit: self._read(key, tp, topic_id, limit), until)
+        place = self._settled(
+            lambda: self._read(key, tp, topic_id, deadline_ms), deadline_ms, _MARKERS_MS
+        )
         return LogRead(_decoded(key, place), place.settled)
 
     def open(self, key: str, deadline_ms: int) -> LogSession:
@@ -101,7 +102,7 @@ class DecisionLog:
         timeout_ms = lease_ms(client.config.transaction_timeout_ms)
         producer = client.init_producer_id(log_id(key), timeout_ms, deadline_ms)
         # (A leader that doesn't know that it was deposed may never get the markers.)
-        place = self._settled(lambda limit: self._read(key, tp, topic_id, limit), deadline_ms)
+        place = self._settled(lambda: self._read(key, tp, topic_id, deadline_ms), deadline_ms)
         if not place.settled:
             raise KafkaTimeoutError(
                 f"{tp} of the commit log still has a transaction of '{key}' open, which was ended",
@@ -118,7 +119,7 @@ class DecisionLog:
             rights=self._rights,
         )
 
-        def is_newest(first_offset: int) -> bool:
+        def is_newest(first_offset: int, deadline_ms: int) -> bool:
             """Nobody has written ``key`` between the end that was read and ``first_offset``."""
             name, end = key.encode(), place.next_offset
             if first_offset >= end and not (
@@ -145,28 +146,32 @@ class DecisionLog:
                 TopicPartition(self._topic, partition),
                 Wanted(prefix.encode(), prefix=True),
                 LogSnapshot(),
+                deadline_ms,
             )
             # What was written a moment ago counts for whoever looks by hand, too.
-            until = min(deadline_ms, self._client.clock.now_ms() + _MARKERS_MS)
-            place = self._settled(read, until)
+            place = self._settled(read, deadline_ms, _MARKERS_MS)
             for key in {key_of(k).decode(errors="replace") for k in place.records}:
                 state = _decoded(key, place)
                 if state is not None:
                     found[key] = state
         return found
 
-    def _settled(self, read: Callable[[int], LogSnapshot], until_ms: int) -> LogSnapshot:
-        """``read`` (with its deadline) until no write is under way, or until then. Markers follow
-        an EndTxn in milliseconds.
+    def _settled(
+        self, read: Callable[[], LogSnapshot], deadline_ms: int, wait_ms: int | None = None
+    ) -> LogSnapshot:
+        """``read`` until no write is under way, or so long (None: until the deadline). Markers
+        follow an EndTxn in milliseconds.
         """
-        clock, block_ms = self._client.clock, self._client.config.max_block_ms
+        clock = self._client.clock
+        until = deadline_ms if wait_ms is None else min(deadline_ms, clock.now_ms() + wait_ms)
+        place = read()
         attempts = 0
-        while True:
-            place = read(max(until_ms, clock.now_ms() + block_ms))
-            if place.settled or clock.now_ms() >= until_ms:
-                return place
-            self._client.loop.pause(attempts, until_ms)
+        while not place.settled and clock.now_ms() < until:
+            self._client.loop.pause(attempts, until)
+            if clock.now_ms() < deadline_ms:
+                place = read()
             attempts += 1
+        return place
 
     def _read(
         self, key: str, tp: TopicPartition, topic_id: bytes | None, deadline_ms: int
@@ -273,7 +278,7 @@ class LogSession:
     """The one writer of a key, until somebody else opens it; ``state`` is what the log said after
     everybody before us was fenced. After an error of :meth:`write` the key must be opened again.
 
-    ``is_newest`` is asked for the first write, with its offset, before it counts; from then on
+    ``is_newest`` is asked for the first write, with its offset and deadline, before it counts; then
     nobody but us writes the key. Without it a batch may be committed twice, where a leader was cut
     off from its peers and from the controller, but not from us::
 
@@ -287,11 +292,11 @@ class LogSession:
         key: str,
         place: LogSnapshot,
         writer: LogWriter,
-        is_newest: Callable[[int], bool],
+        is_newest: Callable[[int, int], bool],
         part_bytes: int,
     ) -> None:
         self._key = key
-        self._is_newest: Callable[[int], bool] | None = is_newest
+        self._is_newest: Callable[[int, int], bool] | None = is_newest
         self._state = _decoded(key, place)
         self._there = set(place.records)
         self._writer = writer
@@ -323,7 +328,7 @@ class LogSession:
             return
 
         def before_its_end(first_offset: int) -> None:
-            if self._is_newest is not None and not self._is_newest(first_offset):
+            if self._is_newest is not None and not self._is_newest(first_offset, deadline_ms):
                 raise SupersededError(
                     f"the commit log of '{self._key}' was read at a broker that does not lead it "
                     "any more, and has been written since",

@@ -28,6 +28,7 @@ from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
 from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.ownership import Owner
+from spark_kafka_sink.transactions.topic_records import TopicRecord, write_record
 from spark_kafka_sink.transactions.transactional_ids import (
     check_id,
     prefix_of_key,
@@ -83,6 +84,10 @@ class ExactlyOnceDriver:
     def close(self) -> None:
         """Close every connection."""
         self._client.close()
+
+    def write_record(self, record: TopicRecord, timeout_ms: int) -> None:
+        """A report of what has no decision; at least once."""
+        write_record(self._client, record, self._client.deadline(timeout_ms))
 
     def plan(self, key: str) -> CommitState:
         """What the log says of ``key``, after everything decided before is ended.

@@ -44,18 +44,16 @@ from spark_kafka_sink.protocol.produce import (
     ProduceResponse,
 )
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
-from spark_kafka_sink.records.compression import Codec, CompressionType
-from spark_kafka_sink.records.record_batch import write_header
-from spark_kafka_sink.records.single_record import record_bytes, record_tail
 from spark_kafka_sink.transactions.commit_state import LogOutcomeUnknownError
 from spark_kafka_sink.transactions.log_parts import PART_BYTES
+from spark_kafka_sink.transactions.topic_records import (
+    LAST_PRODUCE_OF_VERSION_1,
+    LATEST_PRODUCE,
+    batch_of,
+)
 
 ResponseT = TypeVar("ResponseT")
 
-_CODEC: Final = Codec(CompressionType.ZSTD, 3)
-#: The last version of Produce whose batches are of version 1 (KIP-890).
-_LAST_OF_VERSION_1: Final = 11
-_LATEST_PRODUCE: Final = 12
 #: Version 2 says INVALID_TXN_STATE of a transaction that somebody's InitProducerId, or its time-
 #: out, has just aborted. Who it was, the log says when it is opened again.
 _FENCED: Final = (ProducerFencedError, InvalidTxnStateError)
@@ -136,9 +134,9 @@ class LogWriter:
             else:
                 self._await_markers(deadline_ms)
             sequence = 0
-            for batch, count in self._batches(records):
-                self._produce(batch, sequence, count, deadline_ms)
-                sequence += count
+            for batch in self._batches(records):
+                self._produce(batch, sequence, deadline_ms)
+                sequence += len(batch)
         except SupersededError:
             raise  # it is not ours any more
         except KafkaError:
@@ -179,41 +177,25 @@ class LogWriter:
 
     def _batches(
         self, records: Mapping[bytes, bytes | None]
-    ) -> Iterator[tuple[list[tuple[bytes, bytes | None]], int]]:
+    ) -> Iterator[list[tuple[bytes, bytes | None]]]:
         """Each small enough for a topic's max.message.bytes."""
         batch: list[tuple[bytes, bytes | None]] = []
         size = 0
         for key, value in records.items():
             more = len(key) + len(value or b"")
             if batch and size + more > PART_BYTES:
-                yield batch, len(batch)
+                yield batch
                 batch, size = [], 0
             batch.append((key, value))
             size += more
         if batch:
-            yield batch, len(batch)
+            yield batch
 
     def _produce(
-        self,
-        records: list[tuple[bytes, bytes | None]],
-        sequence: int,
-        count: int,
-        deadline_ms: int,
+        self, records: list[tuple[bytes, bytes | None]], sequence: int, deadline_ms: int
     ) -> None:
         now = self._client.clock.wall_ms()
-        raw = [record_bytes(i, 0, record_tail(k, v)) for i, (k, v) in enumerate(records)]
-        section = _CODEC.compress(raw)
-        header = write_header(
-            [section],
-            codec=_CODEC,
-            record_count=count,
-            base_timestamp=now,
-            max_timestamp=now,
-            producer_id=self._producer.producer_id,
-            producer_epoch=self._producer.epoch,
-            base_sequence=sequence,
-            transactional=True,
-        )
+        batch = batch_of(records, now, self._producer, sequence)
 
         def take(response: ProduceResponse) -> ErrorCode | None:
             code = response.partitions[0].error
@@ -223,8 +205,8 @@ class LogWriter:
                 code = ErrorCode.NONE
             return self._judged(code, f"Produce to the commit log {self._tp}")
 
-        data = PartitionProduceData(self._tp, [header, section], len(header) + len(section))
-        latest = _LATEST_PRODUCE if self._version >= 2 else _LAST_OF_VERSION_1
+        data = PartitionProduceData(self._tp, batch, sum(map(len, batch)))
+        latest = LATEST_PRODUCE if self._version >= 2 else LAST_PRODUCE_OF_VERSION_1
         request = ProduceRequest(
             -1, self._client.config.request_timeout_ms, (data,), self._id, max_version=latest
         )

@@ -59,10 +59,12 @@ class Sweeper:
     def open_runs(
         self, key: str, deadline_ms: int, mine: Callable[[TransactionalId], bool] = lambda _: True
     ) -> set[str]:
-        """Runs that have a transaction open under ``key``."""
+        """Runs that have a transaction open under ``key``. Who asks acts upon it once, so a broker
+        that is silent is waited for.
+        """
         return {
             one.run
-            for one, state in self._listed(key, deadline_ms, patient=False).items()
+            for one, state in self._listed(key, deadline_ms, patient=True).items()
             if state is _S.ONGOING and mine(one)
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.cli.arguments import EXAMPLE
 from tests.cli.commands import commands_of
+from tests.monitoring.reports import report
 from tests.transactions.operator_stage import Stage
 
 COMMANDS = commands_of(app)
@@ -41,6 +43,8 @@ SCENES: dict[tuple[str, ...], tuple[Callable[[Stage], None], str]] = {
     ("error",): (done, "KP0301: "),
     ("options",): (done, "kafka.delivery.timeout.ms"),
     ("template",): (done, "bootstrap.servers="),
+    ("report", "show"): (done, "Tasks waited most for Spark's next rows"),
+    ("report", "tail"): (done, "orders 1"),
     ("txn", "list"): (decided, "DECIDED"),
     ("txn", "blockers"): (done, "nobody who reads it waits"),
     ("txn", "fence"): (done, "Would abort what is open of"),
@@ -72,6 +76,7 @@ def test_the_example_of_a_command_runs(
     monkeypatch.setenv("COLUMNS", "300")
     (tmp_path / "client.properties").write_text(f"bootstrap.servers={stage.kafka.bootstrap}\n")
     (tmp_path / "librdkafka.properties").write_text("metadata.broker.list=broker1:9092\n")
+    (tmp_path / "reports.jsonl").write_text(json.dumps(report(1, inputWaitMs=40)) + "\n")
     line = COMMANDS[words].epilog.removeprefix(EXAMPLE).partition(" > ")[0]
     here = {
         "broker1:9092": stage.kafka.bootstrap,

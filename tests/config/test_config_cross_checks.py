@@ -26,7 +26,7 @@ def refused(options):
 
 
 def test_a_delivery_timeout_that_is_too_short_is_an_error_with_all_three_values():
-    """Behaviour 17."""
+    """KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig."""
     error = refused({"delivery.timeout.ms": "1"})
     assert error.message == (
         "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms"
@@ -37,7 +37,7 @@ def test_a_delivery_timeout_that_is_too_short_is_an_error_with_all_three_values(
 
 
 def test_a_default_delivery_timeout_is_raised_with_a_warning():
-    """Behaviour 17."""
+    """KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig."""
     config = parse({"request.timeout.ms": "200000", "linger.ms": "100"})
     assert config.delivery_timeout_ms == 200_100
     assert config.warnings == (
@@ -62,7 +62,7 @@ def test_the_wait_for_room_follows_delivery_timeout_until_max_block_is_set():
 
 
 def test_idempotence_that_was_asked_for_forbids_what_breaks_it():
-    """Behaviour 17."""
+    """KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig."""
     asked = {"enable.idempotence": "true"}
     assert refused(asked | {"retries": "0"}).message == (
         "Must set retries to non-zero when using the idempotent producer."
@@ -75,7 +75,7 @@ def test_idempotence_that_was_asked_for_forbids_what_breaks_it():
 
 @pytest.mark.parametrize("options", [{"acks": "0"}, {"acks": "1"}, {"retries": "0"}])
 def test_idempotence_by_default_gives_way_with_a_warning(options):
-    """Behaviour 17."""
+    """KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig."""
     config = parse(options)
     assert config.enable_idempotence is False
     (warning,) = config.warnings
@@ -91,7 +91,7 @@ def test_idempotence_switched_off_needs_no_warning():
 
 @pytest.mark.parametrize("options", [{}, {"enable.idempotence": "true"}, {"acks": "1"}])
 def test_more_than_five_in_flight_is_always_an_error_with_idempotence(options):
-    """Behaviour 17."""
+    """KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig."""
     assert refused(options | {IN_FLIGHT: "6"}).message == (
         "To use the idempotent producer, max.in.flight.requests.per.connection must be set to at"
         " most 5. Current value is 6."
@@ -105,7 +105,7 @@ def test_more_than_five_in_flight_is_fine_without_idempotence():
 
 @pytest.mark.parametrize("options", [{"enable.idempotence": "false"}, {"acks": "1"}])
 def test_a_transactional_id_needs_idempotence(options):
-    """Behaviour 17."""
+    """KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig."""
     assert refused(options | {"transactional.id": "x"}).message == (
         "Cannot set a transactional.id without also enabling idempotence."
     )
@@ -135,7 +135,7 @@ def test_two_phase_commit_is_refused_by_this_version_rather_than_left_out():
 
 
 def test_two_phase_commit_forbids_a_timeout():
-    """Behaviour 17."""
+    """KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig."""
     both = {"transaction.two.phase.commit.enable": "true", "transaction.timeout.ms": "5"}
     assert refused(both).message == (
         "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set to"
@@ -144,7 +144,7 @@ def test_two_phase_commit_forbids_a_timeout():
 
 
 def test_sasl_without_a_mechanism_is_javas_error():
-    """Behaviour 17."""
+    """KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig."""
     error = refused({"security.protocol": "sasl_plaintext", "sasl.mechanism": ""})
     assert error.message == (
         "Invalid value null for configuration sasl.mechanism: When the security.protocol"
@@ -301,7 +301,7 @@ def test_brokers_that_may_have_any_name_are_warned_of():
 
 
 def test_a_reconnect_backoff_alone_is_constant():
-    """Behaviour 17."""
+    """KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig."""
     config = parse({"reconnect.backoff.ms": "200"})
     assert config.reconnect_backoff_max_ms == 200
     assert config.warnings == (
@@ -316,7 +316,7 @@ def test_a_reconnect_backoff_alone_is_constant():
 
 
 def test_a_retry_backoff_above_its_maximum_is_javas_warning():
-    """Behaviour 17."""
+    """KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig."""
     (warning,) = parse({"retry.backoff.ms": "5000"}).warnings
     assert warning == coded(
         Kind.OTHER_VALUE,

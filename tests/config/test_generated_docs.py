@@ -74,12 +74,11 @@ def test_every_exception_and_code_is_on_the_page(generator):
             assert (f"- `{name}`: " in page) is not name.startswith("_")
 
 
-def test_a_behaviour_without_a_test_or_with_a_wrong_number_is_a_problem(generator, monkeypatch):
+def test_a_behaviour_without_a_test_or_with_a_wrong_name_is_a_problem(generator, monkeypatch):
     behaviours = generator["upstream_behaviours"]
-    text = "Behaviours 3, 5 to 7 and 9, on a broker. 12 rows."
-    assert behaviours.numbers_in(text) == {3, 5, 6, 7, 9}
-    assert behaviours.numbers_in("Behaviour 4.") == {4}
-    monkeypatch.setattr(behaviours, "_tests_by_number", lambda: {1: {"test_x"}, 999: {"test_y"}})
+    found = {"SenderTest#testRetries": {"test_x"}, "SenderTest#testNot": {"test_y"}}
+    monkeypatch.setattr(behaviours, "_tests_by_name", lambda: found)
     problems = behaviours.problems()
-    assert "behaviour 2 has neither a test nor a reason" in problems
-    assert "test_y: there is no behaviour 999" in problems
+    assert "SenderTest#testSendInOrder has neither a test nor a reason" in problems
+    assert not any("testRetries" in problem for problem in problems)
+    assert "test_y: SenderTest#testNot is not in the list" in problems

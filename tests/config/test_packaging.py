@@ -41,7 +41,7 @@ def wanted(name):
     groups = PROJECT["dependency-groups"]
     lines = list(PROJECT["project"]["dependencies"])
     if name == "runtime":
-        lines += EXTRAS["aws"] + EXTRAS["cli"] + EXTRAS["tls"]
+        lines += EXTRAS["aws"] + EXTRAS["cli"] + EXTRAS["metrics"] + EXTRAS["tls"]
     else:
         chosen = ("test", "lint", "bench", "build")
         lines += EXTRAS["spark"] + [one for group in chosen for one in groups[group]]

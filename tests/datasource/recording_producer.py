@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from spark_kafka_sink.producer.metrics.produce_recorder import NodeReport, ProduceReport
+from spark_kafka_sink.producer.metrics.producer_progress import ProducerProgress
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.record_columns import RecordColumns
@@ -26,6 +27,7 @@ class RecordingProducer:
         self.events: list[str] = []
         self.sent: list[RecordColumns] = []
         self.waiting = False
+        self.waits_for_memory = False
         self.closed_with: int | None = None
         self._fail_at_send = fail_at_send
         self._lose_rows = lose_rows
@@ -76,6 +78,12 @@ class RecordingProducer:
             nodes={1: NodeReport(2, 9, 6)},
             offsets={TopicPartition("t", 0): (10, 10 + rows - 1), TopicPartition("t", 1): (-1, -1)},
         )
+
+    def progress(self) -> ProducerProgress:
+        rows = sum(columns.rows for columns in self.sent)
+        nodes = {1: NodeReport(2, 9, 6), 2: NodeReport(1, 50, 50, "t-0: no leader")}
+        report = ProduceReport(rows=rows, bytes=rows * 500_000, retries=1, nodes=nodes)
+        return ProducerProgress(report, {2: (3, 700)}, waits_for_memory=self.waits_for_memory)
 
     def park(self) -> None:
         self.events.append("park")

@@ -9,6 +9,8 @@ import pickle
 import subprocess
 import sys
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.cloudpickle import dumps as cloud_dumps
@@ -42,6 +44,15 @@ class Session:
 
     def range(self, rows):
         return Frame(self, fails=False, rows=rows)
+
+    @property
+    def read(self):
+        return self
+
+    def text(self, path, *, wholetext):
+        assert wholetext
+        rows = [(Path(path).read_text(),)]
+        return SimpleNamespace(collect=lambda: rows)
 
 
 class Frame:
@@ -329,6 +340,54 @@ def test_what_a_transaction_sets_itself_is_refused_also_for_one_write(key):
         transaction("refused", 0, **OPTIONS) as t,
     ):
         t.write(Frame(session), **{key: "1"})
+    assert session.saved == []
+
+
+# --- offsets of the query's sources ------------------------------------------------------------
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """Of a query whose batch 3 ends at offset 7 of a partition."""
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "3").write_text('v1\n{"batchWatermarkMs":0}\n{"source":{"0":7}}')
+    return str(tmp_path)
+
+
+@pytest.fixture(params=["option", "file"])
+def with_group(request, tmp_path):
+    """``offsetsGroup``, given as an option or as a line of a configFile."""
+    if request.param == "option":
+        return {"offsetsgroup": "mine"}
+    (tmp_path / "kafka.properties").write_text("offsetsGroup=mine\n")
+    return {"configFile": str(tmp_path / "kafka.properties")}
+
+
+def test_foreach_batch_tells_the_offsets_of_its_batch(checkpoint, with_group):
+    write = foreach_batch("offsets", **OPTIONS, **with_group, checkpointLocation=checkpoint)
+    assert written(write, 3).context.offsets == {"source": {"0": 7}}
+
+
+def test_a_transaction_tells_the_offsets_of_its_batch_where_it_is_decided(checkpoint, with_group):
+    session = Session()
+    given = OPTIONS | with_group
+    with transaction("offsets", 3, **given, checkpointLocation=checkpoint) as t:
+        t.write(Frame(session), **with_group)
+    assert [f.context.offsets for f in session.saved] == [None, {"source": {"0": 7}}]
+
+
+def test_a_group_without_the_checkpoint_is_an_error(with_group):
+    with pytest.raises(ConfigError, match="offsetsGroup needs the option checkpointLocation"):
+        foreach_batch("offsets", **OPTIONS, **with_group)(Frame(), 3)
+
+
+def test_a_group_of_one_write_of_a_transaction_is_an_error(with_group):
+    session = Session()
+    with (
+        pytest.raises(ConfigError, match="committed with the whole transaction"),
+        transaction("offsets", 3, **OPTIONS) as t,
+    ):
+        t.write(Frame(session), **with_group)
     assert session.saved == []
 
 

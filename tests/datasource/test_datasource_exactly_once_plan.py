@@ -58,6 +58,14 @@ def config(**options: str) -> SinkConfig:
     return SinkConfig.parse(OPTIONS | options)
 
 
+def test_a_group_for_offsets_is_refused_where_no_batch_tells_any():
+    """A job has no sources whose offsets Spark logs, whatever checkpoint it names."""
+    given = config(txnAppId="a", txnVersion="1", offsetsGroup="g", checkpointLocation="/c")
+    with pytest.raises(ConfigError, match="offsetsGroup needs") as refused:
+        prefix_of(given, streaming=False)
+    assert "for streams, and for foreach_batch and transaction" in refused.value.hint
+
+
 # --- which task may write ----------------------------------------------------------------------
 
 

@@ -576,6 +576,27 @@ def test_a_report_that_cannot_be_written_fails_nothing(spark, write, topic, cons
     assert len(consume(topic)) == 1
 
 
+@pytest.mark.long  # it waits for the line that comes after 30 s
+@pytest.mark.skipif(pyspark.__version__ < "4.1", reason="Spark keeps no such log there")
+def test_a_task_that_runs_speaks_in_sparks_log_of_python_workers(spark, write, topic):
+    def slowly(batches):
+        import time
+
+        for one in batches:
+            yield one
+            time.sleep(35)
+
+    rows = frame(spark, [("v",)], "value string").coalesce(1)
+    spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
+    try:
+        write(rows.mapInArrow(slowly, "value string"), topic)
+        told = [r for r in spark.tvf.python_worker_logs().collect() if "kprod writes" in r.msg]
+    finally:
+        spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
+    assert "waitsFor=Spark's next rows" in told[0].msg
+    assert " rows=1 " in told[0].msg
+
+
 @pytest.mark.skipif(pyspark.__version__ < "4.1", reason="Spark keeps no such log there")
 def test_the_report_is_in_sparks_log_of_python_workers(spark, write, topic):
     spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
+
 import pyarrow as pa
 import pytest
 from recording_producer import OneProducer, RecordingProducer
 
+from spark_kafka_sink.datasource.write.task_progress import ProgressLog
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity, TransactionTime, WriteTask
 from spark_kafka_sink.errors import DataError, DeliveryError, IllegalStateError
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
@@ -235,3 +240,41 @@ def test_a_prepare_that_fails_closes_the_producer():
     with pytest.raises(IllegalStateError, match="told to refuse"):
         timed(producers, [batch("a")], [0])
     assert producers.discarded == 1
+
+
+def test_a_task_that_runs_says_how_far_it_is_and_for_whom_it_waits(caplog):
+    """While its thread waits for Spark's next rows: whatever a task waits for, it speaks."""
+    producers = OneProducer(RecordingProducer())
+    task = WriteTask(PLAN, producers, IDENTITY, progress_every_s=0.01)
+    lines = []
+
+    def said(needle):
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            lines[:] = [r.getMessage() for r in caplog.records if "kprod writes" in r.getMessage()]
+            if any(needle in line for line in lines):
+                return next(line for line in lines if needle in line)
+            time.sleep(0.005)
+        raise AssertionError((needle, lines))
+
+    def arriving():
+        yield batch("a", "b")
+        line = said("rows=2 ")
+        assert "partition=5 attempt=1 batchId=9 " in line
+        assert " megabytes=1.0 " in line
+        assert " retries=1 inFlight=3 oldestBatchMs=700 " in line
+        assert " slowestBroker=2 slowestBrokerMs=50.0 " in line
+        assert " waitsFor=Spark's next rows: broker 2 (3 batches, 700 ms) " in line
+        assert line.endswith(" lastAnswer=broker 2: t-0: no leader")
+        producers.producer.waits_for_memory = True
+        said("waitsFor=memory (buffer.memory is used up): broker 2 (3 batches, 700 ms)")
+
+    with caplog.at_level(logging.INFO, "spark_kafka_sink"):
+        assert task.run(arriving()).rows == 2
+
+
+def test_a_task_that_is_over_says_nothing_more():
+    with ProgressLog(lambda: None, every_s=60):
+        (thread,) = (t for t in threading.enumerate() if t.name == "kprod-task-progress")
+    thread.join(30)
+    assert not thread.is_alive()

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import stat
+import sys
+import time
+from dataclasses import replace
 from importlib import resources
+from pathlib import Path
 
 import jsonschema
 import pytest
 from test_datasource_commit_message import message
 
 from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.process_logging import configure_logging
 from spark_kafka_sink.datasource.report import destinations
-from spark_kafka_sink.datasource.report.destinations import publish
-from spark_kafka_sink.datasource.report.driver_logging import configure_driver_logging
+from spark_kafka_sink.datasource.report.destinations import listener, publish
 from spark_kafka_sink.datasource.report.log_line import LOGGED_PARTITIONS, line_of
 from spark_kafka_sink.datasource.report.report_of_batch import NAMED, report_of_batch
 from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES, Outcome
-from spark_kafka_sink.errors import CommitError
+from spark_kafka_sink.errors import CommitError, ConfigError
 
 LOGGER = "spark_kafka_sink.datasource.report.destinations"
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"}
@@ -133,6 +138,21 @@ def test_a_report_of_exactly_once_says_under_which_names():
     )  # fmt: skip
 
 
+def test_the_age_of_the_oldest_transaction_is_told_beside_its_time():
+    exactly_once = config(deliveryGuarantee="exactly-once")
+    began = 1_700_000_000_000
+    messages = [
+        message(partition_id=0, transaction=("a", 1, 0, 2), start_ms=began + 400),
+        message(partition_id=1, transaction=("b", 2, 0, 2), start_ms=began + 100),
+        message(partition_id=2, transaction=None, start_ms=began),
+    ]
+    report = report_of_batch(exactly_once, messages, Outcome.COMMITTED, wall_ms=began + 1_000)
+    told = checked(report.json())
+    assert (told["oldestTransactionMs"], told["transactionTimeoutMs"]) == (900, 900_000)
+    told = checked(two_tasks().json())
+    assert (told["oldestTransactionMs"], told["transactionTimeoutMs"]) == (None, None)
+
+
 def test_equal_options_have_equal_fingerprints_and_secrets_are_not_in_them():
     one = config(**{"kafka.linger.ms": "5"}).fingerprint
     assert one == config(**{"KAFKA.linger.ms": "5"}).fingerprint
@@ -239,9 +259,6 @@ def test_a_destination_that_fails_keeps_the_report_from_no_other_and_says_nothin
 ):
     delivered = []
 
-    def fails(report):
-        raise ValueError("canary4711")
-
     monkeypatch.setattr(
         destinations, "DESTINATIONS", (lambda _: fails, lambda _: None, lambda _: delivered.append)
     )
@@ -263,8 +280,116 @@ def test_where_nobody_configured_logging_the_line_reaches_stderr(capsys, monkeyp
     monkeypatch.setattr(package, "propagate", False)
     monkeypatch.setattr(package, "level", logging.NOTSET)
     package.manager._clear_cache()
-    configure_driver_logging()
-    configure_driver_logging()
+    configure_logging()
+    configure_logging()
     logging.getLogger(LOGGER).info("hello")
     assert capsys.readouterr().err.count("INFO " + LOGGER + ": hello\n") == 1
     package.manager._clear_cache()
+
+
+# --- a directory ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_directory_gets_a_file_for_each_report_and_names_sort_by_time(tmp_path, made):
+    folder = tmp_path / "reports"
+    if made:
+        folder.mkdir()
+    path = f"{folder}" if made else f"{folder}/"
+    at = (1_700_000_000_999, 1_700_000_001_000, 1_700_000_010_000)
+    told = [replace(two_tasks(), written_at_ms=ms) for ms in at]
+    for report in reversed(told):
+        publish(report, config(reportPath=path))
+    files = sorted(folder.iterdir())
+    assert [checked(file.read_text())["reportId"] for file in files] == [r.report_id for r in told]
+    assert files[0].name == f"20231114T221320.999Z-batch-7-{told[0].report_id[:12]}.json"
+
+
+def test_a_mount_that_can_not_rename_gets_whole_files_too(tmp_path, monkeypatch):
+    """As volumes on object stores: a file is written once, from its first byte to its last."""
+
+    def refuses(self, target):
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(Path, "rename", refuses)
+    publish(report := two_tasks(), config(reportPath=f"{tmp_path}/"))
+    (file,) = tmp_path.iterdir()
+    assert checked(file.read_text())["reportId"] == report.report_id
+
+
+def test_a_directory_that_can_not_be_written_is_a_warning_and_holds_no_half_file(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    publish(two_tasks(), config(reportPath=f"{tmp_path}/file/"))
+    assert "reportPath can't be written: " in caplog.text
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+# --- listeners ------------------------------------------------------------------------------------
+
+heard = []
+
+
+def hears(report):
+    heard.append(report)
+
+
+def fails(report):
+    raise ValueError("canary4711")
+
+
+def test_listeners_get_the_report_and_one_that_fails_keeps_it_from_no_other(caplog, monkeypatch):
+    heard.clear()
+    monkeypatch.setitem(sys.modules, "kprod_listeners", sys.modules[__name__])
+    listeners = "kprod_listeners:fails,kprod_listeners:hears"
+    publish(report := two_tasks(), config(reportListeners=listeners))
+    assert heard == [report]
+    assert "a report can't be delivered: ValueError in fails" in caplog.text
+    assert "canary4711" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [("no_such_module:f", "can't be imported"), ("os:sep", "os:sep can't be called")],
+)
+def test_a_listener_that_is_none_is_an_error_before_any_task(path, problem):
+    with pytest.raises(ConfigError, match=problem):
+        listener(path)
+
+
+# --- a topic --------------------------------------------------------------------------------------
+
+
+def test_reports_go_to_no_topic_of_rows_or_decisions():
+    for wrong in ("t", "__kprod_commits"):
+        with pytest.raises(ConfigError, match="are the same topic"):
+            config(reportTopic=wrong)
+
+
+def test_a_report_that_is_in_a_decision_is_written_to_its_topic_by_nobody_else(caplog):
+    """There is no broker: whoever tried would say so."""
+    asked = {"reportTopic": "reports", "deliveryGuarantee": "exactly-once"}
+    nobody = config(
+        **asked, **{"kafka.max.block.ms": "50", "kafka.bootstrap.servers": "127.0.0.1:1"}
+    )
+    for outcome in (Outcome.COMMITTED, Outcome.PREPARED, Outcome.DONE_BEFORE):
+        publish(replace(two_tasks(), outcome=outcome), nobody)
+    assert "can't be delivered" not in caplog.text
+    publish(replace(two_tasks(), outcome=Outcome.ABORTED), nobody)
+    assert "a report can't be delivered: " in caplog.text
+    assert "127.0.0.1:1" in caplog.text
+
+
+@pytest.mark.timing
+def test_a_report_of_10_000_partitions_takes_less_than_100_ms_of_cpu():
+    halves = (range(5_000), range(5_000, 10_000))
+    messages = [
+        message(partition_id=i, offsets=tuple(("orders", p, 0, 9) for p in half))
+        for i, half in enumerate(halves)
+    ]
+    seconds = []
+    for _ in range(5):
+        begun = time.process_time()
+        text = report_of(messages).json()
+        seconds.append(time.process_time() - begun)
+    assert len(json.loads(text)["partitions"]) == 10_000
+    assert min(seconds) < 0.1

@@ -438,7 +438,7 @@ def test_an_idle_a_parked_and_a_stalled_producer_cost_next_to_no_cpu(own_kafka):
 
 @pytest.mark.long
 def test_memory_stays_within_its_bound_over_two_gigabytes(own_kafka):
-    """Sampled from outside; base + buffer.memory + 2 Arrow batches + 64 MiB (design rule 5.5)."""
+    """Sampled from outside; base + buffer.memory + 2 Arrow batches + 64 MiB (rule R5)."""
     from confluent_kafka.admin import AdminClient
 
     configs = {"retention.bytes": "500000000", "segment.bytes": "100000000"}

@@ -266,8 +266,8 @@ def new_admin(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap})
 
 
-def transactions(bootstrap: str, prefix: str) -> dict[str, str]:
-    """The state of every transactional id of exactly this prefix that a coordinator knows."""
+def _states_by_node(bootstrap: str, prefix: str) -> dict[int, dict[str, str]]:
+    """By coordinator, the state of its transactional ids of exactly this prefix."""
     from kafka import KafkaAdminClient
 
     admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
@@ -276,28 +276,25 @@ def transactions(bootstrap: str, prefix: str) -> dict[str, str]:
     finally:
         admin.close()
     return {
-        entry.transactional_id: str(getattr(entry.state, "value", entry.state))
-        for entries in listed.values()
-        for entry in entries
-        if entry.transactional_id.startswith(f"{prefix}~")
+        node_id: {
+            entry.transactional_id: str(getattr(entry.state, "value", entry.state))
+            for entry in entries
+            if entry.transactional_id.startswith(f"{prefix}~")
+        }
+        for node_id, entries in listed.items()
     }
+
+
+def transactions(bootstrap: str, prefix: str) -> dict[str, str]:
+    """The state of every transactional id of exactly this prefix that a coordinator knows."""
+    states = _states_by_node(bootstrap, prefix).values()
+    return {transactional_id: state for node in states for transactional_id, state in node.items()}
 
 
 def coordinated_by(bootstrap: str, node_id: int, prefix: str, state: str) -> set[str]:
     """The transactional ids of exactly this prefix that the node says are in ``state``."""
-    from kafka import KafkaAdminClient
-
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
-    try:
-        listed = admin.list_transactions()
-    finally:
-        admin.close()
-    return {
-        entry.transactional_id
-        for entry in listed.get(node_id, ())
-        if entry.transactional_id.startswith(f"{prefix}~")
-        and str(getattr(entry.state, "value", entry.state)) == state
-    }
+    found = _states_by_node(bootstrap, prefix).get(node_id, {})
+    return {transactional_id for transactional_id, its in found.items() if its == state}
 
 
 def open_transactions(bootstrap: str, prefix: str) -> list[str]:

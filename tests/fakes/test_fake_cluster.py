@@ -79,7 +79,9 @@ def test_markers_wait_for_leaders_that_are_down():
 
 
 def test_epochs_that_are_used_up_bring_a_new_producer_id():
-    """Behaviour 105. Seen alike once on a real broker, where it takes 32767 calls."""
+    """TransactionCoordinatorTest#shouldReturnOkOnEndTxnWhenStatusIsCompleteCommitAndResultIsCommit.
+    Seen alike once on a real broker, where it takes 32767 calls.
+    """
     cluster = FakeCluster(1)
     s = a_script(cluster)
     producer_id, _ = s.init("init", "id")
@@ -225,6 +227,21 @@ def test_while_a_change_is_written_every_other_is_told_to_wait_and_who_asks_hear
     assert len(fencing.due(2050)) == 1
     cluster.advance(2100)
     assert cluster.transactions.transactions["id"].state.value == "CompleteAbort"
+
+
+def test_no_answer_comes_before_what_it_tells_is_written_also_when_time_jumps():
+    cluster = FakeCluster(1)
+    s = a_script(cluster)
+    own = s.init("init", "id")
+    s.add("add", "id", own, {"t": [0]})
+    cluster.append_ms, cluster.work_ms = lambda: 50, lambda: 10
+    connection = cluster.connect(1)
+    assert connection is not None
+    connection.send(requests_of(lambda script: script.init("fence", "id", settle=False))[0], 2000)
+    assert connection.due(2300) == [], "it is worked on now, not when it was due"
+    assert cluster.transactions.transactions["id"].state.value == "Ongoing"
+    assert len(connection.due(2350)) == 1
+    assert cluster.transactions.transactions["id"].state.value != "Ongoing"
 
 
 def requests_of(tell: Any) -> list[bytes]:

@@ -85,7 +85,7 @@ def compare(tell: Tell, real: RealWorld, fake: FakeWorld, steps: int) -> None:
 @pytest.mark.broker
 @pytest.mark.parametrize("name", ONE_NODE)
 def test_one_node_answers_as_a_broker_does(name: str, real: tuple[int, RealWorld]) -> None:
-    """Behaviour 105."""
+    """TransactionCoordinatorTest#shouldReturnOkOnEndTxnWhenStatusIsCompleteCommitAndResultIsCommit."""
     level, world = real
     fake = FakeWorld(FakeCluster(1, transaction_version=level, abort_scan_ms=200))
     tell, steps = ONE_NODE[name]

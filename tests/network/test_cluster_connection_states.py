@@ -1,4 +1,4 @@
-"""States, backoff and addresses: behaviours 110, 112, 113 and 114 (ClusterConnectionStatesTest)."""
+"""States, backoff and addresses (Java: ClusterConnectionStatesTest)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_an_event_of_an_unknown_connection_is_an_error() -> None:
 
 
 def test_reconnect_backoff_doubles_to_its_maximum_and_ready_clears_it() -> None:
-    """Behaviour 112."""
+    """ClusterConnectionStatesTest#testExponentialReconnectBackoff."""
     states = new_states()
     waits = []
     for _ in range(6):
@@ -100,7 +100,7 @@ def test_reconnect_backoff_doubles_to_its_maximum_and_ready_clears_it() -> None:
 
 @pytest.mark.parametrize(("random", "wait"), [(0.0, 80), (0.9999999, 119)])
 def test_reconnect_backoff_is_spread_by_a_fifth(random: float, wait: int) -> None:
-    """Behaviour 112."""
+    """ClusterConnectionStatesTest#testExponentialReconnectBackoff."""
     states = new_states(random=random)
     attempt(states)
     fail(states)
@@ -108,7 +108,7 @@ def test_reconnect_backoff_is_spread_by_a_fifth(random: float, wait: int) -> Non
 
 
 def test_the_setup_timeout_doubles_to_its_maximum_and_a_connection_clears_it() -> None:
-    """Behaviour 112."""
+    """ClusterConnectionStatesTest#testExponentialReconnectBackoff."""
     states = new_states()
     limits = []
     for _ in range(4):
@@ -136,7 +136,7 @@ def test_a_setup_times_out_when_its_limit_is_over() -> None:
 
 
 def test_addresses_are_tried_in_turn_and_looked_up_anew_behind_the_last() -> None:
-    """Behaviour 113."""
+    """ClusterConnectionStatesTest#testMultipleIPs."""
     hosts = Hosts("10.0.0.1", "10.0.0.2", "10.0.0.3")
     states = new_states(hosts)
     tried = []
@@ -153,7 +153,7 @@ def test_addresses_are_tried_in_turn_and_looked_up_anew_behind_the_last() -> Non
 def test_an_established_connection_that_drops_is_looked_up_anew_and_its_address_skipped_once() -> (
     None
 ):
-    """Behaviour 113."""
+    """ClusterConnectionStatesTest#testMultipleIPs."""
     hosts = Hosts("10.0.0.1", "10.0.0.2")
     states = new_states(hosts)
     assert attempt(states) == "10.0.0.1"
@@ -174,7 +174,7 @@ def test_the_only_address_is_not_skipped() -> None:
 
 
 def test_a_new_host_name_starts_anew() -> None:
-    """Behaviour 113."""
+    """ClusterConnectionStatesTest#testMultipleIPs."""
     hosts = Hosts("10.0.0.1")
     states = new_states(hosts)
     for _ in range(4):
@@ -187,7 +187,7 @@ def test_a_new_host_name_starts_anew() -> None:
 
 
 def test_a_throttle_time_never_moves_back() -> None:
-    """Behaviour 110."""
+    """NetworkClientTest#testConnectionThrottling."""
     states = new_states()
     states.throttle(1, 500)  # unknown: nothing to throttle
     attempt(states)
@@ -212,7 +212,7 @@ def test_throttling_works_on_a_clock_that_starts_below_zero() -> None:
 
 
 def test_an_authentication_failure_is_remembered_until_ready() -> None:
-    """Behaviour 114."""
+    """NetworkClientTest#testAuthenticationFailureWithInFlightMetadataRequest."""
     states = new_states()
     error = AuthenticationError("wrong password")
     attempt(states)

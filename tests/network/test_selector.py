@@ -1,4 +1,4 @@
-"""The Selector over real sockets on the loopback: behaviours 121 to 123 (SelectorTest)."""
+"""The Selector over real sockets on the loopback (Java: SelectorTest)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_socket_has_no_delay_keep_alive_and_the_buffers_that_were_asked_for(
 
 
 def test_only_one_send_at_a_time_for_each_channel() -> None:
-    """Behaviour 121."""
+    """SelectorTest#testCantSendWithInProgress."""
     with LoopbackServer() as server, Driver() as driver:
         driver.connect(1, server.address)
         driver.selector.send(send_of(1, b"one"))
@@ -76,7 +76,7 @@ def test_only_one_send_at_a_time_for_each_channel() -> None:
 
 
 def test_a_send_of_ten_times_the_buffers_arrives_whole_from_the_buffers_as_they_lie() -> None:
-    """Behaviour 121."""
+    """SelectorTest#testCantSendWithInProgress."""
     rng = random.Random(7)
     pieces = [rng.randbytes(rng.choice([1, 100, 70_001, 256_000])) for _ in range(40)]
     pieces[3:3] = [b"", b""]
@@ -113,7 +113,7 @@ def test_a_run_of_empty_buffers_does_not_end_a_send() -> None:
 
 
 def test_empty_buffers_complete_and_a_wrong_size_is_an_error() -> None:
-    """Behaviour 121."""
+    """SelectorTest#testCantSendWithInProgress."""
     with LoopbackServer() as server, Driver() as driver:
         driver.connect(1, server.address)
         driver.selector.send(NetworkSend(1, [b"", b""], 0))
@@ -135,7 +135,7 @@ def test_a_large_answer_arrives_whole() -> None:
 
 
 def test_one_answer_of_a_channel_in_each_poll_in_order() -> None:
-    """Behaviour 121. Driver.poll checks that there is at most one."""
+    """SelectorTest#testCantSendWithInProgress. Driver.poll checks that there is at most one."""
     answers = [b"%04d" % i for i in range(50)]
     with LoopbackServer() as server, Driver() as driver:
         driver.connect(1, server.address)
@@ -189,7 +189,7 @@ def test_a_poll_ends_in_time_though_bytes_keep_trickling_in() -> None:
 
 
 def test_idle_connections_expire_oldest_first() -> None:
-    """Behaviour 122."""
+    """SelectorTest#testCloseOldestConnection."""
     clock = FakeClock()
     with LoopbackServer() as server, Driver(connections_max_idle_ms=1000, clock=clock) as driver:
         driver.connect(1, server.address)
@@ -212,7 +212,7 @@ def test_idle_connections_expire_oldest_first() -> None:
 
 
 def test_answers_that_arrived_before_the_peer_closed_are_handed_out_first() -> None:
-    """Behaviour 123."""
+    """SelectorTest#testServerDisconnect."""
     with LoopbackServer() as server, Driver() as driver:
         driver.connect(1, server.address)
         peer = server.accept()
@@ -242,7 +242,7 @@ def test_answers_that_arrived_before_a_write_failed_are_handed_out_first() -> No
 
 
 def test_a_send_to_a_closing_connection_ends_it() -> None:
-    """Behaviour 123."""
+    """SelectorTest#testServerDisconnect."""
     with LoopbackServer() as server, Driver() as driver:
         driver.connect(1, server.address, buffers=64 * 1024)
         peer = server.accept()
@@ -259,13 +259,13 @@ def test_a_send_to_a_closing_connection_ends_it() -> None:
 
 
 def test_a_send_without_a_connection_is_an_error() -> None:
-    """Behaviour 123."""
+    """SelectorTest#testServerDisconnect."""
     with Driver() as driver, pytest.raises(IllegalStateError, match="no connection to node 1"):
         driver.selector.send(send_of(1, b"x"))
 
 
 def test_a_refused_connection_says_who_refused_and_why() -> None:
-    """Behaviour 123."""
+    """SelectorTest#testServerDisconnect."""
     with LoopbackServer() as server:
         address = server.address
     with Driver() as driver:
@@ -305,7 +305,7 @@ def test_a_connection_that_stands_at_once_is_told_by_the_next_poll(
 
 
 def test_a_second_connection_to_a_node_is_refused() -> None:
-    """Behaviour 123."""
+    """SelectorTest#testServerDisconnect."""
     with LoopbackServer() as server, Driver() as driver:
         driver.connect(1, server.address)
         with pytest.raises(IllegalStateError, match="already a connection to node 1"):

@@ -1,4 +1,4 @@
-"""BufferPool: behaviours 22 to 28 of Kafka's BufferPoolTest."""
+"""BufferPool (Java: BufferPoolTest)."""
 
 import random
 import threading
@@ -34,7 +34,7 @@ class Call(threading.Thread):
 
 
 def test_bytes_come_back_to_the_count_whatever_their_size():
-    """Behaviour 22: sizes return to the counter (there is no free list here)."""
+    """BufferPoolTest#testSimple: sizes return to the counter (there is no free list here)."""
     pool = BufferPool(100, FakeClock())
     pool.allocate(30, NEVER)
     pool.allocate(7, NEVER)
@@ -45,7 +45,7 @@ def test_bytes_come_back_to_the_count_whatever_their_size():
 
 
 def test_more_than_the_whole_pool_is_refused_at_once_and_the_whole_pool_is_fine():
-    """Behaviour 23."""
+    """BufferPoolTest#testCantAllocateMoreMemoryThanWeHave."""
     pool = BufferPool(100, FakeClock())
     with pytest.raises(RecordTooLargeError, match=r"buffer\.memory"):
         pool.allocate(101, NEVER)
@@ -54,7 +54,7 @@ def test_more_than_the_whole_pool_is_refused_at_once_and_the_whole_pool_is_fine(
 
 
 def test_a_blocked_allocation_gathers_memory_piecewise():
-    """Behaviour 24."""
+    """BufferPoolTest#testDelayedAllocation."""
     clock = FakeClock(threads=9)
     pool = BufferPool(100, clock)
     pool.allocate(100, NEVER)
@@ -71,7 +71,9 @@ def test_a_blocked_allocation_gathers_memory_piecewise():
 
 
 def test_an_allocation_that_times_out_names_the_pool_and_leaves_the_line():
-    """Behaviour 25: not before the deadline; the waiter is removed, a partial grab returned."""
+    """BufferPoolTest#testBlockTimeout: not before the deadline; the waiter is removed, a partial
+    grab returned.
+    """
     clock = FakeClock()
     pool = BufferPool(100, clock)
     pool.allocate(90, NEVER)
@@ -83,7 +85,7 @@ def test_an_allocation_that_times_out_names_the_pool_and_leaves_the_line():
 
 
 def test_what_a_timed_out_waiter_had_gathered_goes_to_the_next_in_line():
-    """Behaviour 25 and 27."""
+    """BufferPoolTest#testBlockTimeout, BufferPool#allocate."""
     clock = FakeClock(threads=9)
     pool = BufferPool(100, clock)
     pool.allocate(100, NEVER)
@@ -105,7 +107,7 @@ class InterruptedClock(FakeClock):
 
 
 def test_an_interrupted_wait_leaves_no_waiter_and_all_memory():
-    """Behaviour 26."""
+    """BufferPoolTest#testCleanupMemoryAvailabilityWaiterOnInterruption."""
     pool = BufferPool(100, InterruptedClock())
     pool.allocate(95, NEVER)
     with pytest.raises(KeyboardInterrupt):
@@ -121,7 +123,7 @@ def test_an_interrupted_wait_leaves_no_waiter_and_all_memory():
 
 
 def test_waiters_are_served_first_in_first_out():
-    """Behaviour 27: a small request does not overtake a big one before it."""
+    """BufferPool#allocate: a small request does not overtake a big one before it."""
     clock = FakeClock(threads=9)
     pool = BufferPool(100, clock)
     pool.allocate(100, NEVER)
@@ -148,7 +150,7 @@ def test_waiters_are_served_first_in_first_out():
 
 
 def test_memory_that_is_free_does_not_overtake_the_line():
-    """Behaviour 27: who comes later gets in line although its few bytes are free."""
+    """BufferPool#allocate: who comes later gets in line although its few bytes are free."""
     clock = FakeClock(threads=9)
     pool = BufferPool(100, clock)
     pool.allocate(95, NEVER)
@@ -164,7 +166,7 @@ def test_memory_that_is_free_does_not_overtake_the_line():
 
 
 def test_who_comes_while_another_gets_in_line_is_behind_it():
-    """Behaviour 27: 10 bytes are free, but somebody waits for 50 already."""
+    """BufferPool#allocate: 10 bytes are free, but somebody waits for 50 already."""
     pool = BufferPool(100, FakeClock())
     pool.allocate(90, NEVER)
     seen: list[BaseException] = []
@@ -182,7 +184,7 @@ def test_who_comes_while_another_gets_in_line_is_behind_it():
 
 
 def test_close_wakes_all_who_wait_and_refuses_further_ones():
-    """Behaviour 28."""
+    """BufferPoolTest#testCloseNotifyWaiters."""
     clock = FakeClock(threads=9)
     pool = BufferPool(100, clock)
     pool.allocate(90, NEVER)
@@ -197,7 +199,7 @@ def test_close_wakes_all_who_wait_and_refuses_further_ones():
 
 
 def test_a_total_beyond_two_gib_does_not_overflow():
-    """Behaviour 28."""
+    """BufferPoolTest#testCloseNotifyWaiters."""
     pool = BufferPool(2**33, FakeClock())
     pool.allocate(2**32 + 1, NEVER)
     assert pool.available == 2**33 - 2**32 - 1
@@ -214,7 +216,7 @@ def test_a_recount_never_waits_even_when_it_grows():
 
 
 def test_many_threads_end_with_all_memory_back():
-    """Behaviour 28 (stress)."""
+    """BufferPoolTest#testCloseNotifyWaiters (stress)."""
     pool = BufferPool(1000, SystemClock())
 
     def work(seed: int) -> None:

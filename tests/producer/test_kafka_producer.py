@@ -174,7 +174,9 @@ def test_rows_encoded_for_a_batch_that_the_sender_closes_are_encoded_again(produ
 
 
 def test_memory_that_sits_in_open_batches_alone_does_not_block_for_ever(producers: Producers):
-    """Behaviour 37: far more rows than buffer.memory, batches that never fill."""
+    """RecordAccumulatorTest#testFlush: far more rows than buffer.memory, batches that never
+    fill.
+    """
     producer, client = producers(buffer_memory=20_000, batch_size=20_000, max_block_ms=20_000)
     for first in range(0, 2000, 100):
         values = numbered(first, 100, 100)
@@ -201,7 +203,9 @@ def test_without_acks_rows_count_when_they_are_handed_over(producers: Producers)
 
 
 def test_null_keys_leave_no_fractions_of_batches(producers: Producers):
-    """Behaviour 51: two thirds of a batch for each linger; all go to one partition at a time."""
+    """RecordAccumulatorTest#testBuiltInPartitionerFractionalBatches: two thirds of a batch for each
+    linger; all go to one partition at a time.
+    """
     producer, client = producers(batch_size=10_000)
     for first in range(0, 4000, 100):
         producer.send_columns(rows_of(numbered(first, 100, 60)))  # 6800 bytes of records
@@ -216,8 +220,10 @@ def test_null_keys_leave_no_fractions_of_batches(producers: Producers):
 def test_batches_of_mixed_compressibility_seldom_exceed_batch_size(
     producers: Producers, codec: str
 ):
-    """Behaviour 46: the estimated ratio rises at once and falls slowly, so fewer than one batch
-    in ten comes out larger than planned (and would be split by a broker with that limit)."""
+    """RecordAccumulatorTest#testSplitFrequency: the estimated ratio rises at once and falls slowly,
+    so fewer than one batch in ten comes out larger than planned (and would be split by a broker
+    with that limit).
+    """
     producer, client = producers(compression_type=codec, batch_size=16_384)
     rng = np.random.default_rng(3)
     for _ in range(60):
@@ -399,7 +405,7 @@ def test_a_row_that_cannot_be_sent_loses_the_attempt(producers: Producers):
 
 
 def test_an_unknown_topic_ends_at_max_block_ms(producers: Producers):
-    """Behaviour 18."""
+    """KafkaProducerTest#testMetadataTimeoutWithMissingTopic."""
     producer, _ = producers(max_block_ms=50)
     with pytest.raises(KafkaTimeoutError, match="Topic nowhere not present in metadata after 50"):
         producer.send_columns(rows_of([b"x"], 0, topic="nowhere"))

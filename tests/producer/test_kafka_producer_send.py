@@ -167,7 +167,9 @@ def test_records_go_to_the_partition_of_their_key_as_columns_do(producers: Produ
 
 
 def test_an_open_batch_lingers_from_its_creation(producers: Producers):
-    """Behaviour 30. For send() linger.ms is Java's: nobody has to wait for input."""
+    """RecordAccumulatorTest#testLinger. For send() linger.ms is Java's: nobody has to wait for
+    input.
+    """
     producer, client = producers(linger_ms=200)
     start = time.monotonic()
     producer.send(to0())
@@ -176,7 +178,7 @@ def test_an_open_batch_lingers_from_its_creation(producers: Producers):
 
 
 def test_a_full_batch_goes_before_linger_is_over(producers: Producers):
-    """Behaviour 29."""
+    """RecordAccumulatorTest#testFull."""
     producer, client = producers(linger_ms=60_000, batch_size=1000)
     for _ in range(20):
         producer.send(to0(b"x" * 100))
@@ -188,7 +190,7 @@ def test_a_full_batch_goes_before_linger_is_over(producers: Producers):
 
 
 def test_a_record_larger_than_a_batch_has_its_own(producers: Producers):
-    """Behaviour 32."""
+    """RecordAccumulatorTest#testAppendLargeNonCompressed."""
     producer, client = producers(linger_ms=60_000, batch_size=1000)
     producer.send(to0(b"small"))
     producer.send(to0(b"x" * 5000))
@@ -198,7 +200,7 @@ def test_a_record_larger_than_a_batch_has_its_own(producers: Producers):
 
 
 def test_many_threads_may_send_each_in_its_own_order(producers: Producers):
-    """Behaviour 50. Beside them, another thread writes columns."""
+    """RecordAccumulatorTest#testStressfulSituation. Beside them, another thread writes columns."""
     producer, client = producers(batch_size=5000, buffer_memory=200_000)
     count = 2000
 
@@ -247,7 +249,7 @@ def test_a_topic_may_grow_while_a_record_is_on_its_way(
 
 
 def test_null_keys_leave_no_fractions_of_batches(producers: Producers):
-    """Behaviour 51."""
+    """RecordAccumulatorTest#testBuiltInPartitionerFractionalBatches."""
     producer, client = producers(batch_size=10_000, linger_ms=60_000)
     for _ in range(40):
         for _ in range(100):
@@ -278,7 +280,7 @@ def test_records_are_compressed_as_a_whole_batch(producers: Producers, codec: st
 def test_callbacks_run_once_on_the_network_thread_in_the_order_of_the_records(
     producers: Producers,
 ):
-    """Behaviour 52."""
+    """ProducerBatchTest#testBatchCannotCompleteTwice."""
     producer, _ = producers(batch_size=1000)
     heard = Heard()
     for n in range(300):
@@ -373,7 +375,9 @@ def test_a_callback_may_send(producers: Producers):
 
 
 def test_what_the_protocol_knows_goes_into_future_and_callback(producers: Producers):
-    """Behaviour 18. An unknown topic blocks up to max.block.ms."""
+    """KafkaProducerTest#testMetadataTimeoutWithMissingTopic. An unknown topic blocks up to
+    max.block.ms.
+    """
     producer, _ = producers(max_block_ms=50)
     heard = Heard()
     future = producer.send(ProducerRecord("nowhere", b"v"), heard)
@@ -387,7 +391,7 @@ def test_what_the_protocol_knows_goes_into_future_and_callback(producers: Produc
 
 
 def test_a_partition_out_of_range_is_waited_for_and_then_named(producers: Producers):
-    """Behaviour 18, second half."""
+    """KafkaProducerTest#testMetadataTimeoutWithMissingTopic, second half."""
     producer, _ = producers(max_block_ms=50)
     future = producer.send(ProducerRecord("test", b"v", partition=4))
     with pytest.raises(
@@ -411,7 +415,7 @@ def test_a_record_too_large_is_its_futures_error(producers: Producers):
 
 
 def test_the_wait_for_memory_is_limited_and_its_error_is_the_futures(producers: Producers):
-    """Behaviour 19. Metadata and memory share max.block.ms."""
+    """KafkaProducer#doSend. Metadata and memory share max.block.ms."""
     producer, client = producers(buffer_memory=2000, max_block_ms=200)
     client.answer = hold
     errors = []
@@ -428,7 +432,9 @@ def test_the_wait_for_memory_is_limited_and_its_error_is_the_futures(producers: 
 
 
 def test_metadata_and_memory_share_one_budget(producers: Producers):
-    """Behaviour 19. What the wait for the topic took is not left for the wait for memory."""
+    """KafkaProducer#doSend. What the wait for the topic took is not left for the wait for
+    memory.
+    """
     clock = FakeClock()
     client = AnsweringClient(CLUSTER)
 
@@ -532,7 +538,7 @@ def test_a_topic_that_no_request_can_carry_harms_no_other(producers: Producers, 
 
 
 def test_headers_are_read_only_after_send(producers: Producers):
-    """Behaviour 21."""
+    """KafkaProducerTest#testPartitionAddedToTransaction."""
     producer, client = producers()
     record = to0(headers=[("a", b"1")])
     assert isinstance(record.headers, Headers)
@@ -652,7 +658,7 @@ def test_a_failed_batch_of_columns_still_ends_an_idempotent_producer(producers: 
 
 
 def test_a_broker_that_names_records_fails_each_with_its_own_error(producers: Producers):
-    """Behaviour 53."""
+    """ProducerBatchTest#testCompleteExceptionallyWithRecordErrors."""
     producer, client = producers(linger_ms=60_000, enable_idempotence="false")
     client.answer = refuse(ErrorCode.INVALID_RECORD, RecordError(1, "no key"), RecordError(3, None))
     futures = [producer.send(to0(b"%d" % n)) for n in range(4)]
@@ -667,7 +673,9 @@ def test_a_broker_that_names_records_fails_each_with_its_own_error(producers: Pr
 
 
 def test_a_single_named_record_keeps_the_class_of_the_partitions_error(producers: Producers):
-    """Behaviours 53, 79."""
+    """ProducerBatchTest#testCompleteExceptionallyWithRecordErrors,
+    SenderTest#testRecordErrorPropagatedToApplication.
+    """
     producer, client = producers(linger_ms=60_000, enable_idempotence="false")
     client.answer = refuse(ErrorCode.INVALID_TOPIC_EXCEPTION, RecordError(0, "so it is"))
     futures = [producer.send(to0(b"%d" % n)) for n in range(2)]
@@ -678,7 +686,9 @@ def test_a_single_named_record_keeps_the_class_of_the_partitions_error(producers
 
 
 def test_futures_follow_their_records_into_the_halves_of_a_split(producers: Producers):
-    """Behaviours 44, 45. Somebody waits for each of them already."""
+    """RecordAccumulatorTest#testSplitAndReenqueue,
+    RecordAccumulatorTest#testSplitBatchOffAccumulator. Somebody waits for each of them already.
+    """
     producer, client = producers(linger_ms=60_000)
     client.answer = hold
     heard = Heard()
@@ -721,7 +731,7 @@ def test_a_future_waits_no_longer_than_asked(producers: Producers):
 
 
 def test_close_now_fails_what_has_no_outcome(producers: Producers):
-    """Behaviour 48."""
+    """RecordAccumulatorTest#testAbortIncompleteBatches."""
     producer, client = producers(linger_ms=60_000, batch_size=500)
     client.answer = hold
     heard = Heard()
@@ -734,7 +744,9 @@ def test_close_now_fails_what_has_no_outcome(producers: Producers):
 
 
 def test_sends_that_race_with_close_end_every_one(producers: Producers):
-    """Behaviour 48. Concurrent appends: refused, or failed, but never without an outcome."""
+    """RecordAccumulatorTest#testAbortIncompleteBatches. Concurrent appends: refused, or failed, but
+    never without an outcome.
+    """
     for _ in range(20):
         producer, client = producers(batch_size=500)
         client.answer = hold
@@ -890,7 +902,7 @@ def test_a_batch_needs_the_columns_of_the_sink(producers: Producers):
 
 
 def test_transactional_calls_need_a_transactional_id(producers: Producers):
-    """Behaviour 85."""
+    """TransactionManagerTest#testFailIfNotReadyForSendNoOngoingTransaction."""
     producer, _ = producers()
     for call in (
         producer.init_transactions,

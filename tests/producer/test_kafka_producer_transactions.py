@@ -54,7 +54,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(
 
 
 def test_nothing_is_sent_before_init_and_begin(kafka: RealKafka):
-    """Behaviour 85."""
+    """TransactionManagerTest#testFailIfNotReadyForSendNoOngoingTransaction."""
     topic = kafka.unique_topic("txn-order")
     record = ProducerRecord(topic, b"v")
     with new_producer(kafka, topic) as producer:
@@ -76,7 +76,9 @@ def test_nothing_is_sent_before_init_and_begin(kafka: RealKafka):
 def test_a_record_that_cannot_be_sent_forbids_the_commit(
     kafka: RealKafka, consume: Callable[..., Consumed]
 ):
-    """Behaviour 20. Too large, or its topic does not come in time: abortable; then it goes on."""
+    """KafkaProducerTest#testCommitTransactionWithRecordTooLargeException. Too large, or its topic
+    does not come in time: abortable; then it goes on.
+    """
     topic = kafka.unique_topic("txn-abortable")
     with new_producer(kafka, topic, max_request_size=10_000, max_block_ms=3000) as producer:
         producer.init_transactions()
@@ -101,7 +103,7 @@ def test_a_record_that_cannot_be_sent_forbids_the_commit(
 def test_a_row_that_cannot_be_sent_forbids_the_commit(
     kafka: RealKafka, consume: Callable[..., Consumed]
 ):
-    """Behaviour 20, with columns."""
+    """KafkaProducerTest#testCommitTransactionWithRecordTooLargeException, with columns."""
     topic = kafka.unique_topic("txn-columns")
     with new_producer(kafka, topic) as producer:
         producer.init_transactions()
@@ -118,7 +120,7 @@ def test_a_row_that_cannot_be_sent_forbids_the_commit(
 
 
 def test_close_aborts_what_is_open(kafka: RealKafka, consume: Callable[..., Consumed]):
-    """Behaviour 82."""
+    """SenderTest#testIncompleteTransactionAbortOnShutdown."""
     topic = kafka.unique_topic("txn-close")
     producer = new_producer(kafka, topic)
     producer.init_transactions()
@@ -135,7 +137,7 @@ def test_close_aborts_what_is_open(kafka: RealKafka, consume: Callable[..., Cons
 
 
 def test_a_partition_joins_the_transaction_after_its_first_append(kafka: RealKafka):
-    """Behaviour 21."""
+    """KafkaProducerTest#testPartitionAddedToTransaction."""
     topic = kafka.unique_topic("txn-partitions", partitions=3)
     with new_producer(kafka, topic, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
         manager = producer._transaction_manager

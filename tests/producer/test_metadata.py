@@ -1,4 +1,4 @@
-"""Metadata: behaviours 117 to 120 of Kafka's MetadataTest, and 18 of KafkaProducerTest."""
+"""Metadata (Java: MetadataTest, ProducerMetadataTest)."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_shipped_cluster_asks_nothing_at_start() -> None:
 
 
 def test_metadata_is_asked_again_at_max_age_and_not_before() -> None:
-    """Behaviour 119."""
+    """MetadataTest#testTimeToNextUpdate."""
     world = World(SEED)
     world.clock.advance(MAX_IDLE - 1)
     world.metadata.add_topics(["t"], world.now)
@@ -143,7 +143,7 @@ def test_metadata_is_asked_again_at_max_age_and_not_before() -> None:
 
 
 def test_topics_that_are_not_used_are_dropped_from_the_next_full_update() -> None:
-    """Behaviour 119, max.idle."""
+    """MetadataTest#testTimeToNextUpdate, max.idle."""
     world = World(SEED)
     world.clock.advance(MAX_IDLE - 1)
     world.metadata.add_topics(["u"], world.now)
@@ -160,7 +160,7 @@ def test_topics_that_are_not_used_are_dropped_from_the_next_full_update() -> Non
 
 
 def test_a_topic_that_was_never_fetched_is_not_dropped_for_idleness() -> None:
-    """Behaviour 119: max.idle is not honoured before the first fetch."""
+    """MetadataTest#testTimeToNextUpdate: max.idle is not honoured before the first fetch."""
     world = World()
     world.metadata.add_topics(["t"], world.now)
     world.clock.advance(MAX_IDLE + 1)
@@ -168,7 +168,7 @@ def test_a_topic_that_was_never_fetched_is_not_dropped_for_idleness() -> None:
 
 
 def test_failed_updates_back_off_exponentially_and_a_new_topic_does_not_wait() -> None:
-    """Behaviour 119."""
+    """MetadataTest#testTimeToNextUpdate."""
     world = World(SEED)
     world.metadata.request_update()
     for wait in (100, 200, 400, 800, 1000, 1000):
@@ -183,7 +183,7 @@ def test_failed_updates_back_off_exponentially_and_a_new_topic_does_not_wait() -
 
 
 def test_answers_that_change_nothing_back_off_exponentially() -> None:
-    """Behaviour 119."""
+    """MetadataTest#testTimeToNextUpdate."""
     world = World(SEED)
     world.metadata.request_update()
     world.update(topic("t", epoch=6))
@@ -209,7 +209,7 @@ def test_a_reply_without_nodes_is_a_failed_update() -> None:
 
 
 def test_a_partial_update_does_not_satisfy_a_full_request() -> None:
-    """Behaviour 118."""
+    """ProducerMetadataTest#testMetadataPartialUpdate."""
     world = World(SEED)
     world.metadata.add_topics(["u"], world.now)
     topics, token = world.ask()
@@ -223,7 +223,7 @@ def test_a_partial_update_does_not_satisfy_a_full_request() -> None:
 
 
 def test_a_reply_to_an_outdated_request_leaves_the_wish_standing() -> None:
-    """Behaviour 118."""
+    """ProducerMetadataTest#testMetadataPartialUpdate."""
     world = World(SEED)
     world.metadata.request_update()
     _, token = world.ask()
@@ -236,7 +236,7 @@ def test_a_reply_to_an_outdated_request_leaves_the_wish_standing() -> None:
 
 
 def test_a_topic_added_while_a_request_is_under_way_is_asked_for_at_once() -> None:
-    """Behaviours 118 and 119."""
+    """ProducerMetadataTest#testMetadataPartialUpdate, MetadataTest#testTimeToNextUpdate."""
     world = World()
     world.metadata.add_topics(["a"], world.now)
     _, token = world.ask()
@@ -260,7 +260,7 @@ def test_while_parked_nothing_is_due() -> None:
 
 
 def test_an_older_leader_epoch_never_replaces_a_newer() -> None:
-    """Behaviour 117."""
+    """MetadataTest#testUpdateLastEpoch."""
     world = World(SEED)
     for leader, epoch, expected in ((2, 4, (1, 5)), (2, 5, (2, 5)), (1, 6, (1, 6)), (2, 3, (1, 6))):
         world.metadata.request_update()
@@ -272,7 +272,7 @@ def test_an_older_leader_epoch_never_replaces_a_newer() -> None:
 
 
 def test_a_new_topic_id_resets_the_epoch_and_no_epoch_clears_it() -> None:
-    """Behaviour 117."""
+    """MetadataTest#testUpdateLastEpoch."""
     world = World(SEED)
     world.metadata.request_update()
     world.update(topic("t", (2,), epoch=0, topic_id=ID2))
@@ -318,7 +318,7 @@ def test_topics_that_nobody_uses_are_not_taken_from_an_answer() -> None:
 def test_a_leadership_hint_counts_only_when_it_is_news(
     tp: TopicPartition, leader: int, epoch: int, nodes: tuple[Node, ...], taken: bool
 ) -> None:
-    """Behaviour 120."""
+    """MetadataTest#testTopicMetadataOnUpdatePartitionLeadership."""
     world = World(SEED)
     assert world.metadata.update_leader(tp, leader, epoch, nodes) is taken
     found = world.metadata.fetch().leader_for(TP)
@@ -408,7 +408,7 @@ def test_a_wait_unparks() -> None:
 
 
 def test_an_unknown_topic_is_waited_for_and_the_error_tells_what_the_brokers_said() -> None:
-    """Behaviour 18; the text is Spark's sink's."""
+    """KafkaProducerTest#testMetadataTimeoutWithMissingTopic; the text is Spark's sink's."""
     world = two_threads()
     wait = Wait(world, "t")
     missing = topic("t", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -445,7 +445,9 @@ def test_without_any_answer_the_error_lists_each_address_and_why() -> None:
 def test_a_hopeless_topic_fails_at_once_and_only_for_its_users(
     code: ErrorCode, kind: type[KafkaError]
 ) -> None:
-    """Behaviours 18 and 120."""
+    """KafkaProducerTest#testMetadataTimeoutWithMissingTopic,
+    MetadataTest#testTopicMetadataOnUpdatePartitionLeadership.
+    """
     world = two_threads()
     wait = Wait(world, "bad")
     wait.respond(topic("bad", error=code))
@@ -518,7 +520,7 @@ def test_a_deadline_that_has_come_does_not_block() -> None:
 
 
 def test_a_topic_deleted_and_made_anew_begins_with_its_own_epochs() -> None:
-    """Behaviour 117."""
+    """MetadataTest#testUpdateLastEpoch."""
     world = World(SEED)
     world.metadata.request_update()
     world.update(topic("t", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -532,7 +534,7 @@ def test_a_topic_deleted_and_made_anew_begins_with_its_own_epochs() -> None:
 
 
 def test_an_answer_without_topic_ids_keeps_to_the_epochs_that_were_seen() -> None:
-    """Behaviour 117: only another id says that it is another topic."""
+    """MetadataTest#testUpdateLastEpoch: only another id says that it is another topic."""
     world = World(SEED)
     world.metadata.request_update()
     world.update(topic("t", (2,), epoch=3, topic_id=None))
@@ -646,7 +648,7 @@ def test_a_missing_listener_is_warned_of_once(caplog: pytest.LogCaptureFixture) 
 
 
 def test_a_broker_that_asks_for_it_sends_the_store_back_to_the_bootstrap_servers() -> None:
-    """Behaviour 115, error 129 (KIP-1102)."""
+    """NetworkClientTest#testRebootstrap, error 129 (KIP-1102)."""
     world = UpdaterWorld(SEED)
     required = ErrorCode.REBOOTSTRAP_REQUIRED
     world.respond(MetadataResponse(Nodes.of(()), None, -1, (), error=required))
@@ -657,7 +659,7 @@ def test_a_broker_that_asks_for_it_sends_the_store_back_to_the_bootstrap_servers
 
 
 def test_metadata_in_vain_for_the_triggers_time_starts_again_from_bootstrap() -> None:
-    """Behaviour 115, metadata.recovery.rebootstrap.trigger.ms (KIP-1102)."""
+    """NetworkClientTest#testRebootstrap, metadata.recovery.rebootstrap.trigger.ms (KIP-1102)."""
     world = UpdaterWorld(SEED)
     world.metadata.request_update()
     assert world.updater.maybe_update(world.now) == NEVER
@@ -668,7 +670,7 @@ def test_metadata_in_vain_for_the_triggers_time_starts_again_from_bootstrap() ->
 
 
 def test_a_reply_without_nodes_is_no_answer_to_the_triggers_clock() -> None:
-    """Behaviour 115: a failed update does not start the time anew."""
+    """NetworkClientTest#testRebootstrap: a failed update does not start the time anew."""
     world = UpdaterWorld(SEED)
     for _ in range(10):
         world.respond(answer(topic("t"), nodes=()))

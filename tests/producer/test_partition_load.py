@@ -57,12 +57,12 @@ def queue(world: World, sizes: list[int]) -> None:
     ],
 )
 def test_long_queues_weigh_little(sizes, weights):
-    """Behaviour 58."""
+    """BuiltInPartitionerTest#adaptivePartitionsTest."""
     assert frequencies(sizes) == weights
 
 
 def test_the_weights_are_those_of_the_accumulators_queues():
-    """Behaviour 58."""
+    """BuiltInPartitionerTest#adaptivePartitionsTest."""
     world = World()
     queue(world, [5, 0, 3, 0, 1])
     cluster = cluster_of([1, 2, 3, 1, 2])
@@ -92,7 +92,7 @@ def test_only_filled_queues_of_the_topic_count_whatever_was_in_others():
 
 
 def test_a_node_that_takes_nothing_for_too_long_is_left_out():
-    """Behaviour 59."""
+    """RecordAccumulatorTest#testAdaptiveBuiltInPartitioner."""
     world = World()
     cluster = cluster_of([1, 2, 3])
     for node in (1, 2, 3):
@@ -113,7 +113,7 @@ def test_a_node_that_takes_nothing_for_too_long_is_left_out():
 
 
 def test_only_leaders_in_the_own_rack_while_there_are_any():
-    """Behaviour 60."""
+    """BuiltInPartitioner#nextPartition."""
     world = World()
     cluster = cluster_of([1, 2, 3, -1])
     own = {"partitioner_rack_aware": True, "client_rack": "a"}

@@ -65,7 +65,7 @@ def test_the_first_batch_travels_alone_until_it_is_acknowledged() -> None:
 
 
 def test_five_are_in_flight_with_sequences_0_to_4_and_a_sixth_waits() -> None:
-    """Behaviour 65."""
+    """SenderTest#testIdempotenceWithMultipleInflights."""
     one = Sequenced()
     one.establish()
     taken = []
@@ -86,7 +86,9 @@ def test_out_of_order_before_any_acknowledgement_fails_the_attempt() -> None:
 
 
 def test_batches_behind_a_refused_one_go_again_in_order_one_at_a_time() -> None:
-    """Behaviour 66: the first of three fails retriably, the others are OUT_OF_ORDER."""
+    """SenderTest#testIdempotenceWithMultipleInflightsRetriedInOrder: the first of three fails
+    retriably, the others are OUT_OF_ORDER.
+    """
     one = Sequenced()
     one.establish()
     for name in ("a", "b", "c"):
@@ -103,7 +105,9 @@ def test_batches_behind_a_refused_one_go_again_in_order_one_at_a_time() -> None:
 
 
 def test_a_later_acknowledgement_proves_the_earlier_batches() -> None:
-    """Behaviour 67 and hazard H4: the second is acknowledged, the first's answer was lost."""
+    """SenderTest#testCorrectHandlingOfOutOfOrderResponses: the second is
+    acknowledged, the first's answer was lost.
+    """
     one = Sequenced()
     one.establish()
     for name in ("a", "b", "c"):
@@ -184,7 +188,9 @@ def test_unknown_producer_id_fails_unless_others_were_unanswered_before() -> Non
 
 
 def test_the_pieces_of_a_split_take_the_whole_batchs_place_and_sequences() -> None:
-    """Behaviour 74: two batches at s and s+1, and the next sequence is unchanged."""
+    """SenderTest#testIdempotentSplitBatchAndSend: two batches at s and s+1, and the next sequence
+    is unchanged.
+    """
     one = Sequenced()
     one.establish()
     one.send("whole", 2)
@@ -201,7 +207,7 @@ def test_the_pieces_of_a_split_take_the_whole_batchs_place_and_sequences() -> No
 
 
 def test_sequences_wrap_to_0_and_pieces_keep_their_order_across_it() -> None:
-    """Behaviour 9."""
+    """TransactionManagerTest#testSequenceNumberOverflow."""
     assert increment_sequence(SEQUENCES - 1, 1) == 0
     assert increment_sequence(SEQUENCES - 6, 10) == 4
     one = Sequenced(next_sequence=SEQUENCES - 1)
@@ -498,7 +504,9 @@ def established() -> Sequenced:
 
 
 def test_behind_a_failed_batch_only_acknowledgements_are_taken() -> None:
-    """Behaviour 72, in its place: nothing is renumbered."""
+    """SenderTest#testIdempotenceWithMultipleInflightsWhereFirstFailsFatallyAndSequenceOfFutureBatchesIsAdjusted,
+    in its place: nothing is renumbered.
+    """
     for answer, action in (
         (Answer.ACKNOWLEDGED, Action.COMPLETE),
         (Answer.OUT_OF_ORDER, Action.FAIL),
@@ -527,7 +535,7 @@ def test_those_in_doubt_fail_with_it_and_are_lost() -> None:
 
 
 def test_a_lost_batch_is_settled_by_its_own_answer_or_by_a_later_acknowledgement() -> None:
-    """Behaviour 71."""
+    """SenderTest#testUnresolvedSequencesAreNotFatal."""
     for settle in ("own", "later", "earlier"):
         driver = established()
         for name in ("B", "C", "D"):

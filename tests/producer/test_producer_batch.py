@@ -1,4 +1,4 @@
-"""ProducerBatch: behaviours 44, 45, 52 to 55 of Kafka's ProducerBatchTest, and frozen bytes."""
+"""ProducerBatch, and frozen bytes (Java: ProducerBatchTest)."""
 
 import pytest
 from hypothesis import given
@@ -107,7 +107,7 @@ def test_each_step_is_taken_from_where_it_begins_and_from_nowhere_else(origin, t
 
 
 def test_every_move_that_the_table_leaves_out_raises_and_changes_nothing():
-    """Behaviour 14."""
+    """MemoryRecordsBuilderTest#shouldThrowIllegalStateExceptionOnAppendWhenClosed."""
     for state, allowed in TRANSITIONS.items():
         for target in BatchState:
             batch = batch_of(ROWS)
@@ -122,7 +122,7 @@ def test_every_move_that_the_table_leaves_out_raises_and_changes_nothing():
 
 
 def test_a_batch_ends_once_and_says_so_once():
-    """Behaviour 52."""
+    """ProducerBatchTest#testBatchCannotCompleteTwice."""
     listener = Listener()
     batch = batch_of(ROWS, listener)
     batch.close(NONE)
@@ -147,7 +147,7 @@ def test_a_batch_that_ended_keeps_no_bytes():
 
 
 def test_a_late_answer_to_an_aborted_batch_is_ignored():
-    """Behaviour 52."""
+    """ProducerBatchTest#testBatchCannotCompleteTwice."""
     listener = Listener()
     batch = batch_of(ROWS, listener)
     batch.close(NONE)
@@ -160,7 +160,7 @@ def test_a_late_answer_to_an_aborted_batch_is_ignored():
 
 
 def test_a_clock_that_goes_back_does_not_expire_a_batch_and_the_exact_time_does():
-    """Behaviour 54."""
+    """ProducerBatchTest#testBatchExpiration."""
     batch = batch_of(ROWS)
     assert not batch.has_reached_delivery_timeout(50, 99)
     assert not batch.has_reached_delivery_timeout(50, 149)
@@ -169,7 +169,7 @@ def test_a_clock_that_goes_back_does_not_expire_a_batch_and_the_exact_time_does(
 
 
 def test_a_leader_change_counts_for_the_attempt_that_saw_it_only():
-    """Behaviour 55."""
+    """ProducerBatchTest#testWithLeaderChangesAcrossRetries."""
     batch = batch_of(ROWS)
     batch.close(NONE)
     batch.maybe_update_leader_epoch(100)
@@ -185,7 +185,7 @@ def test_a_leader_change_counts_for_the_attempt_that_saw_it_only():
 
 @pytest.mark.parametrize("codec", [NONE, GZIP], ids=["none", "gzip"])
 def test_the_halves_keep_age_attempts_order_and_the_range_of_sequences(codec: Codec):
-    """Behaviour 44 and rule 5.7, over the wrap of sequences."""
+    """RecordAccumulatorTest#testSplitAndReenqueue and rule R7, over the wrap of sequences."""
     listener = Listener()
     rows: list[tuple[bytes | None, int]] = [(b"v%d" % i, BASE + i) for i in range(7)]
     batch = batch_of(rows, listener)
@@ -209,7 +209,7 @@ def test_the_halves_keep_age_attempts_order_and_the_range_of_sequences(codec: Co
 
 
 def test_splitting_ends_in_single_records_which_cannot_be_split():
-    """Behaviour 45: no infinite loop."""
+    """RecordAccumulatorTest#testSplitBatchOffAccumulator: no infinite loop."""
     pieces = [batch_of([(b"x" * 50, BASE)] * 13)]
     pieces[0].close(NONE)
     generation = 2
@@ -238,7 +238,10 @@ def test_any_records_survive_a_split(rows: list[tuple[bytes | None, int]]):
 
 
 def test_split_pieces_take_the_place_of_the_whole_in_queue_pool_and_flush():
-    """Behaviours 44, 47 and 74: at the head, in order, tracked, waited for by the same flush."""
+    """RecordAccumulatorTest#testSplitAndReenqueue, RecordAccumulatorTest#testAwaitFlushComplete,
+    SenderTest#testIdempotentSplitBatchAndSend: at the head, in order, tracked, waited for by the
+    same flush.
+    """
     manager = Sequences()
     world = World(manager)
     rows: list[tuple[bytes | None, int]] = [(b"x" * 50, BASE)] * 8
@@ -275,8 +278,9 @@ def test_without_sequences_too_the_pieces_go_in_order():
 
 
 def test_pieces_that_were_never_sent_by_themselves_are_spared_as_sent():
-    """Behaviour 48: their sequences are taken, and what the broker did with the whole is known to
-    the sequences alone."""
+    """RecordAccumulatorTest#testAbortIncompleteBatches: their sequences are taken, and what the
+    broker did with the whole is known to the sequences alone.
+    """
     world = World(Sequences())
     data = encoded([(b"x", BASE)] * 4)
     world.append(TP0, len(data), 4, data=memoryview(data), base_timestamp=BASE, last=True)
@@ -305,7 +309,9 @@ def test_when_a_batch_left_and_came_back_is_told():
 
 
 def test_pieces_know_the_leader_that_the_whole_was_sent_to():
-    """Behaviour 55: no second attempt without backoff for a leader that is known already."""
+    """ProducerBatchTest#testWithLeaderChangesAcrossRetries: no second attempt without backoff for a
+    leader that is known already.
+    """
     batch = batch_of(ROWS)
     batch.close(NONE)
     batch.maybe_update_leader_epoch(100)

@@ -1,4 +1,4 @@
-"""RecordAccumulator: behaviours 29 to 49 of Kafka's RecordAccumulatorTest, and the two threads."""
+"""RecordAccumulator, and the two threads (Java: RecordAccumulatorTest)."""
 
 import threading
 from dataclasses import replace
@@ -27,7 +27,7 @@ from tests.fakes.clock import FakeClock
 
 
 def test_a_full_batch_makes_its_leader_ready_at_once():
-    """Behaviour 29."""
+    """RecordAccumulatorTest#testFull."""
     world = World()
     world.append(TP0, 100)
     assert world.ready_nodes() == set()
@@ -36,7 +36,9 @@ def test_a_full_batch_makes_its_leader_ready_at_once():
 
 
 def test_a_batch_that_another_follows_is_full():
-    """Behaviour 29: the planner found no room for the next record and opened a new batch."""
+    """RecordAccumulatorTest#testFull: the planner found no room for the next record and opened a
+    new batch.
+    """
     world = World()
     world.append(TP0, 100)
     world.append(TP0, 900, generation=0, first_offset_delta=0)
@@ -46,7 +48,7 @@ def test_a_batch_that_another_follows_is_full():
 
 
 def test_an_open_batch_is_ready_exactly_when_the_writer_has_waited_linger_ms():
-    """Behaviour 30, and linger runs while the writer waits for input."""
+    """RecordAccumulatorTest#testLinger, and linger runs while the writer waits for input."""
     world = World()
     world.append(TP0)
     world.clock.advance(500)
@@ -116,7 +118,7 @@ def test_an_aged_batch_waits_for_the_slices_that_are_encoded_for_it():
 
 
 def test_the_next_ready_check_is_the_smallest_wait_of_those_not_ready():
-    """Behaviour 31."""
+    """RecordAccumulatorTest#testNextReadyCheckDelay."""
     world = World(retry_backoff_ms=40, retry_backoff_max_ms=40)
     assert world.ready().next_ready_check_delay_ms == NEVER
     world.append(TP0)
@@ -133,7 +135,7 @@ def test_the_next_ready_check_is_the_smallest_wait_of_those_not_ready():
 
 
 def test_a_record_larger_than_batch_size_has_a_batch_of_its_own_and_is_ready():
-    """Behaviour 32."""
+    """RecordAccumulatorTest#testAppendLargeNonCompressed."""
     world = World()
     world.append(TP0, 100)
     world.append(TP0, 5000, generation=0, first_offset_delta=0, last=True)
@@ -158,7 +160,7 @@ def test_the_sender_is_woken_for_a_ready_batch_and_for_the_first_open_one_only()
 
 
 def test_drain_takes_one_batch_of_a_partition_for_each_call():
-    """Behaviour 33."""
+    """RecordAccumulator#drainBatchesForOneNode."""
     world = World()
     for _ in range(3):
         world.fill(TP0)
@@ -168,7 +170,7 @@ def test_drain_takes_one_batch_of_a_partition_for_each_call():
 
 
 def test_drain_stops_at_max_size_but_takes_one_oversize_batch_alone():
-    """Behaviour 34."""
+    """RecordAccumulatorTest#testPartialDrain."""
     world = World()
     world.fill(TP0, 900)
     world.fill(TP1, 900)
@@ -179,7 +181,7 @@ def test_drain_stops_at_max_size_but_takes_one_oversize_batch_alone():
 
 
 def test_the_next_drain_starts_after_the_partition_drained_last():
-    """Behaviour 35: no partition starves."""
+    """RecordAccumulatorTest#testDrainBatches: no partition starves."""
     world = World()
     for _ in range(3):
         for tp in (TP0, TP1):
@@ -239,7 +241,7 @@ def test_a_broker_with_the_id_0_is_ready_like_any_other(full: bool):
 
 
 def test_a_muted_partition_is_neither_ready_nor_drained_but_expires():
-    """Behaviour 36."""
+    """RecordAccumulatorTest#testMutedPartitions."""
     world = World()
     world.fill(TP0)
     world.accumulator.mute_partition(TP0)
@@ -253,7 +255,9 @@ def test_a_muted_partition_is_neither_ready_nor_drained_but_expires():
 
 
 def test_waiters_in_the_pool_make_open_batches_sendable():
-    """Behaviour 37: all memory sits in the writer's own open batches, and only sending frees it."""
+    """RecordAccumulatorTest#testFlush: all memory sits in the writer's own open batches, and only
+    sending frees it.
+    """
     clock = FakeClock(threads=9)
     world = World(clock=clock, buffer_memory=1000, batch_size=1000)
     world.append(TP0, 900 - HEADER)
@@ -273,7 +277,7 @@ def test_waiters_in_the_pool_make_open_batches_sendable():
 
 
 def test_flush_and_close_make_every_batch_sendable():
-    """Behaviour 37."""
+    """RecordAccumulatorTest#testFlush."""
     world = World()
     world.append(TP0)
     world.append(TP2)
@@ -289,7 +293,7 @@ def test_flush_and_close_make_every_batch_sendable():
 
 
 def test_a_transaction_that_completes_makes_every_batch_sendable():
-    """Behaviour 37."""
+    """RecordAccumulatorTest#testFlush."""
     manager = Sequences()
     world = World(manager)
     world.append(TP0)
@@ -302,7 +306,9 @@ def test_a_transaction_that_completes_makes_every_batch_sendable():
 
 
 def test_backoff_doubles_from_the_last_attempt_and_delays_no_other_partition():
-    """Behaviour 38 (the spread is switched off: random gives one half)."""
+    """RecordAccumulatorTest#testRetryBackoff (the spread is switched off: random gives one
+    half).
+    """
     world = World(retry_backoff_ms=100, retry_backoff_max_ms=1000, delivery_timeout_ms=3_600_000)
     world.fill(TP0)
     world.fill(TP1)
@@ -321,7 +327,7 @@ def test_backoff_doubles_from_the_last_attempt_and_delays_no_other_partition():
 
 
 def test_a_flush_does_not_shorten_a_backoff():
-    """Behaviour 37: every batch that does not back off."""
+    """RecordAccumulatorTest#testFlush: every batch that does not back off."""
     world = World()
     world.fill(TP0)
     (batch,) = world.drain(1)
@@ -331,7 +337,9 @@ def test_a_flush_does_not_shorten_a_backoff():
 
 
 def test_a_newer_leader_epoch_cancels_the_backoff_of_that_attempt_only():
-    """Behaviour 39 and 55."""
+    """RecordAccumulatorTest#testExponentialRetryBackoffLeaderChange,
+    ProducerBatchTest#testWithLeaderChangesAcrossRetries.
+    """
     world = World()
     old, new = cluster_of([1], epoch=1), cluster_of([2], epoch=2)
     world.fill(TP0)
@@ -357,7 +365,7 @@ def test_a_batch_that_was_closed_by_its_drain_backs_off_before_its_first_retry_t
 
 
 def test_a_batch_put_back_goes_to_the_head():
-    """Behaviour 40."""
+    """RecordAccumulator#insertInSequenceOrder."""
     world = World()
     world.fill(TP0, 901)
     world.fill(TP0, 902)
@@ -369,7 +377,10 @@ def test_a_batch_put_back_goes_to_the_head():
 
 
 def test_retries_come_back_in_sequence_order_even_over_the_wrap():
-    """Behaviour 40 and 66: answers of two requests may come in any order."""
+    """RecordAccumulator#insertInSequenceOrder,
+    SenderTest#testIdempotenceWithMultipleInflightsRetriedInOrder: answers of two requests may
+    come in any order.
+    """
     manager = Sequences()
     world = World(manager)
     manager.next[TP0] = 2**31 - 1
@@ -405,7 +416,7 @@ def test_a_retry_keeps_its_sequence_and_its_bytes():
 
 
 def test_a_batch_without_sequence_or_not_in_flight_cannot_come_back_under_idempotence():
-    """Behaviour 41."""
+    """RecordAccumulator#insertInSequenceOrder."""
     manager = Sequences()
     world = World(manager)
     world.fill(TP0)
@@ -437,7 +448,7 @@ def test_a_partition_held_back_by_its_sequences_is_not_ready():
 
 
 def test_batches_expire_oldest_first_and_only_the_dead_ones():
-    """Behaviour 42."""
+    """RecordAccumulatorTest#testExpiredBatches."""
     world = World(delivery_timeout_ms=1000, request_timeout_ms=100)
     world.fill(TP1)
     world.clock.advance(100)
@@ -461,7 +472,7 @@ def test_batches_expire_oldest_first_and_only_the_dead_ones():
 
 
 def test_batches_that_expire_together_come_oldest_first():
-    """Behaviour 42: over partitions, too."""
+    """RecordAccumulatorTest#testExpiredBatches: over partitions, too."""
     world = World(delivery_timeout_ms=1000, request_timeout_ms=100)
     world.ready()
     for tp in (TP2, TP0, TP1):
@@ -472,7 +483,9 @@ def test_batches_that_expire_together_come_oldest_first():
 
 
 def test_an_old_batch_that_comes_back_is_seen_by_the_next_expiry():
-    """Behaviour 43: the time is right after every pass."""
+    """RecordAccumulatorTest#testSoonToExpireBatchesArePickedUpForExpiry: the time is right after
+    every pass.
+    """
     world = World(delivery_timeout_ms=1000, request_timeout_ms=100)
     world.fill(TP0)
     created = world.now
@@ -488,7 +501,7 @@ def test_an_old_batch_that_comes_back_is_seen_by_the_next_expiry():
 
 
 def test_memory_goes_back_once_whatever_happens():
-    """Behaviour 76 (memory is never freed twice)."""
+    """SenderTest#testInflightBatchesExpireOnDeliveryTimeout (memory is never freed twice)."""
     world = World()
     world.append(TP0, 100)
     world.append(TP0, 200, last=True)
@@ -525,7 +538,7 @@ def test_the_raw_limit_follows_the_compression_that_was_seen_and_stays_bounded()
 
 
 def test_flush_waits_for_what_existed_and_not_for_what_came_later():
-    """Behaviour 47."""
+    """RecordAccumulatorTest#testAwaitFlushComplete."""
     world = World()
     world.append(TP0)
     flush = world.accumulator.begin_flush()
@@ -545,7 +558,9 @@ def test_flush_of_nothing_returns_at_once():
 
 
 def test_a_failed_accumulator_wakes_flush_and_refuses_appends():
-    """Behaviour 48: every batch fails once, memory is back, who waits is woken."""
+    """RecordAccumulatorTest#testAbortIncompleteBatches: every batch fails once, memory is back, who
+    waits is woken.
+    """
     clock = FakeClock(threads=9)
     world = World(clock=clock)
     world.fill(TP0)
@@ -596,7 +611,9 @@ def test_a_failure_ends_a_flush_although_a_batch_is_still_in_flight():
 
 
 def test_a_batch_that_was_sent_once_is_spared_without_sequences_too():
-    """Behaviour 48: only its answer tells whether its records are in the log."""
+    """RecordAccumulatorTest#testAbortIncompleteBatches: only its answer tells whether its records
+    are in the log.
+    """
     world = World()
     world.fill(TP0)
     (batch,) = world.drain(1)
@@ -606,7 +623,7 @@ def test_a_batch_that_was_sent_once_is_spared_without_sequences_too():
 
 
 def test_aborting_undrained_batches_spares_those_that_were_sent():
-    """Behaviour 48."""
+    """RecordAccumulatorTest#testAbortIncompleteBatches."""
     manager = Sequences()
     world = World(manager)
     for size in (901, 902, 903):
@@ -626,7 +643,7 @@ def test_aborting_undrained_batches_spares_those_that_were_sent():
 
 
 def test_a_leaderless_partition_with_data_is_reported_and_one_without_is_not():
-    """Behaviour 49."""
+    """RecordAccumulator#ready."""
     world = World()
     cluster = cluster_of([-1, -1, 2])
     world.ready(cluster)
@@ -790,7 +807,9 @@ def test_a_writer_interrupted_while_it_compresses_leaves_the_batch_to_the_sender
 
 
 def test_five_writers_and_a_sender_lose_nothing():
-    """Behaviour 50: 5 threads on a small pool; every record is drained, in order."""
+    """RecordAccumulatorTest#testStressfulSituation: 5 threads on a small pool; every record is
+    drained, in order.
+    """
     from spark_kafka_sink.clock import SystemClock
 
     world = World(clock=SystemClock(), buffer_memory=10_240, batch_size=1024)  # type: ignore[arg-type]

@@ -6,16 +6,21 @@ import pytest
 
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.producer.accumulator.producer_batch import UnplacedRecord
 from spark_kafka_sink.producer.accumulator.record_accumulator import (
-    APPENDED,
     MEMORY_STEP,
     PARTITION_CHANGED,
+    Memory,
 )
 from spark_kafka_sink.producer.record_future import RecordFuture
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.single_record import record_bytes, record_tail, size_upper_bound
 from tests.fakes.accumulator_world import HEADER, TP0, TP1, World, cluster_of
 from tests.fakes.record_reader import parse_batch
+
+
+def unplaced(value: bytes, timestamp: int = 1000) -> UnplacedRecord:
+    return UnplacedRecord(timestamp, record_tail(None, value), -1, len(value), None)
 
 
 class Records:
@@ -28,19 +33,19 @@ class Records:
     def __call__(
         self, tp: TopicPartition = TP0, value: bytes = b"v", timestamp: int = 1000
     ) -> RecordFuture:
-        future = RecordFuture(timestamp, -1, len(value), None, None)
-        memory = 0
+        memory = Memory()
         while True:
-            wanted = self.world.accumulator.append_record(
-                tp, timestamp, record_tail(None, value), future, memory, self.world.now
+            placed = self.world.accumulator.append_record(
+                tp, unplaced(value, timestamp), self.world.now, memory=memory
             )
-            if wanted == APPENDED:
-                return future
-            assert wanted > memory
-            self.world.accumulator.pool.deallocate(memory)
-            self.world.accumulator.pool.allocate(wanted, self.world.now)
+            if isinstance(placed, RecordFuture):
+                assert memory.size == 0, "it is the batch's now"
+                return placed
+            assert placed > memory.size
+            self.world.accumulator.pool.deallocate(memory.size)
+            self.world.accumulator.pool.allocate(placed, self.world.now)
             self.trips += 1
-            memory = wanted
+            memory.size = placed
 
 
 def test_memory_is_taken_in_steps_and_all_of_it_comes_back():
@@ -60,20 +65,21 @@ def test_memory_is_taken_in_steps_and_all_of_it_comes_back():
 
 def test_a_record_goes_into_a_batch_only_with_memory_for_it():
     world = World()
-    tail = record_tail(None, b"x" * 100)
-    size = len(record_bytes(0, 0, tail))
+    record = unplaced(b"x" * 100)
+    size = len(record_bytes(0, 0, record.tail))
 
-    def append(memory: int) -> int:
-        future = RecordFuture(1000, -1, 100, None, None)
-        if memory:
-            world.accumulator.pool.allocate(memory, world.now)
-        return world.accumulator.append_record(TP0, 1000, tail, future, memory, world.now)
+    def append(size: int) -> RecordFuture | int:
+        memory = Memory()
+        if size:
+            world.accumulator.pool.allocate(size, world.now)
+            memory.size = size
+        return world.accumulator.append_record(TP0, record, world.now, memory=memory)
 
-    assert append(HEADER + size) == APPENDED
-    assert append(0) >= size
-    assert append(size - 1) >= size
+    assert isinstance(append(HEADER + size), RecordFuture)
+    assert append(0) >= size  # type: ignore[operator]  # no future
+    assert append(size - 1) >= size  # type: ignore[operator]
     assert world.accumulator.appended_records == 1
-    assert append(size) == APPENDED
+    assert isinstance(append(size), RecordFuture)
 
 
 def test_the_largest_record_of_a_batch_is_known_wherever_it_stands():
@@ -105,11 +111,12 @@ def test_the_sticky_partition_hears_whether_a_batch_still_takes_more():
     world, choice = World(batch_size=1000), Choice()
     limit = world.accumulator.raw_limit("test")
     for size in (460, limit - 460 - 18):  # with 9 bytes around each
-        tail = record_tail(None, b"x" * size)
-        future = RecordFuture(1000, -1, size, None, None)
+        memory = Memory()
         world.accumulator.pool.allocate(600, world.now)
-        taken = world.accumulator.append_record(TP0, 1000, tail, future, 600, world.now, choice)
-        assert taken == APPENDED
+        memory.size = 600
+        record = unplaced(b"x" * size)
+        placed = world.accumulator.append_record(TP0, record, world.now, choice, memory)
+        assert isinstance(placed, RecordFuture)
     assert choice.told == [
         ("asked", True),  # nothing is open yet
         ("appended", False),
@@ -135,7 +142,7 @@ def test_a_record_and_columns_share_a_batch():
 
 
 def test_linger_runs_from_the_creation_of_a_batch():
-    """Behaviours 30, 31."""
+    """RecordAccumulatorTest#testLinger, RecordAccumulatorTest#testNextReadyCheckDelay."""
     world = World(linger_ms=10)
     records = Records(world)
     records(TP0)
@@ -176,7 +183,7 @@ def test_columns_that_are_older_do_not_hide_a_record_that_is_due():
 
 
 def test_a_full_batch_is_closed_and_wakes_the_sender():
-    """Behaviour 29."""
+    """RecordAccumulatorTest#testFull."""
     world = World(batch_size=1000)
     records = Records(world)
     records(value=b"x" * 100)
@@ -209,8 +216,7 @@ class Moved:
 def test_nothing_is_appended_for_a_partition_that_was_given_up():
     world = World()
     moved = Moved()
-    future = RecordFuture(0, -1, 1, None, None)
-    answer = world.accumulator.append_record(TP0, 0, b"tail", future, 0, world.now, moved)
+    answer = world.accumulator.append_record(TP0, unplaced(b"v"), world.now, moved)
     assert answer == PARTITION_CHANGED
     assert moved.asked == [True]
     assert not world.accumulator.has_open
@@ -227,9 +233,8 @@ def test_an_interrupt_in_the_middle_of_an_append_ends_the_accumulator():
         def appended(self, size: int, *, all_full: bool) -> None: ...
 
     world = World()
-    future = RecordFuture(0, -1, 1, None, None)
     with pytest.raises(KeyboardInterrupt):
-        world.accumulator.append_record(TP0, 0, b"t", future, 0, world.now, Interrupting())
+        world.accumulator.append_record(TP0, unplaced(b"v"), world.now, Interrupting())
     with pytest.raises(IllegalStateError, match="interrupted by KeyboardInterrupt"):
         Records(world)()
 
@@ -242,7 +247,7 @@ def test_a_closed_accumulator_takes_no_record():
 
 
 def test_aborted_batches_end_every_future():
-    """Behaviour 48."""
+    """RecordAccumulatorTest#testAbortIncompleteBatches."""
     world = World(batch_size=1000)
     records = Records(world)
     futures = [records(value=b"x" * 100) for _ in range(20)]
@@ -254,7 +259,7 @@ def test_aborted_batches_end_every_future():
 
 
 def test_the_futures_of_a_split_batch_end_with_their_own_piece():
-    """Behaviour 44: the first of each piece, too."""
+    """RecordAccumulatorTest#testSplitAndReenqueue: the first of each piece, too."""
     world = World(linger_ms=0)
     records = Records(world)
     futures = [records(value=b"%d" % n) for n in range(7)]

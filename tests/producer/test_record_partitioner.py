@@ -38,7 +38,7 @@ def choice(partitioner: RecordPartitioner, cluster: Cluster, key: bytes | None =
 @settings(deadline=None)  # the first column imports half of the world
 @given(st.binary(max_size=80))
 def test_a_key_decides_as_it_does_by_columns(key: bytes):
-    """Behaviour 3."""
+    """DefaultPartitionerTest#testKeyPartitionIsStable."""
     cluster = cluster_of([1, -1, 2, 1, 2, -1, 1])  # with or without leader
     hashed = int((murmur2(pa.array([key])) & np.uint32(0x7FFFFFFF))[0])
     assert choice(partitioner_of(cluster), cluster, key) == hashed % 7
@@ -80,7 +80,7 @@ def appended(partitioner: RecordPartitioner, cluster: Cluster, size: int = 1) ->
 
 
 def test_a_sticky_partition_stays_until_it_has_had_enough():
-    """Behaviour 56."""
+    """BuiltInPartitionerTest#testStickyPartitioning."""
     cluster = cluster_of([1, 2, 1])
     partitioner = partitioner_of(cluster)
     chosen = [appended(partitioner, cluster) for _ in range(300)]
@@ -116,7 +116,7 @@ def test_a_switch_that_was_put_off_is_made_once_all_batches_are_full():
 
 
 def test_partitions_without_a_leader_are_left_out_while_another_has_one():
-    """Behaviour 57."""
+    """BuiltInPartitionerTest#unavailablePartitionsTest."""
     some = cluster_of([1, -1, 2, -1])
     assert set(Counter(appended(partitioner_of(some), some) for _ in range(200))) == {0, 2}
     none = cluster_of([-1, -1])

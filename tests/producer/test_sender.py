@@ -1,13 +1,13 @@
-"""Sender: behaviours 61 to 83 of Kafka's SenderTest, as far as they apply.
+"""What Kafka's SenderTest checks, as far as it applies.
 
 Rule R2 (a task attempt is replayable: once a sent batch fails for good the attempt fails)
 takes the place of these:
 
-* 69, second half (sequences restart at 0 after UNKNOWN_PRODUCER_ID): the attempt fails.
-* 70, 71 (unresolved sequences, epoch bump): an expired batch fails the attempt.
-* 72 (later sequences shift down), 73 (rewriting after an epoch bump): bytes are never changed.
+* Sequences restart at 0 after UNKNOWN_PRODUCER_ID: the attempt fails.
+* Unresolved sequences, epoch bump: an expired batch fails the attempt.
+* Later sequences shift down, or are rewritten after an epoch bump: bytes are never changed.
 
-Transactions (81, 82's open transaction, 83's AddPartitions) are in ``test_sender_transactions.py``.
+Transactions are in ``test_sender_transactions.py``.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def acknowledged(batch: ProducerBatch) -> bool:
 
 
 def test_a_batch_is_sent_and_acknowledged_with_its_offset() -> None:
-    """Behaviour 61, second half."""
+    """SenderTest#testRetries, second half."""
     with SenderWorld() as world:
         batch = world.append(records=3)
         world.acknowledge(offset=42)
@@ -100,7 +100,7 @@ def test_one_request_carries_all_partitions_of_a_node() -> None:
 
 
 def test_acks_0_completes_on_write_with_an_unknown_offset() -> None:
-    """Behaviour 63."""
+    """Sender#handleProduceResponse."""
     with SenderWorld(idempotent=False, acks=0) as world:
         batch = world.append()
         world.round()
@@ -142,7 +142,7 @@ def test_zstd_needs_produce_version_7() -> None:
     ids=["disconnect", "time-out", "protocol error"],
 )
 def test_a_retry_sends_the_same_bytes_until_there_is_an_answer(lost: dict) -> None:
-    """Behaviour 61, first half."""
+    """SenderTest#testRetries, first half."""
     with SenderWorld() as world:
         batch = world.append(records=2)
         world.client.prepare(ProduceRequest, **lost)
@@ -160,7 +160,9 @@ def test_a_retry_sends_the_same_bytes_until_there_is_an_answer(lost: dict) -> No
 
 
 def test_retries_end_and_the_error_names_where_how_often_and_why() -> None:
-    """Behaviour 61: disconnect, retried up to ``retries``, then Java's NetworkException."""
+    """SenderTest#testRetries: disconnect, retried up to ``retries``, then Java's
+    NetworkException.
+    """
     with SenderWorld(idempotent=False, retries=1) as world:
         batch = world.append(records=3)
         world.lose()
@@ -188,7 +190,9 @@ def test_without_idempotence_a_failed_batch_fails_alone() -> None:
 
 
 def test_with_one_in_flight_the_second_batch_waits_even_across_a_retry() -> None:
-    """Behaviours 62 and 77."""
+    """SenderTest#testSendInOrder,
+    SenderTest#testWhenFirstBatchExpireNoSendSecondBatchIfGuaranteeOrder.
+    """
     with SenderWorld(max_in_flight_requests_per_connection=1) as world:
         first, second = world.append(), world.append()
         world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -206,7 +210,7 @@ def test_with_one_in_flight_the_second_batch_waits_even_across_a_retry() -> None
 
 
 def test_with_one_in_flight_and_no_idempotence_order_is_kept_too() -> None:
-    """Behaviour 62."""
+    """SenderTest#testSendInOrder."""
     with SenderWorld(idempotent=False, max_in_flight_requests_per_connection=1) as world:
         first, second = world.append(records=1), world.append(records=2)
         world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -252,7 +256,9 @@ def test_a_batch_that_was_never_sent_says_which_addresses_failed_and_why() -> No
 
 
 def test_an_invalid_metadata_error_asks_for_metadata_and_the_next_leader_gets_the_batch() -> None:
-    """Behaviour 78, second half."""
+    """SenderTest#testWhenProduceResponseReturnsWithALeaderShipChangeErrorAndNewLeaderInformation,
+    second half.
+    """
     with SenderWorld() as world:
         batch = world.append()
         world.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -266,7 +272,9 @@ def test_an_invalid_metadata_error_asks_for_metadata_and_the_next_leader_gets_th
 
 
 def test_a_leader_hint_sends_to_the_new_leader_with_no_backoff_and_no_metadata() -> None:
-    """Behaviour 78, KIP-951."""
+    """SenderTest#testWhenProduceResponseReturnsWithALeaderShipChangeErrorAndNewLeaderInformation,
+    KIP-951.
+    """
     node3 = Node(3, "three", 9092)
     with SenderWorld() as world:
         batch = world.append()
@@ -283,7 +291,7 @@ def test_a_leader_hint_sends_to_the_new_leader_with_no_backoff_and_no_metadata()
 
 
 def test_nothing_leaves_before_the_producer_id_is_there() -> None:
-    """Behaviour 64."""
+    """SenderTest#testInitProducerIdRequest."""
     with SenderWorld(with_id=False) as world:
         batch = world.append()
         world.prepare_id(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -371,7 +379,7 @@ def test_a_fresh_topics_first_batch_is_resent_alone_and_never_out_of_order() -> 
 
 
 def test_five_are_in_flight_and_a_sixth_waits() -> None:
-    """Behaviour 65."""
+    """SenderTest#testIdempotenceWithMultipleInflights."""
     with SenderWorld() as world:
         world.establish()
         batches = [world.append() for _ in range(6)]
@@ -385,7 +393,7 @@ def test_five_are_in_flight_and_a_sixth_waits() -> None:
 
 
 def test_batches_behind_a_refused_one_are_resent_one_at_a_time_before_a_new_one() -> None:
-    """Behaviour 66."""
+    """SenderTest#testIdempotenceWithMultipleInflightsRetriedInOrder."""
     with SenderWorld() as world:
         world.establish()
         batches = [world.append() for _ in range(3)]
@@ -407,7 +415,7 @@ def test_batches_behind_a_refused_one_are_resent_one_at_a_time_before_a_new_one(
 
 
 def test_a_later_acknowledgement_settles_an_earlier_batch_that_waits_for_its_retry() -> None:
-    """Behaviour 67 and hazard H4."""
+    """SenderTest#testCorrectHandlingOfOutOfOrderResponses."""
     with SenderWorld() as world:
         world.establish()
         first, second = world.append(records=5), world.append()
@@ -426,7 +434,9 @@ def test_a_later_acknowledgement_settles_an_earlier_batch_that_waits_for_its_ret
 
 
 def test_memory_of_a_proven_batch_is_held_until_its_own_answer_comes() -> None:
-    """Behaviour 76: its bytes may still be in the socket's hands."""
+    """SenderTest#testInflightBatchesExpireOnDeliveryTimeout: its bytes may still be in the socket's
+    hands.
+    """
     with SenderWorld() as world:
         world.establish()
         first, second = world.append(), world.append()
@@ -473,7 +483,7 @@ def test_a_forced_close_with_a_proven_batch_on_the_wire_ends_cleanly() -> None:
 
 
 def test_duplicate_sequence_number_is_success_with_an_unknown_offset() -> None:
-    """Behaviour 68."""
+    """SenderTest#testCorrectHandlingOfDuplicateSequenceError."""
     with SenderWorld() as world:
         batch = world.append()
         world.refuse(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
@@ -533,7 +543,7 @@ def test_the_attempt_fails_when_nothing_behind_is_accepted_either() -> None:
 
 
 def test_unknown_producer_id_fails_the_attempt() -> None:
-    """Behaviour 69, with rule 5.2."""
+    """SenderTest#testIdempotentUnknownProducerHandlingWhenRetentionLimitReached, with rule R2."""
     with SenderWorld() as world:
         world.establish()
         batch = world.append()
@@ -547,7 +557,9 @@ def test_unknown_producer_id_fails_the_attempt() -> None:
 
 
 def test_a_too_large_batch_goes_as_two_at_its_own_sequences() -> None:
-    """Behaviour 74: attempts are not consumed; what was behind goes again after the halves."""
+    """SenderTest#testIdempotentSplitBatchAndSend: attempts are not consumed; what was behind goes
+    again after the halves.
+    """
     with SenderWorld(retries=1) as world:
         world.establish()
         whole, later = world.append(records=2), world.append()
@@ -591,7 +603,7 @@ def test_a_too_large_first_batch_is_split_and_its_halves_travel_alone() -> None:
 
 
 def test_a_single_record_that_is_too_large_fails() -> None:
-    """Behaviour 75."""
+    """SenderTest#testTooLargeBatchesAreSafelyRemoved."""
     with SenderWorld() as world:
         batch = world.append()
         world.refuse(ErrorCode.MESSAGE_TOO_LARGE)
@@ -606,7 +618,9 @@ def test_a_single_record_that_is_too_large_fails() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NOT_ENOUGH_REPLICAS])
 def test_past_delivery_timeout_a_batch_is_neither_split_nor_retried(code: ErrorCode) -> None:
-    """Behaviour 75: the time runs out inside the very poll that brings the answer."""
+    """SenderTest#testTooLargeBatchesAreSafelyRemoved: the time runs out inside the very poll that
+    brings the answer.
+    """
     with SenderWorld(idempotent=False) as world:
         batch = world.append(records=2)
         world.refuse(code)
@@ -655,7 +669,7 @@ def test_a_queued_batch_expires_and_the_error_tells_why_it_was_never_sent() -> N
 
 
 def test_an_expired_batch_in_flight_gives_its_memory_back_once_when_its_answer_comes() -> None:
-    """Behaviour 76."""
+    """SenderTest#testInflightBatchesExpireOnDeliveryTimeout."""
     with SenderWorld(idempotent=False) as world:
         batch = world.append()
         world.round(1)
@@ -679,7 +693,9 @@ def test_the_poll_ends_in_time_to_expire_a_batch_in_flight() -> None:
 
 
 def test_with_idempotence_an_expired_batch_fails_the_attempt() -> None:
-    """In place of behaviours 70 and 71."""
+    """In place of SenderTest#testExpiryOfUnsentBatchesShouldNotCauseUnresolvedSequences,
+    SenderTest#testUnresolvedSequencesAreNotFatal.
+    """
     with SenderWorld() as world:
         world.establish()
         old = world.append()
@@ -715,7 +731,10 @@ def test_with_idempotence_an_expired_batch_fails_the_attempt() -> None:
 def test_a_refused_batch_fails_the_attempt_with_its_own_error(
     code: ErrorCode, kind: type[ApiError]
 ) -> None:
-    """Behaviours 79 and 80: in-flight and queued batches fail too, and nothing more is sent."""
+    """SenderTest#testRecordErrorPropagatedToApplication,
+    SenderTest#testCancelInFlightRequestAfterFatalError: in-flight and queued batches fail too,
+    and nothing more is sent.
+    """
     with SenderWorld() as world:
         world.establish(TP2)
         refused, queued, in_flight = world.append(TP0), world.append(TP0), world.append(TP2)
@@ -733,7 +752,7 @@ def test_a_refused_batch_fails_the_attempt_with_its_own_error(
 
 
 def test_what_the_broker_says_of_a_record_is_in_the_error() -> None:
-    """Behaviour 79."""
+    """SenderTest#testRecordErrorPropagatedToApplication."""
     with SenderWorld() as world:
         batch = world.append(records=3)
         errors = (RecordError(1, "Compacted topic cannot accept message without key"),)
@@ -810,7 +829,7 @@ def test_an_unexpected_exception_reaches_every_batch_and_waiter_and_is_not_repea
 
 
 def test_a_throttled_node_does_not_make_the_loop_spin() -> None:
-    """Behaviour 83."""
+    """SenderTest#testDoNotPollWhenNoRequestSent."""
     with SenderWorld() as world:
         batch = world.append()
         world.client.unready = {1: world.clock.now_ms() + 250}
@@ -865,7 +884,7 @@ def test_a_partition_idle_for_a_minute_sends_its_next_batch_alone() -> None:
 
 
 def test_close_sends_the_rest_and_closes_the_client() -> None:
-    """Behaviour 82."""
+    """SenderTest#testIncompleteTransactionAbortOnShutdown."""
     with SenderWorld() as world:
         batches = [world.append(tp) for tp in (TP0, TP2)]
         world.acknowledge(TP0)
@@ -881,7 +900,7 @@ def test_close_sends_the_rest_and_closes_the_client() -> None:
 
 
 def test_a_forced_close_fails_everything_and_ends_at_once() -> None:
-    """Behaviour 82."""
+    """SenderTest#testIncompleteTransactionAbortOnShutdown."""
     with SenderWorld() as world:
         in_flight, queued = world.append(), world.append()
         world.round(1)
@@ -895,7 +914,7 @@ def test_a_forced_close_fails_everything_and_ends_at_once() -> None:
 
 
 def test_a_close_that_drains_ends_when_a_batch_fails() -> None:
-    """Behaviour 82: it cannot hang in the error state."""
+    """SenderTest#testIncompleteTransactionAbortOnShutdown: it cannot hang in the error state."""
     with SenderWorld() as world:
         refused, queued = world.append(), world.append()
         world.refuse(ErrorCode.INVALID_RECORD)

@@ -1,7 +1,7 @@
 """The sender of a transactional producer: what a batch's end does to its transaction, and closing.
 
-Behaviours 69 to 73 and 80 to 83, 93, 99 and 101, as far as a transaction is in them. What design
-rule 5.2 puts in the place of Java's: behind a batch that failed for good nothing of its partition
+What Kafka's SenderTest checks, as far as a transaction is in it. What rule R2 puts in the place of
+Java's: behind a batch that failed for good nothing of its partition
 is renumbered; it fails with its next answer, and the transaction can only be aborted.
 """
 
@@ -40,7 +40,7 @@ BOTH = pytest.mark.parametrize("version", [1, 2])
 
 @BOTH
 def test_a_failed_batch_forbids_the_commit_and_allows_the_abort(version: int) -> None:
-    """Behaviour 99."""
+    """TransactionManagerTest#testDisallowCommitOnProduceFailure."""
     with TransactionWorld(version) as world:
         world.begin()
         world.write()
@@ -100,7 +100,9 @@ def test_the_transaction_has_failed_before_anybody_hears_of_the_batch() -> None:
 def test_which_answers_end_the_transaction_and_which_the_producer(
     code: ErrorCode, state: State
 ) -> None:
-    """Behaviours 69, 93: the second half of the first."""
+    """SenderTest#testIdempotentUnknownProducerHandlingWhenRetentionLimitReached,
+    TransactionManagerTest#testInvalidProducerEpochFromProduce: the second half of the first.
+    """
     with TransactionWorld() as world:
         world.begin()
         world.write()
@@ -113,7 +115,9 @@ def test_which_answers_end_the_transaction_and_which_the_producer(
 
 
 def test_behind_a_hole_nothing_is_renumbered_and_nothing_follows() -> None:
-    """Behaviours 72, 73: in their place."""
+    """SenderTest#testIdempotenceWithMultipleInflightsWhereFirstFailsFatallyAndSequenceOfFutureBatchesIsAdjusted,
+    SenderTest#testBumpEpochWhenOutOfOrderSequenceReceived: in their place.
+    """
     with TransactionWorld() as world:
         world.begin()
         world.write()
@@ -184,7 +188,7 @@ def test_other_partitions_go_on_when_one_has_failed() -> None:
 
 
 def test_a_split_in_a_transaction_keeps_it_alive() -> None:
-    """Behaviour 74, in a transaction."""
+    """SenderTest#testIdempotentSplitBatchAndSend, in a transaction."""
     with TransactionWorld() as world:
         world.begin()
         world.write()
@@ -205,7 +209,10 @@ def test_a_split_in_a_transaction_keeps_it_alive() -> None:
 
 @BOTH
 def test_an_expired_batch_that_was_never_sent_makes_the_transaction_abortable(version: int) -> None:
-    """Behaviours 70, 101: no sequence was used, nothing is unresolved."""
+    """SenderTest#testExpiryOfUnsentBatchesShouldNotCauseUnresolvedSequences,
+    TransactionManagerTest#testTransitionToAbortableErrorOnBatchExpiry: no sequence was used,
+    nothing is unresolved.
+    """
     with TransactionWorld(version, **SHORT) as world:
         world.begin()
         world.write()
@@ -224,7 +231,11 @@ def test_an_expired_batch_that_was_never_sent_makes_the_transaction_abortable(ve
 
 
 def test_an_expired_batch_in_flight_holds_the_end_until_its_request_is_over() -> None:
-    """Behaviours 70, 71, 76: it blocks new batches, and the abort waits for what is on the wire."""
+    """SenderTest#testExpiryOfUnsentBatchesShouldNotCauseUnresolvedSequences,
+    SenderTest#testUnresolvedSequencesAreNotFatal,
+    SenderTest#testInflightBatchesExpireOnDeliveryTimeout: it blocks new batches, and the abort
+    waits for what is on the wire.
+    """
     with TransactionWorld(2, **SHORT) as world:
         world.begin()
         world.write()
@@ -294,7 +305,7 @@ def test_version_1_fences_itself_when_a_batch_may_still_come() -> None:
 
 
 def test_a_late_acknowledgement_resolves_an_expired_batch_so_that_the_end_suffices() -> None:
-    """Behaviour 71."""
+    """SenderTest#testUnresolvedSequencesAreNotFatal."""
     with TransactionWorld(1, **SHORT) as world:
         world.begin()
         world.write()
@@ -311,7 +322,9 @@ def test_a_late_acknowledgement_resolves_an_expired_batch_so_that_the_end_suffic
 
 
 def test_a_later_acknowledgement_resolves_an_expired_batch_too() -> None:
-    """Behaviour 71: unresolved clears when a later batch succeeds."""
+    """SenderTest#testUnresolvedSequencesAreNotFatal: unresolved clears when a later batch
+    succeeds.
+    """
     with TransactionWorld(1, **SHORT) as world:
         world.begin()
         world.write()
@@ -350,7 +363,7 @@ def test_version_1_fences_itself_when_partitions_were_asked_for_without_an_answe
 def test_a_lost_batch_is_fatal_where_no_epoch_can_be_raised(
     version: int, init: int, fatal: bool
 ) -> None:
-    """Behaviour 101."""
+    """TransactionManagerTest#testTransitionToAbortableErrorOnBatchExpiry."""
     with TransactionWorld(version, init=init, **SHORT) as world:
         world.begin()
         world.write()
@@ -365,7 +378,9 @@ def test_a_lost_batch_is_fatal_where_no_epoch_can_be_raised(
 
 
 def test_a_batch_that_was_never_sent_is_no_lost_one() -> None:
-    """Behaviour 101: whatever the coordinator can do."""
+    """TransactionManagerTest#testTransitionToAbortableErrorOnBatchExpiry: whatever the coordinator
+    can do.
+    """
     with TransactionWorld(1, init=2, **SHORT) as world:
         world.begin()
         world.write()
@@ -377,7 +392,9 @@ def test_a_batch_that_was_never_sent_is_no_lost_one() -> None:
 
 
 def test_a_late_refusal_settles_a_batch_that_left_once_and_no_other() -> None:
-    """Behaviour 71: an attempt before it may still be on its way."""
+    """SenderTest#testUnresolvedSequencesAreNotFatal: an attempt before it may still be on its
+    way.
+    """
     for retried in (False, True):
         with TransactionWorld(1, **SHORT) as world:
             world.begin()
@@ -430,7 +447,7 @@ def test_a_batch_that_was_appended_outside_of_a_transaction_fails_alone() -> Non
 
 @BOTH
 def test_a_commit_sends_what_lingers_and_the_end_goes_last(version: int) -> None:
-    """Behaviour 81, first half."""
+    """SenderTest#testAwaitPendingRecordsBeforeCommittingTransaction, first half."""
     with TransactionWorld(version, linger_ms=60_000) as world:
         world.begin()
         world.write()
@@ -460,7 +477,7 @@ def test_nothing_leaves_once_the_end_is_on_its_way() -> None:
 
 
 def test_after_a_fatal_error_everything_fails_and_nothing_more_is_sent() -> None:
-    """Behaviour 80."""
+    """SenderTest#testCancelInFlightRequestAfterFatalError."""
     world = TransactionWorld()
     world.begin()
     world.write()
@@ -482,7 +499,7 @@ def test_after_a_fatal_error_everything_fails_and_nothing_more_is_sent() -> None
 
 @BOTH
 def test_closing_sends_the_rest_then_aborts_an_open_transaction(version: int) -> None:
-    """Behaviour 82."""
+    """SenderTest#testIncompleteTransactionAbortOnShutdown."""
     with TransactionWorld(version) as world:
         world.begin()
         world.write()
@@ -498,7 +515,7 @@ def test_closing_sends_the_rest_then_aborts_an_open_transaction(version: int) ->
 
 
 def test_closing_waits_for_a_commit_that_has_begun() -> None:
-    """Behaviour 82: the end is not turned round."""
+    """SenderTest#testIncompleteTransactionAbortOnShutdown: the end is not turned round."""
     with TransactionWorld() as world:
         world.begin()
         world.write()
@@ -512,7 +529,7 @@ def test_closing_waits_for_a_commit_that_has_begun() -> None:
 
 
 def test_closing_in_an_abortable_error_aborts() -> None:
-    """Behaviour 82."""
+    """SenderTest#testIncompleteTransactionAbortOnShutdown."""
     with TransactionWorld() as world:
         world.begin()
         world.write()
@@ -525,7 +542,7 @@ def test_closing_in_an_abortable_error_aborts() -> None:
 
 @pytest.mark.parametrize("state", ["in transaction", "abortable", "committing", "aborting"])
 def test_a_forced_close_fails_everything_and_hangs_in_no_state(state: str) -> None:
-    """Behaviour 82."""
+    """SenderTest#testIncompleteTransactionAbortOnShutdown."""
     world = TransactionWorld()
     world.begin()
     world.write()
@@ -561,7 +578,7 @@ def test_a_close_with_an_empty_transaction_open_ends_at_once(version: int) -> No
 
 
 def test_a_close_that_cannot_reach_the_coordinator_ends_when_it_is_forced() -> None:
-    """Behaviour 82."""
+    """SenderTest#testIncompleteTransactionAbortOnShutdown."""
     world = TransactionWorld()
     world.begin()
     world.write()
@@ -583,7 +600,9 @@ def test_a_close_that_cannot_reach_the_coordinator_ends_when_it_is_forced() -> N
 
 
 def test_an_idle_transactional_producer_runs_no_timer() -> None:
-    """Behaviour 83: and asks nothing of anybody, before and after its transactions."""
+    """SenderTest#testDoNotPollWhenNoRequestSent: and asks nothing of anybody, before and after its
+    transactions.
+    """
     with TransactionWorld() as world:
         world.round(1)
         assert world.client.poll_timeouts[-1] == NEVER
@@ -601,7 +620,7 @@ def test_an_idle_transactional_producer_runs_no_timer() -> None:
 
 
 def test_dropped_batches_say_that_their_transaction_was_aborted() -> None:
-    """Behaviour 81."""
+    """SenderTest#testAwaitPendingRecordsBeforeCommittingTransaction."""
     with TransactionWorld() as world:
         world.begin()
         batch = world.send()
@@ -612,7 +631,9 @@ def test_dropped_batches_say_that_their_transaction_was_aborted() -> None:
 
 
 def test_an_abort_lets_a_retry_come_to_its_end() -> None:
-    """Behaviour 97: its records may be in the log."""
+    """TransactionManagerTest#testAbortResendsProduceRequestIfRetried: its records may be in the
+    log.
+    """
     with TransactionWorld(2) as world:
         world.begin()
         world.write()
@@ -653,7 +674,9 @@ def test_every_request_of_a_transaction_names_it() -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_an_invalid_transaction_state_of_the_end_is_fatal_even_on_an_abort(commit: bool) -> None:
-    """Behaviour 94: the broker timed the transaction out, or somebody else ended it."""
+    """TransactionManagerTest#testInvalidTxnStateInAddPartitions: the broker timed the transaction
+    out, or somebody else ended it.
+    """
     with TransactionWorld() as world:
         world.begin()
         world.write()

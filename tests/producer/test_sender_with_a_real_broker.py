@@ -180,7 +180,9 @@ def test_without_idempotence_rows_arrive_and_are_counted(
 
 
 def test_a_missing_topic_ends_in_a_clear_error_within_max_block(kafka: RealKafka) -> None:
-    """Behaviour 18, with a topic name that a broker refuses to create."""
+    """KafkaProducerTest#testMetadataTimeoutWithMissingTopic, with a topic name that a broker
+    refuses to create.
+    """
     with (
         KafkaProducer(config(kafka.bootstrap, max_block_ms=1_000)) as producer,
         pytest.raises(Exception, match="topic bad/name") as raised,

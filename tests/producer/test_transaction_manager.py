@@ -131,7 +131,7 @@ def test_a_split_leaves_its_pieces_without_an_answer() -> None:
 
 
 def test_a_batch_without_a_sequence_cannot_be_in_flight() -> None:
-    """Behaviour 41."""
+    """RecordAccumulator#insertInSequenceOrder."""
     manager = ready()
     with pytest.raises(IllegalStateError):
         manager.add_in_flight_batch(ProducerBatch(TP, 0, 1, 0, Listener()))

@@ -1,6 +1,6 @@
-"""TransactionManager with transactions: behaviours 84 to 104 of Kafka's TransactionManagerTest.
+"""TransactionManager with transactions (Java: TransactionManagerTest).
 
-What design rule 5.2 puts in the place of Java's: no epoch is raised by the client; version 1 asks
+What rule R2 puts in the place of Java's: no epoch is raised by the client; version 1 asks
 the coordinator for the next identity when the next transaction begins.
 """
 
@@ -77,7 +77,9 @@ def test_nothing_but_the_drivers_word_leads_out_of_prepared() -> None:
 
 
 def test_calls_in_a_wrong_state_raise_and_change_nothing() -> None:
-    """Behaviours 85, 104."""
+    """TransactionManagerTest#testFailIfNotReadyForSendNoOngoingTransaction,
+    TransactionManagerTest#testBackgroundInvalidStateTransitionIsFatal.
+    """
     with TransactionWorld() as world:
         manager = world.manager
         for call in (
@@ -130,7 +132,9 @@ def test_an_idempotent_producer_has_no_transactions() -> None:
 
 
 def test_an_illegal_transition_on_the_network_thread_is_fatal() -> None:
-    """Behaviour 104: there nobody could mend it."""
+    """TransactionManagerTest#testBackgroundInvalidStateTransitionIsFatal: there nobody could mend
+    it.
+    """
     world = TransactionWorld()
     world.begin()
     broken = IllegalStateError("a bug")
@@ -149,7 +153,9 @@ def test_an_illegal_transition_on_the_network_thread_is_fatal() -> None:
 
 
 def test_version_1_asks_in_order_and_one_request_at_a_time() -> None:
-    """Behaviours 84, 86."""
+    """TransactionManagerTest#testBasicTransaction,
+    TransactionManagerTest#testMaybeAddPartitionToTransaction.
+    """
     with TransactionWorld(1) as world:
         result = world.manager.initialize_transactions()
         world.round(3)
@@ -189,7 +195,7 @@ def test_version_1_asks_in_order_and_one_request_at_a_time() -> None:
 
 
 def test_version_1_takes_the_next_identity_when_the_next_transaction_begins() -> None:
-    """Behaviour 84: one (producer id, epoch) is one transaction."""
+    """TransactionManagerTest#testBasicTransaction: one (producer id, epoch) is one transaction."""
     with TransactionWorld(1) as world:
         world.begin()
         world.write()
@@ -217,7 +223,9 @@ def test_version_1_takes_the_next_identity_when_the_next_transaction_begins() ->
 
 
 def test_version_2_adds_no_partitions_and_takes_the_epoch_that_end_brings() -> None:
-    """Behaviours 87, 102."""
+    """TransactionManagerTest#testTransactionManagerEnablesV2,
+    TransactionManager.EndTxnHandler#handleResponse.
+    """
     with TransactionWorld(2) as world:
         world.begin()
         batch = world.send()
@@ -239,7 +247,7 @@ def test_version_2_adds_no_partitions_and_takes_the_epoch_that_end_brings() -> N
 
 
 def test_an_epoch_at_its_end_brings_a_new_producer_id() -> None:
-    """Behaviour 102."""
+    """TransactionManager.EndTxnHandler#handleResponse."""
     from spark_kafka_sink.protocol.responses import EndTxnResponse
 
     with TransactionWorld(2) as world:
@@ -254,7 +262,7 @@ def test_an_epoch_at_its_end_brings_a_new_producer_id() -> None:
 
 
 def test_a_cluster_that_changes_its_version_does_not_change_an_open_transaction() -> None:
-    """Behaviour 103."""
+    """TransactionManager#maybeUpdateTransactionV2Enabled."""
     with TransactionWorld(1) as world:
         world.begin()
         world.write()
@@ -280,7 +288,7 @@ def test_a_cluster_that_changes_its_version_does_not_change_an_open_transaction(
 
 @BOTH
 def test_a_transaction_without_partitions_ends_without_a_request(version: int) -> None:
-    """Behaviour 88."""
+    """TransactionManager#nextRequest."""
     with TransactionWorld(version) as world:
         world.begin()
         world.await_(world.manager.begin_commit())
@@ -293,7 +301,7 @@ def test_a_transaction_without_partitions_ends_without_a_request(version: int) -
 
 @BOTH
 def test_the_end_waits_for_every_batch_and_new_partitions_go_before_it(version: int) -> None:
-    """Behaviour 89."""
+    """TransactionManagerTest#testEndTxnNotSentIfIncompleteBatches."""
     with TransactionWorld(version) as world:
         world.begin()
         world.write()
@@ -356,7 +364,7 @@ def test_partitions_that_an_abort_came_before_are_not_added() -> None:
 
 
 def test_the_first_partitions_are_asked_again_soon_later_ones_are_not() -> None:
-    """Behaviour 90."""
+    """TransactionManagerTest#testAddPartitionToTransactionOverridesRetryBackoffForConcurrentTransactions."""
     with TransactionWorld(1) as world:
         world.begin()
         world.send()
@@ -392,7 +400,9 @@ def test_a_transaction_that_stays_concurrent_is_asked_for_less_and_less_often() 
 
 
 def test_nobody_to_ask_for_the_coordinator_means_fresh_metadata() -> None:
-    """Behaviour 91: FindCoordinator goes to any broker, and those that are known may be gone."""
+    """TransactionManagerTest#testLookupCoordinatorOnDisconnectAfterSend: FindCoordinator goes to
+    any broker, and those that are known may be gone.
+    """
     with TransactionWorld() as world:
         result = world.manager.initialize_transactions()
         world.cut(FindCoordinatorRequest)
@@ -409,7 +419,7 @@ def test_nobody_to_ask_for_the_coordinator_means_fresh_metadata() -> None:
     [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT],
 )
 def test_other_retriable_errors_are_asked_again_after_the_backoff(code: ErrorCode) -> None:
-    """Behaviour 90."""
+    """TransactionManagerTest#testAddPartitionToTransactionOverridesRetryBackoffForConcurrentTransactions."""
     with TransactionWorld(1) as world:
         result = world.manager.initialize_transactions()
         world.find(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -439,7 +449,7 @@ def test_other_retriable_errors_are_asked_again_after_the_backoff(code: ErrorCod
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
 def test_a_moved_coordinator_is_found_again_and_asked_again(code: ErrorCode) -> None:
-    """Behaviour 91."""
+    """TransactionManagerTest#testLookupCoordinatorOnDisconnectAfterSend."""
     with TransactionWorld(1) as world:
         result = world.manager.initialize_transactions()
         world.find(node=NODE1)
@@ -478,7 +488,7 @@ def test_a_moved_coordinator_is_found_again_and_asked_again(code: ErrorCode) -> 
 def test_a_disconnect_from_the_coordinator_finds_it_again_and_resends(
     version: int, lost: str
 ) -> None:
-    """Behaviour 91."""
+    """TransactionManagerTest#testLookupCoordinatorOnDisconnectAfterSend."""
     how = {lost: True}
     with TransactionWorld(version) as world:
         result = world.manager.initialize_transactions()
@@ -499,7 +509,7 @@ def test_a_disconnect_from_the_coordinator_finds_it_again_and_resends(
 
 
 def test_a_coordinator_that_cannot_be_reached_is_looked_up_again() -> None:
-    """Behaviour 91, before the send."""
+    """TransactionManagerTest#testLookupCoordinatorOnDisconnectAfterSend, before the send."""
     with TransactionWorld() as world:
         result = world.manager.initialize_transactions()
         world.find()
@@ -519,7 +529,7 @@ def test_a_coordinator_that_cannot_be_reached_is_looked_up_again() -> None:
 
 
 def test_a_throttled_coordinator_with_partitions_to_add_does_not_spin() -> None:
-    """Behaviour 83."""
+    """SenderTest#testDoNotPollWhenNoRequestSent."""
     with TransactionWorld(1) as world:
         world.begin()
         world.send()
@@ -553,7 +563,7 @@ def test_data_goes_on_while_partitions_are_added() -> None:
 
 
 def test_partitions_that_are_asked_for_are_not_asked_for_twice() -> None:
-    """Behaviour 86."""
+    """TransactionManagerTest#testMaybeAddPartitionToTransaction."""
     with TransactionWorld(1) as world:
         world.begin()
         world.send()
@@ -592,7 +602,9 @@ def test_one_look_up_of_the_coordinator_is_enough() -> None:
 
 
 def test_the_coordinator_is_looked_for_in_an_abortable_error_too() -> None:
-    """Behaviour 96: the abort will want it."""
+    """TransactionManagerTest#testRecoveryFromAbortableErrorTransactionStarted: the abort will want
+    it.
+    """
     with TransactionWorld() as world:
         world.begin()
         world.write()
@@ -621,7 +633,7 @@ def test_every_request_has_a_reaction_to_every_code() -> None:
 @pytest.mark.parametrize("code", FENCED)
 @pytest.mark.parametrize("kind", ["init", "add", "end"])
 def test_a_fenced_producer_is_at_its_end(kind: str, code: ErrorCode) -> None:
-    """Behaviour 92."""
+    """TransactionManagerTest#testProducerFencedExceptionInInitProducerId."""
     with TransactionWorld(1) as world:
         if kind == "init":
             result = world.manager.initialize_transactions()
@@ -664,7 +676,7 @@ def test_a_fenced_producer_is_at_its_end(kind: str, code: ErrorCode) -> None:
     ],
 )
 def test_what_no_abort_mends_is_fatal(kind: str, code: ErrorCode) -> None:
-    """Behaviour 94."""
+    """TransactionManagerTest#testInvalidTxnStateInAddPartitions."""
     with TransactionWorld(1) as world:
         world.begin()
         if kind == "add":
@@ -682,7 +694,7 @@ def test_what_no_abort_mends_is_fatal(kind: str, code: ErrorCode) -> None:
 
 
 def test_refused_partitions_fail_the_transaction_and_its_unsent_batches() -> None:
-    """Behaviour 95."""
+    """TransactionManagerTest#testTopicAuthorizationFailureInAddPartitions."""
     with TransactionWorld(1) as world:
         world.begin()
         one, two = world.send(TP0), world.send(TP1)
@@ -708,7 +720,7 @@ def test_refused_partitions_fail_the_transaction_and_its_unsent_batches() -> Non
 
 
 def test_after_an_abortable_error_what_was_sent_finishes_and_the_rest_is_dropped() -> None:
-    """Behaviour 96."""
+    """TransactionManagerTest#testRecoveryFromAbortableErrorTransactionStarted."""
     with TransactionWorld(1) as world:
         world.begin()
         world.write()
@@ -733,7 +745,7 @@ def test_after_an_abortable_error_what_was_sent_finishes_and_the_rest_is_dropped
 
 
 def test_an_abort_repeats_pending_partitions_and_retries_first() -> None:
-    """Behaviour 97."""
+    """TransactionManagerTest#testAbortResendsProduceRequestIfRetried."""
     with TransactionWorld(1) as world:
         world.begin()
         world.write()
@@ -760,7 +772,7 @@ def test_an_abort_repeats_pending_partitions_and_retries_first() -> None:
 
 @pytest.mark.parametrize("kind", ["find", "init", "add", "produce", "commit"])
 def test_transaction_abortable_leads_to_an_abort(kind: str) -> None:
-    """Behaviour 98."""
+    """TransactionManagerTest#testTransactionAbortableExceptionInInitProducerId."""
     code = ErrorCode.TRANSACTION_ABORTABLE
     with TransactionWorld(1) as world:
         if kind in ("find", "init"):
@@ -801,7 +813,7 @@ def test_transaction_abortable_leads_to_an_abort(kind: str) -> None:
 
 @BOTH
 def test_transaction_abortable_in_an_abort_is_fatal(version: int) -> None:
-    """Behaviour 98."""
+    """TransactionManagerTest#testTransactionAbortableExceptionInInitProducerId."""
     with TransactionWorld(version) as world:
         world.begin()
         world.write()
@@ -818,7 +830,9 @@ def test_transaction_abortable_in_an_abort_is_fatal(version: int) -> None:
 def test_an_unknown_producer_is_fatal_where_no_epoch_can_be_raised(
     kind: str, init: int, state: State
 ) -> None:
-    """Behaviour 101, for the coordinator's own word."""
+    """TransactionManagerTest#testTransitionToAbortableErrorOnBatchExpiry, for the coordinator's own
+    word.
+    """
     with TransactionWorld(1, init=init) as world:
         world.begin()
         if kind == "add":
@@ -911,7 +925,7 @@ def test_the_first_error_is_the_one_that_is_told() -> None:
 
 @BOTH
 def test_a_commit_that_timed_out_is_called_again_and_nothing_else_meanwhile(version: int) -> None:
-    """Behaviour 100."""
+    """TransactionManagerTest#testRetryCommitTransactionAfterTimeout."""
     with TransactionWorld(version) as world:
         world.begin()
         world.write()
@@ -937,7 +951,7 @@ def test_a_commit_that_timed_out_is_called_again_and_nothing_else_meanwhile(vers
 
 
 def test_an_abort_that_timed_out_is_called_again() -> None:
-    """Behaviour 100."""
+    """TransactionManagerTest#testRetryCommitTransactionAfterTimeout."""
     with TransactionWorld() as world:
         world.begin()
         world.write()
@@ -952,7 +966,7 @@ def test_an_abort_that_timed_out_is_called_again() -> None:
 
 
 def test_init_that_timed_out_is_called_again() -> None:
-    """Behaviour 100."""
+    """TransactionManagerTest#testRetryCommitTransactionAfterTimeout."""
     with TransactionWorld() as world:
         result = world.manager.initialize_transactions()
         with pytest.raises(KafkaTimeoutError):
@@ -1095,7 +1109,7 @@ def test_an_id_whose_prepared_transaction_was_ended_is_initialised_anew(version:
 
 
 def test_an_abort_drops_what_was_never_sent() -> None:
-    """Behaviour 81, second half."""
+    """SenderTest#testAwaitPendingRecordsBeforeCommittingTransaction, second half."""
     with TransactionWorld() as world:
         world.begin()
         world.write()
@@ -1130,7 +1144,7 @@ def test_what_a_transaction_failed_with_keeps_its_own_hint() -> None:
 
 
 def test_an_invalid_state_of_the_transaction_is_kept_as_the_cause() -> None:
-    """Behaviour 93, with KIP-1050's words."""
+    """TransactionManagerTest#testInvalidProducerEpochFromProduce, with KIP-1050's words."""
     with TransactionWorld() as world:
         world.begin()
         world.write()

@@ -142,7 +142,7 @@ def test_many_transactions_follow_each_other_at_once(broker: RealKafka) -> None:
 
 
 def test_the_younger_of_two_producers_fences_the_older(broker: RealKafka) -> None:
-    """Behaviour 92, on a broker."""
+    """TransactionManagerTest#testProducerFencedExceptionInInitProducerId, on a broker."""
     topic, name = broker.unique_topic("txn"), new_id()
     with (
         TransactionalDriver(broker.bootstrap, name) as older,
@@ -187,7 +187,7 @@ def test_a_fenced_producers_data_is_refused_and_the_other_goes_on(broker: RealKa
 
 
 def test_closing_aborts_an_open_transaction(broker: RealKafka) -> None:
-    """Behaviour 82, on a broker."""
+    """SenderTest#testIncompleteTransactionAbortOnShutdown, on a broker."""
     topic = broker.unique_topic("txn")
     producer = TransactionalDriver(broker.bootstrap, new_id()).init()
     producer.begin()
@@ -265,7 +265,9 @@ def test_a_timeout_above_the_brokers_maximum_is_refused_with_its_name(broker: Re
 
 
 def test_a_dead_coordinator_is_replaced_in_the_middle_of_a_transaction(kafka3: RealKafka) -> None:
-    """Behaviour 91, on brokers; the other two hold the transaction's state."""
+    """TransactionManagerTest#testLookupCoordinatorOnDisconnectAfterSend, on brokers; the other two
+    hold the transaction's state.
+    """
     topic = kafka3.unique_topic("txn", 3)
     with TransactionalDriver(kafka3.bootstrap, new_id(), request_timeout_ms=5_000) as producer:
         producer.init().begin()

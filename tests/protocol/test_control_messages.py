@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import struct
-import uuid
 from typing import Any
 
 import pytest
-from hostile import allocated, best_seconds, mutations, parses_or_refuses, refused, work
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hostile import refused
 from kio.schema.errors import ErrorCode as KioErrorCode
-from kio_oracle import Module, write
+from kio_oracle import Module
 
 from spark_kafka_sink.errors import (
     ErrorCode,
@@ -22,178 +18,29 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.control_messages import (
-    ApiVersionsRequest,
     CreateTopicsRequest,
     InitProducerIdRequest,
     MetadataRequest,
     NewTopic,
 )
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
-
-API_VERSIONS = ApiVersionsRequest("spark-kafka-sink", "0.1.0")
-METADATA = MetadataRequest(("orders", "nope", "t"))
-INIT_PRODUCER_ID = InitProducerIdRequest(None, 60_000)
-INIT_2PC = InitProducerIdRequest("job-7", 60_000, enable_2pc=True)
-CREATE_TOPICS = CreateTopicsRequest(
-    (NewTopic("orders", 3, 1, {"retention.ms": "1000"}), NewTopic("clicks", 1, 1)), 5_000
+from tests.protocol.control_answers import (
+    ALL,
+    API_VERSIONS,
+    CREATE_TOPICS,
+    IDS,
+    INIT_2PC,
+    INIT_PRODUCER_ID,
+    METADATA,
+    TOPIC_ID,
+    answer,
+    api_versions,
+    create_topics,
+    decode,
+    init_producer_id,
+    metadata,
+    milliseconds,
 )
-
-ALL: list[tuple[Any, int]] = [
-    (request, version)
-    for request in (API_VERSIONS, METADATA, INIT_PRODUCER_ID, INIT_2PC, CREATE_TOPICS)
-    for version in range(request.versions.min, request.versions.max + 1)
-]
-IDS = [f"{request.api_key.name}-v{version}" for request, version in ALL]
-TOPIC_ID = uuid.UUID(int=0x0123456789ABCDEF)
-
-
-def decode(request: Any, version: int, data: bytes) -> Any:
-    return request.decode(version, memoryview(data))
-
-
-def milliseconds(count: int) -> dt.timedelta:
-    return dt.timedelta(milliseconds=count)
-
-
-# --- answers as kio writes them, with all that a version can say
-
-
-def api_versions(version: int, **fields: Any) -> bytes:
-    kio = Module("api_versions", version, "response")
-    keys = fields.pop("keys", [(0, 0, 12), (3, 0, 13), (18, 0, 4), (71, 0, 0), (9999, 2, 1)])
-    features = fields.pop("features", [("transaction.version", 2), ("metadata.version", 29)])
-    finalized = tuple(
-        kio.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=0)
-        for name, level in features
-        if kio.has("FinalizedFeatureKey")
-    )
-    supported = tuple(
-        kio.SupportedFeatureKey(name="transaction.version", min_version=0, max_version=2)
-        for _ in range(kio.has("SupportedFeatureKey"))
-    )
-    plain = {
-        "error_code": KioErrorCode.none,
-        "api_keys": tuple(
-            kio.ApiVersion(api_key=k, min_version=low, max_version=high) for k, low, high in keys
-        ),
-        "throttle_time": milliseconds(7),
-        "supported_features": supported,
-        "finalized_features_epoch": 41,
-        "finalized_features": finalized,
-        "zk_migration_ready": True,
-    }
-    return write(kio.ApiVersionsResponse(**(plain | fields)))
-
-
-def metadata(version: int, **fields: Any) -> bytes:
-    kio = Module("metadata", version, "response")
-
-    def partition(index: int, **more: Any) -> Any:
-        plain: dict[str, Any] = {
-            "error_code": KioErrorCode.none,
-            "partition_index": index,
-            "leader_id": 1,
-            "leader_epoch": 5 + index,
-            "replica_nodes": (1, 2, 3),
-            "isr_nodes": (1, 2),
-            "offline_replicas": (3,),
-        }
-        return kio.MetadataResponsePartition(**(plain | more))
-
-    def topic(name: str, partitions: tuple[Any, ...], **more: Any) -> Any:
-        plain: dict[str, Any] = {
-            "error_code": KioErrorCode.none,
-            "name": name,
-            "topic_id": TOPIC_ID,
-            "partitions": partitions,
-        }
-        return kio.MetadataResponseTopic(**(plain | more))
-
-    brokers = fields.pop("brokers", [(1, "b1.example", 9092, "r1"), (2, "::1", 65535, None)])
-    topics = fields.pop(
-        "topics",
-        lambda topic, partition: (
-            topic(
-                "orders",
-                (
-                    partition(0),
-                    partition(1, leader_id=-1, error_code=KioErrorCode.leader_not_available),
-                ),
-            ),
-            topic(
-                "nope",
-                (),
-                topic_id=None,
-                error_code=KioErrorCode.unknown_topic_or_partition,
-                is_internal=True,
-            ),
-        ),
-    )
-    plain: dict[str, Any] = {
-        "throttle_time": milliseconds(11),
-        "brokers": tuple(
-            kio.MetadataResponseBroker(node_id=i, host=host, port=port, rack=rack)
-            for i, host, port, rack in brokers
-        ),
-        "cluster_id": "cluster",
-        "controller_id": 2,
-        "topics": topics(topic, partition),
-        "cluster_authorized_operations": 0,
-        "error_code": KioErrorCode.none,
-    }
-    return write(kio.MetadataResponse(**(plain | fields)))
-
-
-def init_producer_id(version: int, **fields: Any) -> bytes:
-    kio = Module("init_producer_id", version, "response")
-    plain: dict[str, Any] = {
-        "throttle_time": milliseconds(3),
-        "error_code": KioErrorCode.none,
-        "producer_id": 4711,
-        "producer_epoch": 2,
-    }
-    return write(kio.InitProducerIdResponse(**(plain | fields)))
-
-
-def create_topics(version: int, names: tuple[str, ...] = ("orders", "clicks")) -> bytes:
-    kio = Module("create_topics", version, "response")
-    results = []
-    for name in names:
-        configs = tuple(
-            kio.CreatableTopicConfigs(
-                name=key, value=value, read_only=False, config_source=5, is_sensitive=False
-            )
-            for key, value in (("a", "b"), ("c", None))
-            if kio.has("CreatableTopicConfigs")
-        )
-        failed = name == "clicks"
-        results.append(
-            kio.CreatableTopicResult(
-                name=name,
-                topic_id=TOPIC_ID,
-                error_code=KioErrorCode.topic_already_exists if failed else KioErrorCode.none,
-                error_message="it is there" if failed else None,
-                topic_config_error_code=29,
-                num_partitions=3,
-                replication_factor=1,
-                configs=configs,
-            )
-        )
-    return write(kio.CreateTopicsResponse(throttle_time=milliseconds(2), topics=tuple(results)))
-
-
-ANSWERS = {
-    ApiKey.API_VERSIONS: api_versions,
-    ApiKey.METADATA: metadata,
-    ApiKey.INIT_PRODUCER_ID: init_producer_id,
-    ApiKey.CREATE_TOPICS: create_topics,
-}
-
-
-def answer(request: Any, version: int) -> bytes:
-    data: bytes = ANSWERS[request.api_key](version)
-    return data
-
 
 # --- requests
 
@@ -508,87 +355,3 @@ def test_a_negative_throttle_time_is_none(request_: Any, version: int) -> None:
     else:
         data = b"\xff\xff\xff\xff" + answer(request_, version)[4:]
     assert decode(request_, version, data).throttle_ms == 0
-
-
-# --- liars
-
-
-@pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
-def test_an_answer_cut_anywhere_or_too_long_is_refused(request_: Any, version: int) -> None:
-    data = answer(request_, version)
-    assert not refused(lambda: decode(request_, version, data))
-    for size in range(len(data)):
-        assert refused(lambda size=size: decode(request_, version, data[:size]))  # type: ignore[misc]
-    with pytest.raises(RemoteProtocolError, match="left over") as caught:
-        decode(request_, version, data + b"\x00")
-    assert caught.value.message.startswith(f"{request_.api_key.name} v{version}: ")
-
-
-@pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
-def test_a_bomb_at_any_byte_parses_or_is_refused(request_: Any, version: int) -> None:
-    data = answer(request_, version)
-    for at in range(len(data)):
-        for bomb in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff" * 10, b"\x80"):
-            broken = data[:at] + bomb + data[at + len(bomb) :]
-            parses_or_refuses(lambda broken=broken: decode(request_, version, broken))  # type: ignore[misc]
-
-
-@given(case=mutations([answer(*pair) for pair in ALL]))
-@settings(max_examples=1000, deadline=None)
-def test_a_mutated_answer_parses_or_is_refused(case: tuple[int, bytes]) -> None:
-    index, data = case
-    request_, version = ALL[index]
-    parses_or_refuses(lambda: decode(request_, version, data))
-
-
-@given(pair=st.sampled_from(ALL), data=st.binary(max_size=120))
-@settings(max_examples=500, deadline=None)
-def test_random_bytes_parse_or_are_refused(pair: tuple[Any, int], data: bytes) -> None:
-    parses_or_refuses(lambda: decode(*pair, data))
-
-
-@pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
-def test_an_answer_in_another_version_parses_or_is_refused(request_: Any, version: int) -> None:
-    lowest, highest = request_.versions
-    for other in range(lowest, highest + 1):
-        parses_or_refuses(lambda other=other: decode(request_, version, answer(request_, other)))  # type: ignore[misc]
-
-
-@pytest.mark.parametrize(
-    ("request_", "version", "data"),
-    [
-        (API_VERSIONS, 0, b"\x00\x00" + b"\x7f\xff\xff\xff"),
-        (API_VERSIONS, 4, b"\x00\x00" + b"\xff\xff\xff\xff\x07"),
-        (METADATA, 4, bytes(4) + b"\x7f\xff\xff\xff"),
-        (METADATA, 12, bytes(4) + b"\xff\xff\xff\xff\x07"),
-        (CREATE_TOPICS, 2, bytes(4) + b"\x7f\xff\xff\xff"),
-        (CREATE_TOPICS, 7, bytes(4) + b"\xff\xff\xff\xff\x07"),
-        (INIT_PRODUCER_ID, 5, bytes(16) + b"\xff\xff\xff\xff\x0f"),  # tagged fields
-    ],
-)
-def test_a_claimed_count_allocates_nothing(request_: Any, version: int, data: bytes) -> None:
-    decoding = lambda: decode(request_, version, data + b"0123456789")  # noqa: E731
-    assert refused(decoding)
-    assert allocated(decoding) < 64 * 1024
-
-
-def thousand_partitions(version: int, count: int = 1000) -> bytes:
-    return metadata(version, topics=lambda t, p: (t("orders", tuple(p(i) for i in range(count))),))
-
-
-@pytest.mark.timing
-def test_metadata_of_a_thousand_partitions_takes_milliseconds() -> None:
-    data = thousand_partitions(12)
-    # About 3 ms here; the bound only catches an accident.
-    assert best_seconds(lambda: decode(METADATA, 12, data)) < 0.05
-
-
-def test_metadata_of_a_thousand_partitions_takes_little_memory() -> None:
-    data = thousand_partitions(12)
-    assert allocated(lambda: decode(METADATA, 12, data)) <= len(data) + 64 * 1024
-
-
-def test_metadata_takes_linear_time() -> None:
-    short, long = thousand_partitions(12), thousand_partitions(12, 16_000)
-    once = work(lambda: decode(METADATA, 12, short))
-    assert work(lambda: decode(METADATA, 12, long)) <= 16 * once

@@ -209,7 +209,9 @@ def test_a_topics_name_too_long_for_the_wire_is_an_invalid_topic() -> None:
 
 
 def test_the_end_of_a_transaction_is_asked_for_in_its_own_protocol() -> None:
-    """Behaviour 87: version 2 never with EndTxn 4, version 1 never with 5."""
+    """TransactionManagerTest#testTransactionManagerEnablesV2: version 2 never with EndTxn 4,
+    version 1 never with 5.
+    """
     assert END_1.versions == (0, 4)
     assert END_2.versions == (5, 5)
     for request, version in ((END_1, 0), (END_1, 4), (END_2, 5)):

@@ -72,14 +72,14 @@ GOLDEN = (
 
 
 def test_columns_encode_to_the_golden_batch():
-    """Behaviour 8."""
+    """Known bytes."""
     piece = encoded(golden_columns())
     batch = batch_of(piece, producer_id=1000, producer_epoch=3, base_sequence=7, transactional=True)
     assert batch.hex() == GOLDEN
 
 
 def test_the_golden_batch_reads_back():
-    """Behaviour 8."""
+    """Known bytes."""
     batch = parse_batch(bytes.fromhex(GOLDEN))
     assert batch.header.transactional
     assert (batch.header.producer_id, batch.header.producer_epoch) == (1000, 3)
@@ -93,7 +93,7 @@ def test_the_golden_batch_reads_back():
 
 
 def test_saramas_golden_batch_has_its_length_and_checksum():
-    """Behaviour 7."""
+    """Sarama's batch (record_test.go)."""
     records = bytes.fromhex("28000a00080102030406050607020608090a040b0c")
     header = write_header(
         [records],
@@ -124,7 +124,7 @@ def test_saramas_golden_batch_has_its_length_and_checksum():
     ],
 )
 def test_the_checksum_is_crc32c_over_any_cut(data, value):
-    """Behaviour 4."""
+    """Crc32CTest#testValue."""
     assert crc32c(data) == value
     for chunks in ([data], [data[:3], memoryview(data)[3:]], [data[:2], data[2:]]):
         header = write_header(
@@ -179,7 +179,7 @@ def test_an_independent_reader_reads_what_we_write(rows, codec):
 
 
 def test_an_independent_reader_reads_headers():
-    """Behaviour 11."""
+    """DefaultRecordTest#testNullHeaderKey."""
     read = DefaultRecordBatch(batch_of(encoded(golden_columns())))
     assert [list(r.headers) for r in read] == [[], [("h", None), ("e", b"")], []]
 
@@ -206,7 +206,7 @@ def patched(batch, at, new):
 
 
 def test_a_wrong_checksum_is_refused():
-    """Behaviour 10."""
+    """DefaultRecordBatchTest#testInvalidCrc."""
     data = bytearray(bytes.fromhex(GOLDEN))
     data[-1] ^= 1
     with pytest.raises(CorruptRecordError, match="checksum"):
@@ -215,7 +215,7 @@ def test_a_wrong_checksum_is_refused():
 
 @pytest.mark.parametrize("size", [0, 11, 60])
 def test_a_batch_shorter_than_its_header_is_refused(size):
-    """Behaviour 10."""
+    """DefaultRecordBatchTest#testInvalidCrc."""
     with pytest.raises(CorruptRecordError, match="shorter"):
         parse_batch(bytes.fromhex(GOLDEN)[:size])
 
@@ -223,7 +223,7 @@ def test_a_batch_shorter_than_its_header_is_refused(size):
 @pytest.mark.parametrize("codec", CODECS, ids=lambda c: c.name)
 @pytest.mark.parametrize("count", [0, 2, 4, -1])
 def test_a_record_count_that_is_wrong_is_refused(codec, count):
-    """Behaviour 10."""
+    """DefaultRecordBatchTest#testInvalidCrc."""
     batch = batch_of(encoded(golden_columns()), codec)
     with pytest.raises((InvalidRecordError, CorruptRecordError)):
         parse_batch(patched(batch, HEADER_SIZE - 4, struct.pack(">i", count)))
@@ -253,7 +253,7 @@ HEAD = b"\x00\x00\x00\x01\x01"  # attributes, deltas 0, null key, null value
     ],
 )
 def test_a_record_that_is_not_whole_is_refused(section):
-    """Behaviour 11."""
+    """DefaultRecordTest#testNullHeaderKey."""
     with pytest.raises(InvalidRecordError):
         parse_records(section, 1, 0)
 
@@ -273,7 +273,7 @@ def test_any_bytes_are_read_or_refused(section, count):
     ],
 )
 def test_producer_fields_that_contradict_each_other_are_refused(producer, what):
-    """Behaviour 12."""
+    """MemoryRecordsBuilderTest#testWriteTransactionalWithInvalidPID."""
     with pytest.raises(IllegalStateError, match=what):
         batch_of(encoded(golden_columns()), **producer)
 

@@ -176,7 +176,7 @@ def test_a_long_is_milliseconds():
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_a_time_before_1970_names_the_row(unit):
-    """Behaviour 13."""
+    """MemoryRecordsBuilderTest#buildUsingCreateTime."""
     column = pa.array([0, -1], pa.int64()).cast(pa.timestamp(unit))
     with pytest.raises(DataError, match=r"column 'timestamp', row 1 .*topic t"):
         columns(TIMESTAMP, value=["1"] * 2, timestamp=column)
@@ -262,7 +262,7 @@ def test_a_null_header_names_the_row():
 
 
 def test_a_null_header_key_names_the_row():
-    """Behaviour 11."""
+    """DefaultRecordTest#testNullHeaderKey."""
     column = as_list([[], [("a", b"")], [("a", b""), (None, b"")]], pa.list_(STRUCT))
     with pytest.raises(DataError, match=r"row 2 .*null key"):
         columns(HEADERS, value=["v"] * 3, headers=column)

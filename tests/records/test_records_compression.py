@@ -162,7 +162,7 @@ LZ4 = Codec.parse("lz4")
 
 
 def test_the_ratio_rises_at_once_and_falls_slowly():
-    """Behaviour 16."""
+    """CompressionRatioEstimatorTest#testUpdateEstimation."""
     ratios = CompressionRatioEstimator()
     assert ratios.estimation("t", LZ4) == 1.0
     assert ratios.update("t", LZ4, 0.5) == pytest.approx(0.995)
@@ -174,7 +174,7 @@ def test_the_ratio_rises_at_once_and_falls_slowly():
 
 
 def test_the_ratio_never_falls_below_what_was_seen():
-    """Behaviour 16."""
+    """CompressionRatioEstimatorTest#testUpdateEstimation."""
     ratios = CompressionRatioEstimator()
     for _ in range(1000):
         ratios.update("t", LZ4, 0.3)

@@ -115,7 +115,7 @@ def some_columns(draw):
 @settings(max_examples=120, deadline=None)
 @given(some_columns(), st.sampled_from([1, 30, 100, 500, LIMIT]))
 def test_every_row_comes_back_in_its_partition_in_order(case, limit):
-    """Behaviour 15."""
+    """MemoryRecordsBuilderTest#testSmallWriteLimit."""
     columns, partitions = case
     _, slices = encode(columns, partitions, limits=limit)
     check(columns, partitions, slices)
@@ -259,7 +259,7 @@ def test_bytes_under_a_null_are_not_sent():
 
 
 def test_a_batch_is_last_when_another_record_would_not_fit():
-    """Behaviour 15."""
+    """MemoryRecordsBuilderTest#testSmallWriteLimit."""
     columns = RecordColumns(10, "t", value=pa.array([b"x" * 90] * 10))
     _, slices = encode(columns, [0] * 10, limits=400)
     assert [s.record_count for s in slices] == [4, 4, 2]
@@ -267,7 +267,7 @@ def test_a_batch_is_last_when_another_record_would_not_fit():
 
 
 def test_an_open_batch_without_room_gets_nothing():
-    """Behaviour 15."""
+    """MemoryRecordsBuilderTest#testSmallWriteLimit."""
     columns = RecordColumns(2, "t", value=pa.array([b"x" * 90] * 2))
     position = OpenPosition(5, 10, NOW, 50)
     _, slices = encode(columns, [0, 0], [position], limits=1000)
@@ -275,7 +275,7 @@ def test_an_open_batch_without_room_gets_nothing():
 
 
 def test_the_max_timestamp_is_the_largest_not_the_last():
-    """Behaviour 13."""
+    """MemoryRecordsBuilderTest#buildUsingCreateTime."""
     times = np.array([5, 1_000_000, 7, 3], np.int64)
     columns = RecordColumns(4, "t", timestamp=times)
     _, (piece,) = encode(columns, [0] * 4)
@@ -298,7 +298,7 @@ def test_a_record_above_max_request_size_names_row_size_and_option():
 
 
 def test_no_rows_encode_to_nothing():
-    """Behaviour 14."""
+    """MemoryRecordsBuilderTest#shouldThrowIllegalStateExceptionOnAppendWhenClosed."""
     columns = RecordColumns(0, "t", value=pa.array([], pa.binary()))
     groups, slices = encode(columns, [])
     assert groups.tps == ()

@@ -36,12 +36,12 @@ def expected(keys):
 
 
 def test_the_vectors_of_the_java_client_hold():
-    """Behaviour 1."""
+    """UtilsTest#testMurmur2."""
     assert murmur2(pa.array(list(JAVA))).view(np.int32).tolist() == list(JAVA.values())
 
 
 def test_the_vectors_of_librdkafka_hold():
-    """Behaviour 2."""
+    """librdkafka's own vectors (rdmurmur2.c)."""
     assert murmur2(pa.array(list(LIBRDKAFKA))).tolist() == list(LIBRDKAFKA.values())
 
 
@@ -55,7 +55,7 @@ def java_random_bytes(first, words):
 
 def test_the_sum_over_javas_random_arrays_holds():
     # UtilsTest.testMurmur2Checksum: 100 arrays of each length, filled by one generator.
-    """Behaviour 1."""
+    """UtilsTest#testMurmur2."""
     used, parts = 0, []
     for length in range(1001):
         words = (length + 7) // 8

@@ -144,7 +144,7 @@ def java(kafka, topic) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize(("setting", "rule"), [("built-in", JAVA_RULE), ("ignore.keys", IGNORED)])
 def test_keys_go_where_javas_producer_sends_them_and_the_table_says_the_same(java, setting, rule):
-    """Behaviour 3."""
+    """DefaultPartitionerTest#testKeyPartitionIsStable."""
     null, empty = java[setting][:EACH], java[setting][EACH : 2 * EACH]
     others = java[setting][2 * EACH :]
     assert what_decides(null, rule, b"") is rule.null
@@ -156,7 +156,7 @@ def test_keys_go_where_javas_producer_sends_them_and_the_table_says_the_same(jav
 
 
 def test_javas_murmur2_is_ours(java):
-    """Behaviour 1."""
+    """UtilsTest#testMurmur2."""
     keys = [*[b""] * EACH, *some_keys()]
     assert murmur2(pa.array(keys)).view(np.int32).tolist() == java["hashes"]
 

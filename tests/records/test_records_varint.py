@@ -41,7 +41,7 @@ INT64 = st.one_of(
 
 @pytest.mark.parametrize(("value", "hexed"), ZIGZAG.items())
 def test_signed_varints_are_javas(value, hexed):
-    """Behaviour 5."""
+    """ByteUtilsTest#testVarintSerde."""
     assert varint(value).hex() == hexed
     assert varint_size(value) == len(hexed) // 2
     assert read_varint(bytes.fromhex(hexed), 0, 10) == (value, len(hexed) // 2)
@@ -49,7 +49,7 @@ def test_signed_varints_are_javas(value, hexed):
 
 @pytest.mark.parametrize(("value", "hexed"), UNSIGNED.items())
 def test_unsigned_varints_are_javas(value, hexed):
-    """Behaviour 6."""
+    """ByteUtilsTest#testUnsignedVarintSerde."""
     assert unsigned_varint(value).hex() == hexed
     assert read_unsigned_varint(bytes.fromhex(hexed), 0)[0] == value % 2**32
 
@@ -59,7 +59,7 @@ def test_unsigned_varints_are_javas(value, hexed):
     [(b"\xff" * 5 + b"\x01", 5), (b"\xff" * 10 + b"\x01", 10), (b"\x80", 5), (b"", 5)],
 )
 def test_too_long_and_cut_varints_are_refused(data, most):
-    """Behaviour 5."""
+    """ByteUtilsTest#testVarintSerde."""
     with pytest.raises(RemoteProtocolError):
         read_varint(data, 0, most)
 

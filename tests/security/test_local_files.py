@@ -156,7 +156,7 @@ def test_reports_of_two_processes_share_a_file(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) & 0o022 == 0
 
 
-@pytest.mark.parametrize("kind", ["FIFO", "symbolic link", "device", "directory", "null", "huge"])
+@pytest.mark.parametrize("kind", ["FIFO", "symbolic link", "device", "null", "huge"])
 def test_a_report_goes_to_no_other_kind_of_file_and_commit_goes_on(kind, tmp_path, caplog):
     """The rows are in Kafka: it is a warning, and nothing waits."""
     path, victim = tmp_path / "report", tmp_path / "victim"
@@ -168,7 +168,7 @@ def test_a_report_goes_to_no_other_kind_of_file_and_commit_goes_on(kind, tmp_pat
     elif kind == "huge":
         with path.open("wb") as file:
             file.truncate(local_files.MAX_REPORT + 1)
-    shown = {"device": "/dev/full", "directory": str(tmp_path), "null": "a\0b"}.get(kind, str(path))
+    shown = {"device": "/dev/full", "null": "a\0b"}.get(kind, str(path))
     publishing = threading.Thread(target=publish_to, args=(shown,), daemon=True)
     publishing.start()
     publishing.join(60)

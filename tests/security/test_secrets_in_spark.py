@@ -12,6 +12,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.datasource.source import KprodDataSource
 from tests.secure_kafka import acl
+from tests.security.streams import stream_once
 
 VALUE = StructType([StructField("value", StringType())])
 
@@ -38,16 +39,7 @@ def test_a_client_s_file_is_all_that_a_batch_and_a_stream_need(
     rows(spark).write.format("kprod").options(**options).save()
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "rows.json").write_text('{"value": "streamed"}\n')
-    query = (
-        spark.readStream.schema("value string")
-        .json(str(tmp_path / "source"))
-        .writeStream.format("kprod")
-        .options(**options)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    stream_once(spark, options, tmp_path)
     values = consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values
     assert sorted(values) == sorted([*(str(i).encode() for i in range(10)), b"streamed"])
 

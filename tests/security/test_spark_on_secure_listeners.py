@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.security.streams import stream_once
+
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 ROWS = 20
 
@@ -42,16 +44,7 @@ def test_a_job_and_a_stream_reach_their_topic_exactly_once(
     frame.write.format("kprod").options(**options).save()
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "rows.json").write_text('{"value": "streamed"}\n')
-    query = (
-        spark.readStream.schema("value string")
-        .json(str(tmp_path / "source"))
-        .writeStream.format("kprod")
-        .options(**options)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    stream_once(spark, options, tmp_path)
     values = consume(
         topic, bootstrap=secure_kafka.kafka.bootstrap, isolation="read_committed"
     ).values

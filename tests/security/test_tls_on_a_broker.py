@@ -11,6 +11,7 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import attempt, config, values_batch
+from tests.security.streams import stream_once
 
 pytestmark = pytest.mark.broker
 
@@ -105,15 +106,6 @@ def test_a_data_frame_goes_over_tls_as_a_batch_and_as_a_stream(
     rows = spark.range(1000).selectExpr("cast(id AS string) AS value")
     rows.write.format("kprod").options(**options).save()
     rows.write.mode("overwrite").json(str(tmp_path / "source"))
-    query = (
-        spark.readStream.schema("value string")
-        .json(str(tmp_path / "source"))
-        .writeStream.format("kprod")
-        .options(**options)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    stream_once(spark, options, tmp_path)
     expected = sorted(str(i).encode() for i in [*range(1000)] * 2)
     assert sorted(consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values) == expected

@@ -8,12 +8,18 @@ from unittest.mock import patch
 import pytest
 
 from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
+    payload_of,
+    prepared_transactions,
+)
 from spark_kafka_sink.datasource.foreach_batch import Transaction, transaction
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.transactions.exactly_once import Batch, Commit
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import PLANNED, EdgeScene, UntoldScene
-from tests.simulation.spark_world import Run, SparkLife
+from tests.simulation.spark_world import TOPIC, Run, SparkLife, owner_of
+from tests.simulation.test_spark_races import of_the_log
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 
@@ -140,6 +146,40 @@ def test_a_driver_that_dies_behind_the_decision_is_followed_by_one_that_ends_all
 
     scene = UntoldScene.of(play, played(version))
     assert scene.batches() == {FIRST + n for n in range(3)} | {SECOND + n for n in range(3)}
+
+
+@VERSIONS
+def test_a_block_that_its_successor_has_rolled_forward_is_not_called_failed(version: int) -> None:
+    """Its decision is in the log, and it does not hear of it, until the successor owns the key.
+    (The commit that decides the writes of a block has no transaction of its own.)
+    """
+    told: list[object] = []
+
+    def play(scene: EdgeScene) -> None:
+        old = scene.run("run-0")
+        plan = scene.plan(old)
+        messages = scene.write(old, 0, plan)
+        owner = owner_of(old.id, plan)
+        prepared = prepared_transactions(messages, owner)
+        with scene._driver_side(old) as driver:
+            driver.commit(owner, Batch(0, prepared, payload_of(messages, TOPIC), part=0))
+        lost = scene.cluster.control.drop(ApiKey.END_TXN, where=of_the_log)
+
+        def commit() -> None:
+            try:
+                with scene._driver_side(old) as driver:
+                    told.append(driver.commit(owner, Batch(0, (), parts=1)))
+            except KafkaError as error:
+                told.append(error)
+
+        late = old.process.start(commit, "commit")
+        scene.scheduler.block(lambda: bool(lost.fired), NEVER)
+        assert scene.batch(scene.run("run-1"), 1) is Commit.COMMITTED
+        scene.scheduler.block(lambda: late.done, NEVER)
+        assert told == [Commit.COMMITTED]
+
+    scene = EdgeScene.of(play, played(version))
+    assert scene.batches() == {0, 1}
 
 
 def test_a_block_leaves_what_others_have_open_alone() -> None:

@@ -39,6 +39,26 @@ def test_an_abort_of_a_restarted_query_ends_what_its_killed_tasks_left_open(
     assert scene.batches() == set(range(batches_before))
 
 
+def test_who_takes_over_waits_for_a_list_that_does_not_come_at_once() -> None:
+    """Whom it does not count as superseded then, no commit of its run sweeps any more."""
+
+    def play(scene: EdgeScene) -> None:
+        dead = scene.run("run-dead")
+        scene.write(dead, 0, scene.plan(dead))
+        dead.process.kill()
+        run = scene.run("run-next")
+        plan = scene.plan(run)
+        messages = scene.write(run, 0, plan)
+        silent = [
+            scene.cluster.control.drop(ApiKey.LIST_TRANSACTIONS, node=node) for node in (1, 2, 3)
+        ]
+        assert scene.commit(run, 0, plan, messages) is Commit.COMMITTED
+        assert all(one.fired for one in silent)
+        assert scene.open_ids() == []
+
+    EdgeScene.of(play)
+
+
 def test_an_abort_ends_what_superseded_runs_have_open() -> None:
     """Their batch was rolled forward, say, so that no commit came by that swept them."""
 

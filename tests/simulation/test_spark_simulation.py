@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
-from typing import Any
 from unittest.mock import patch
 
 import pytest
 
-from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
-from spark_kafka_sink.datasource.exactly_once.transactional_producers import WorkerIds
-from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.transactions.committer import Committer
-from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.simulation import spark_lives, spark_mutants
 from tests.simulation.processes import Blow, Strike
 from tests.simulation.seeded_cluster import ClusterFaults
@@ -183,47 +176,15 @@ def test_a_long_run_needs_no_more_ids_than_its_workers(kind, capsys):
 # ---- what the invariants are worth: each deliberate fault breaks one ----------------------------
 
 
-def forgets_what_is_done() -> AbstractContextManager[Any]:
-    """Neither the driver nor its tasks look whether a batch is done."""
-    stack = ExitStack()
-    stack.enter_context(patch.object(Committer, "_done_before", lambda *_: False))
-    stack.enter_context(patch.object(TransactionPlan, "is_done", lambda *_: False))
-    return stack
-
-
-def ends_without_a_decision() -> AbstractContextManager[Any]:
-    """EndTxn before the commit point."""
-    return patch.object(Committer, "_decide", lambda *given: given[-1])
-
-
-def does_not_roll_forward() -> AbstractContextManager[Any]:
-    """A decided batch counts as done without being ended."""
-    return patch.object(
-        Committer, "_finish", lambda _self, _key, _session, state, **_: state.finished()
-    )
-
-
-def gives_one_id_to_two_tasks() -> AbstractContextManager[Any]:
-    def take(self: WorkerIds, plan: TransactionPlan, run: str, _batch: int, _done: int) -> Any:
-        return TransactionalId(plan.key, run, self.token, 0)
-
-    return patch.object(WorkerIds, "take", take)
-
-
-def aborts_when_a_prepared_producer_closes() -> AbstractContextManager[Any]:
-    true = KafkaProducer.prepare
-
-    def prepare(self: KafkaProducer) -> Any:
-        prepared = true(self)
-        self.forget_prepared()
-        self.init_transactions()
-        return prepared
-
-    return patch.object(KafkaProducer, "prepare", prepare)
-
-
-STRUCK = [forgets_what_is_done, ends_without_a_decision, does_not_roll_forward]
-ALWAYS = [gives_one_id_to_two_tasks, aborts_when_a_prepared_producer_closes]
+STRUCK = [
+    spark_mutants.forgets_what_is_done,
+    spark_mutants.ends_without_a_decision,
+    spark_mutants.finishes_nothing,
+]
+ALWAYS = [
+    spark_mutants.one_id_for_two_tasks,
+    spark_mutants.a_prepared_producer_aborts_as_it_closes,
+]
 
 
 @pytest.mark.long

@@ -8,9 +8,25 @@ import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from tests.fakes.fake_cluster import FakeCluster
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import fence
 from tests.transactions.operator_stage import Stage
+from tests.transactions.simulated_driver import DriverWorld
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    """Three brokers with a topic ``t``."""
+    found = FakeCluster(3)
+    found.create_topic("t")
+    return found
+
+
+@pytest.fixture
+def world(cluster: FakeCluster) -> DriverWorld:
+    """A driver before them."""
+    return DriverWorld(cluster)
 
 
 @pytest.fixture(scope="module")

@@ -188,7 +188,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(kafka_3_9: RealKaf
 
 
 def test_the_younger_of_two_producers_fences_the_older(kafka_3_9: RealKafka) -> None:
-    """Behaviour 92, on a broker."""
+    """TransactionManagerTest#testProducerFencedExceptionInInitProducerId, on a broker."""
     topic = kafka_3_9.unique_topic("txn")
     older, younger = producer_of(kafka_3_9, topic), producer_of(kafka_3_9, topic)
     with younger:

@@ -249,6 +249,42 @@ def test_concurrent_transactions_for_ever_end_with_the_deadline(
     world.run(main)
 
 
+@pytest.mark.parametrize("how", ["read", "states", "open"])
+def test_a_log_that_is_silent_is_read_until_the_callers_deadline(
+    world: DriverWorld, cluster: FakeCluster, how: str
+) -> None:
+    """Not for max.block.ms, which is a minute here."""
+
+    def main() -> None:
+        session(world)
+        reads = cluster.control.drop(ApiKey.LIST_OFFSETS, FOREVER)
+        start = world.scheduler.now
+        with pytest.raises(KafkaTimeoutError, match="ListOffsets of the commit log"):
+            getattr(log(world), how)(KEY, world.soon(3_000))
+        assert 3_000 <= world.scheduler.now - start < 3_200
+        assert reads.fired
+
+    world.run(main)
+
+
+def test_the_first_write_looks_at_what_others_wrote_until_its_own_deadline(
+    world: DriverWorld, cluster: FakeCluster
+) -> None:
+    """What is ended before it may take longer than the log had to be opened."""
+
+    def main() -> None:
+        found = log(world).open(KEY, world.soon(1_000))
+        theirs = CommitState(1, "run", "query", 7)
+        log(world).open("others", world.soon()).write(theirs, world.soon())
+        world.scheduler.sleep(1_500)
+        reads = asked(cluster, ApiKey.FETCH)
+        found.write(state(1), world.soon())
+        assert reads()
+        assert read(world) == state(1)
+
+    world.run(main)
+
+
 def test_a_write_right_after_a_write_waits_for_the_first_ones_markers(
     cluster: FakeCluster,
 ) -> None:

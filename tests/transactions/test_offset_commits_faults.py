@@ -37,18 +37,6 @@ ID, GROUP = "p~run~offsets~0", "readers"
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 
 
-@pytest.fixture
-def cluster() -> FakeCluster:
-    found = FakeCluster(3)
-    found.create_topic("t")
-    return found
-
-
-@pytest.fixture
-def world(cluster: FakeCluster) -> DriverWorld:
-    return DriverWorld(cluster)
-
-
 def prepare(
     world: DriverWorld,
     client: TransactionClient,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,8 @@ from spark_kafka_sink.producer.transaction.transaction_states import PreparedTra
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.transaction_admin_messages import TransactionState
-from tests.fakes.fake_cluster import FOREVER, FakeCluster
+from tests.fakes.fake_cluster import FOREVER, FakeCluster, api_list_transactions
+from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.seeded_cluster import ClusterFaults, SeededCluster
@@ -29,18 +31,6 @@ from tests.transactions.simulated_driver import DriverWorld, data_ids
 TP = TopicPartition("t", 0)
 IDS = data_ids(30)
 OK = dict.fromkeys(IDS, ErrorCode.NONE)
-
-
-@pytest.fixture
-def cluster() -> FakeCluster:
-    found = FakeCluster(3)
-    found.create_topic("t")
-    return found
-
-
-@pytest.fixture
-def world(cluster: FakeCluster) -> DriverWorld:
-    return DriverWorld(cluster)
 
 
 def commit(
@@ -243,6 +233,50 @@ def test_a_list_begins_anew_when_a_broker_dies_in_it(
         cluster.stop_broker(dead)
         listed, _ = client.open_transactions("p", world.soon())
         assert {one.transactional_id for one in listed} == set(IDS)
+
+    world.run(main)
+
+
+def asks_for_old_ones(request: Request) -> bool:
+    return request.body.duration_filter >= 0
+
+
+def test_who_is_in_no_list_of_the_old_ones_is_not_young_when_that_list_got_lost(
+    world: DriverWorld, cluster: FakeCluster
+) -> None:
+    def main() -> None:
+        client = world.client({"request.timeout.ms": "2000"})
+        open_transactions(client, IDS, TP)
+        world.scheduler.sleep(10_000)
+        lost = cluster.control.drop(ApiKey.LIST_TRANSACTIONS, node=2, where=asks_for_old_ones)
+        assert client.older_than(IDS, 5_000, world.soon()) == frozenset(IDS)
+        assert lost.fired
+        assert client.older_than(IDS, 3_600_000, world.soon()) == frozenset()
+
+    world.run(main)
+
+
+def test_who_moved_between_the_list_of_all_and_the_list_of_the_old_ones_is_not_young(
+    world: DriverWorld, cluster: FakeCluster
+) -> None:
+    """To a broker that has told already which of its own are old."""
+
+    def moves(request: Request) -> Any:
+        for moving in IDS:
+            cluster.move_coordinator(moving, 1)
+        return api_list_transactions.refuse(
+            cluster, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        )
+
+    def main() -> None:
+        client = world.client()
+        open_transactions(client, IDS, TP)
+        world.scheduler.sleep(10_000)
+        loads = cluster.control.answer(
+            ApiKey.LIST_TRANSACTIONS, moves, node=3, where=asks_for_old_ones
+        )
+        assert client.older_than(IDS, 5_000, world.soon()) == frozenset(IDS)
+        assert loads.fired
 
     world.run(main)
 

@@ -28,6 +28,7 @@ from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.committer import Batch, Commit
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.ownership import Owner
+from spark_kafka_sink.transactions.topic_records import TopicRecord
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse
 
 if TYPE_CHECKING:
@@ -41,8 +42,10 @@ def commit(
     plan: TransactionPlan | None,
     messages: Sequence[TaskCommitMessage],
     batch_id: int | None,
+    report: TopicRecord | None = None,
 ) -> Commit:
     """Ends what ``messages`` (which are checked) have prepared. ``plan`` is None in streams.
+    ``report`` is committed with it, if there is anything to commit.
 
     Raises CommitError for messages that can't be of this batch, and what ``Committer.commit``
     raises.
@@ -54,6 +57,8 @@ def commit(
     number = _number(plan, batch_id)
     context = None if plan is None else plan.context
     batch = Batch(number, prepared, payload_of(messages, config.topic))
+    if prepared:
+        batch = replace(batch, report=report)
     if context is not None:
         batch = replace(batch, part=context.part, parts=context.parts)
     if config.offsets_group is not None:

@@ -145,7 +145,8 @@ def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
         check_part("txnAppId", config.txn_app_id)
     if config.offsets_group is not None:
         check_group_id("offsetsGroup", config.offsets_group)
-        if config.checkpoint_location is None and config.txn_context is None:
+        # (foreach_batch and transaction have read them, and tell them in their context.)
+        if (config.checkpoint_location if streaming else config.txn_context) is None:
             raise ConfigError(
                 "offsetsGroup needs the option checkpointLocation: offsets are read there",
                 hint="set it with .option(...) on this write"

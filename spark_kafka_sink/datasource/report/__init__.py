@@ -8,7 +8,6 @@ report_of_batch     how it is made: of commit messages, or of an error
 report_file         reports as files
 log_line            its one line in the driver's log
 destinations        where it goes: the one registry of destinations
-driver_logging      makes the driver's log lines visible
 ==================  ==================================================================
 
 Never: a decision whether a batch is committed. A report that can't be delivered is a warning.

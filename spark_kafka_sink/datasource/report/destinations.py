@@ -15,37 +15,47 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.report.driver_logging import configure_driver_logging
+from spark_kafka_sink.datasource.process_logging import configure_logging
 from spark_kafka_sink.datasource.report.log_line import line_of, summary_of
-from spark_kafka_sink.datasource.report.report_file import append_report
-from spark_kafka_sink.datasource.report.write_report import WriteReport
+from spark_kafka_sink.datasource.report.report_file import write_report_file
+from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import KafkaError, warn
-from spark_kafka_sink.security.import_paths import place_of
+from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text, warn
+from spark_kafka_sink.security.import_paths import find, place_of
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.transactions.topic_records import TopicRecord
 
 _log = logging.getLogger(__name__)
 
-Destination = Callable[[WriteReport], None]
+Destination = Callable[[WriteReport], object]
+
+#: How long brokers may take to acknowledge a report that is in no decision: they may be down.
+REPORT_TOPIC_MS = 10_000
+_DECIDED = (Outcome.COMMITTED, Outcome.PREPARED, Outcome.DONE_BEFORE)
 
 
 def publish(report: WriteReport, config: SinkConfig) -> None:
     """Hands ``report`` to every destination that ``config`` asks for. Never raises."""
     for of_config in DESTINATIONS:
-        try:
-            destination = of_config(config)
-            if destination is not None:
-                destination(report)
-        except Exception as error:  # noqa: BLE001 - a report must not fail the batch
-            # Only our own errors are known to hold no secret.
-            why = error.message if isinstance(error, KafkaError) else place_of(error)
-            warn(
-                _log,
-                Kind.REPORT_NOT_WRITTEN,
-                "a report can't be delivered: %s",
-                why,
-            )
+        _deliver(of_config, config, report)
+
+
+def _deliver(
+    of_config: Callable[[SinkConfig], Destination | None], config: SinkConfig, report: WriteReport
+) -> None:
+    try:
+        destination = of_config(config)
+        if destination is not None:
+            destination(report)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a report must not fail the batch
+        # Only our own errors are known to hold no secret.
+        why = error.message if isinstance(error, KafkaError) else place_of(error)
+        warn(_log, Kind.REPORT_NOT_WRITTEN, "a report can't be delivered: %s", why)
 
 
 def _log_line(config: SinkConfig) -> Destination:  # noqa: ARG001 - every write has its line
@@ -55,15 +65,68 @@ def _log_line(config: SinkConfig) -> Destination:  # noqa: ARG001 - every write 
 def _log_success(report: WriteReport) -> None:
     """A commit that failed raises, and an abort has a warning of its own (``write_plan``)."""
     if report.outcome.is_success:
-        configure_driver_logging()
+        configure_logging()
         # Spark's JSON log of Python workers shows the fields of "context" as columns.
         _log.info("%s", line_of(report), extra={"context": summary_of(report)})
 
 
 def _report_path(config: SinkConfig) -> Destination | None:
     path = config.report_path
-    return None if path is None else lambda report: append_report(path, report)
+    return None if path is None else lambda report: write_report_file(path, report)
+
+
+def topic_record(report: WriteReport, report_topic: str) -> TopicRecord:
+    """What ``reportTopic`` gets; of an exactly-once batch, in its decision."""
+    # Not above: a commit without it loads no network and no Arrow.
+    from spark_kafka_sink.transactions.topic_records import TopicRecord
+
+    return TopicRecord(report_topic, report.json().encode())
+
+
+def _report_topic(config: SinkConfig) -> Destination | None:
+    topic = config.report_topic
+    if topic is None:
+        return None
+
+    def write(report: WriteReport) -> None:
+        if report.outcome in _DECIDED:
+            return  # it was written with the decision (``topic_record``), maybe by another driver
+        from spark_kafka_sink.transactions.exactly_once import shared
+
+        with shared(config.producer, config.commit_log_topic) as driver:
+            driver.write_record(topic_record(report, topic), REPORT_TOPIC_MS)
+
+    return write
+
+
+def _listeners(config: SinkConfig) -> Destination | None:
+    def call_each(report: WriteReport) -> None:
+        for path in config.report_listeners:
+            _deliver(partial(_listener, path), config, report)
+
+    return call_each if config.report_listeners else None
+
+
+def _listener(path: str, config: SinkConfig) -> Destination:  # noqa: ARG001 - all name theirs
+    return listener(path)
+
+
+def listener(path: str) -> Destination:
+    """What ``path``, of the option reportListeners, names. ConfigError."""
+    found = find(path, "reportListeners")
+    if not callable(found):
+        raise ConfigError(
+            f"reportListeners: {safe_text(path)} can't be called",
+            hint="name a function that takes one argument, the report",
+            kind=Kind.IMPORT_PATH,
+        )
+    return found
 
 
 #: In the order in which they are called.
-DESTINATIONS: tuple[Callable[[SinkConfig], Destination | None], ...] = (_log_line, _report_path)
+DESTINATIONS: tuple[Callable[[SinkConfig], Destination | None], ...] = (
+    _log_line,
+    _report_path,
+    _report_topic,
+    _listeners,
+)

@@ -1,27 +1,47 @@
 """Reports as files of the driver: option ``reportPath``.
 
-Owns: how a report gets into a file. Never: which files may be written
-(``security/allow_lists.py``).
+Owns: how a report gets into a file, and the names of files. Never: which files may be written
+(``security/allow_lists.py``), system calls (``security/local_files.py``).
 """
 
 from __future__ import annotations
+
+import time
+from pathlib import Path
 
 from spark_kafka_sink.datasource.report.write_report import WriteReport
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.security.allow_lists import check_report_path
-from spark_kafka_sink.security.local_files import UnusableFileError, append_line
+from spark_kafka_sink.security.local_files import (
+    UnusableFileError,
+    append_line,
+    write_new_file,
+)
 
 
-def append_report(path: str, report: WriteReport) -> None:
+def write_report_file(path: str, report: WriteReport) -> None:
     """Adds the report to a file, as one line of JSON (JSON Lines): a stream adds a line for every
-    micro-batch, and a job that runs every hour keeps its history in one file. ConfigError.
+    micro-batch, and a job that runs every hour keeps its history in one file. A directory gets a
+    file of its own for each report. ConfigError.
     """
     check_report_path(path)
+    line = (report.json() + "\n").encode()
     try:
-        append_line(path, (report.json() + "\n").encode())
+        if path.endswith("/") or Path(path).is_dir():
+            write_new_file(path, file_name(report), line)
+        else:
+            append_line(path, line)
     except UnusableFileError as error:
         problem = str(error)
     else:
         return
     raise ConfigError(f"reportPath can't be written: {problem}", kind=Kind.REPORT_NOT_WRITTEN)
+
+
+def file_name(report: WriteReport) -> str:
+    """Names sort by time, and no two reports have the same."""
+    seconds, ms = divmod(report.written_at_ms, 1000)
+    at = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds))
+    batch = "job" if report.batch_id is None else f"batch-{report.batch_id}"
+    return f"{at}.{ms:03}Z-{batch}-{report.report_id[:12]}.json"

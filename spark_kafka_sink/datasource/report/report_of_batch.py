@@ -47,9 +47,11 @@ def report_of_batch(
     error: KafkaError | None = None,
     unfinished: Sequence[int] = (),
     wall_ms: int | None = None,
+    report_id: str = "",
 ) -> WriteReport:
     """The report of a batch whose finished tasks sent ``messages``; ``unfinished`` are the indices
-    of the others. ``wall_ms`` is now, in ms since the epoch.
+    of the others. ``wall_ms`` is now, in ms since the epoch. A batch that is reported twice, in
+    its decision and behind it, has one ``report_id``.
     """
     now = time.time_ns() // 1_000_000 if wall_ms is None else wall_ms
     produced = ProduceReport.merge(m.produced() for m in messages)
@@ -62,7 +64,7 @@ def report_of_batch(
         {tp.topic for tp in produced.offsets} | ({config.topic} if config.topic else set())
     )
     return WriteReport(
-        report_id=uuid.uuid4().hex,
+        report_id=report_id or new_report_id(),
         written_at_ms=now,
         outcome=outcome,
         error=None if error is None else _error(error),
@@ -90,6 +92,10 @@ def report_of_batch(
         unfinished_tasks=len(unfinished),
         unfinished=tuple(unfinished[:NAMED]),
         transactions=sum(m.transaction is not None for m in messages),
+        oldest_transaction_ms=_oldest_ms(messages, now),
+        transaction_timeout_ms=config.producer.transaction_timeout_ms
+        if config.is_exactly_once
+        else None,
         longest_task_ms=longest_ms,
         median_task_ms=median_ms,
         task_skew=round(longest_ms / median_ms, 2) if median_ms else 1.0,
@@ -126,6 +132,11 @@ def report_of_batch(
     )
 
 
+def new_report_id() -> str:
+    """For a report that is made twice."""
+    return uuid.uuid4().hex
+
+
 def outcome_of_error(error: BaseException) -> Outcome:
     """What became of a batch whose commit raised ``error``."""
     if isinstance(error, CommitOutcomeUnknownError):
@@ -157,6 +168,11 @@ def _task(message: TaskCommitMessage) -> TaskReport:
     )
 
 
+def _oldest_ms(messages: Sequence[TaskCommitMessage], now: int) -> int | None:
+    began = [m.start_ms for m in messages if m.transaction is not None and m.start_ms >= 0]
+    return max(now - min(began), 0) if began else None
+
+
 def _row_skew(with_rows: Sequence[TaskCommitMessage]) -> float:
     rows = sum(m.rows for m in with_rows)
     return round(max(m.rows for m in with_rows) * len(with_rows) / rows, 2) if rows else 1.0
@@ -171,7 +187,7 @@ def _brokers(produced: ProduceReport) -> tuple[BrokerReport, ...]:
         BrokerReport(
             node,
             seen.requests,
-            round(seen.total_latency_ms / seen.requests, 3) if seen.requests else 0.0,
+            round(seen.mean_latency_ms, 3),
             seen.max_latency_ms,
             seen.last_answer,
         )

@@ -68,7 +68,9 @@ _SUCCESSES = frozenset(
 class ErrorReport:
     """Why a batch failed: an error of this package, as its log line has it."""
 
-    code: Annotated[str, Described("The error's code (docs/errors.md), `KP0301` for example.")]
+    code: Annotated[
+        str, Described("The error's code, `KP0301` for example; `kprod error` explains it.")
+    ]
     message: Annotated[str, Described("What failed, and where.")]
     hint: Annotated[str, Described("What to do; empty when there is nothing to say.")]
 
@@ -178,6 +180,14 @@ class WriteReport:
     unfinished: Annotated[tuple[int, ...], Described("Their indices, at most 100 of them.")]
     transactions: Annotated[
         int, Described("Transactions that tasks have prepared.", "transactions")
+    ]
+    oldest_transaction_ms: Annotated[
+        int | None,
+        Described("From the first row of the oldest of them to this report; null: none.", _MS),
+    ]
+    transaction_timeout_ms: Annotated[
+        int | None,
+        Described("kafka.transaction.timeout.ms; null without exactly-once.", _MS),
     ]
     longest_task_ms: Annotated[int, Described("Time of the task that took longest.", _MS)]
     median_task_ms: Annotated[

@@ -19,8 +19,15 @@ from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
+from spark_kafka_sink.datasource.write.task_progress import (
+    EVERY_S,
+    ProgressLog,
+    TaskProgress,
+    waits_for,
+)
 from spark_kafka_sink.errors import DataError, DeliveryError, IllegalStateError, RecordTooLargeError
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
+from spark_kafka_sink.producer.metrics.producer_progress import ProducerProgress
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
@@ -54,6 +61,10 @@ class TaskProducer(Protocol):
 
     def finish_attempt(self) -> ProduceReport:
         """Blocks until everything is acknowledged; raises when anything is not."""
+        ...
+
+    def progress(self) -> ProducerProgress:
+        """Of the attempt so far; any thread."""
         ...
 
     def park(self) -> None: ...
@@ -169,6 +180,7 @@ class WriteTask:
         transaction_time: TransactionTime | None = None,
         monotonic_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        progress_every_s: float = EVERY_S,
     ) -> None:
         self._plan = plan
         self._producers = producers
@@ -183,6 +195,12 @@ class WriteTask:
         self._payload_bytes = 0
         self._input_wait_ms = 0
         self._broker_wait_ms = 0
+        self._begun_ms = monotonic_ms()
+        self._progress_every_s = progress_every_s
+        #: What the writer's thread is at, for :meth:`_progress`, and its producer.
+        self._step = ""
+        self._producer: TaskProducer | None = None
+        self._told_before = (self._begun_ms, 0)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Writes every row; returns when all are acknowledged.
@@ -191,11 +209,17 @@ class WriteTask:
         sent, DeliveryError (or what caused it) when rows were not acknowledged, or when its
         transaction has no time left, and whatever Spark's own input raises.
         """
+        with ProgressLog(self._progress, self._progress_every_s):
+            return self._run(batches)
+
+    def _run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         start = self._monotonic_ms()
         first = self._next_with_rows(batches)
         if first is None:
             return self._message(None, None, (-1, -1), self._monotonic_ms() - start)
+        self._step = "a producer (brokers, and the transaction's coordinator)"
         producer = self._producers.acquire()
+        self._producer = producer
         try:
             producer.start_attempt()
             if self._time is not None:
@@ -210,6 +234,7 @@ class WriteTask:
                 self._check_time()
                 self._send(producer, batch)
                 del batch
+            self._step = "acknowledgements"
             all_sent = self._monotonic_ms()
             report = producer.finish_attempt()
             self._broker_wait_ms = self._monotonic_ms() - all_sent
@@ -238,10 +263,40 @@ class WriteTask:
 
     def _next_with_rows(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
         begun = self._monotonic_ms()
+        self._step = "Spark's next rows"
         try:
             return next((batch for batch in batches if batch.num_rows), None)
         finally:
+            self._step = ""
             self._input_wait_ms += self._monotonic_ms() - begun
+
+    def _progress(self) -> TaskProgress:
+        """On the thread of :class:`ProgressLog`."""
+        identity, producer, now = self._identity, self._producer, self._monotonic_ms()
+        progress = None if producer is None else producer.progress()
+        report = ProduceReport() if progress is None else progress.report
+        (before_ms, before), self._told_before = self._told_before, (now, report.rows)
+        slowest, seen = max(
+            report.nodes.items(), key=lambda one: one[1].mean_latency_ms, default=(-1, None)
+        )
+        answers = [f"broker {n}: {s.last_answer}" for n, s in report.nodes.items() if s.last_answer]
+        on_wire = () if progress is None else progress.on_wire.values()
+        return TaskProgress(
+            partition=identity.partition_id,
+            attempt=identity.attempt,
+            batch_id=identity.batch_id,
+            elapsed_ms=now - self._begun_ms,
+            rows=report.rows,
+            megabytes=round(report.bytes / 1e6, 1),
+            rows_per_second=round((report.rows - before) * 1000 / max(now - before_ms, 1), 1),
+            retries=report.retries,
+            in_flight=sum(count for count, _ in on_wire),
+            oldest_batch_ms=max((age for _, age in on_wire), default=0),
+            slowest_broker=slowest,
+            slowest_broker_ms=0.0 if seen is None else round(seen.mean_latency_ms, 1),
+            waits_for=waits_for(self._step, progress),
+            last_answer=answers[-1] if answers else "",
+        )
 
     def _send(self, producer: TaskProducer, batch: pa.RecordBatch) -> None:
         before = self._rows

@@ -5,13 +5,13 @@ Python read them. Never: a connection.
 from __future__ import annotations
 
 import base64
-import ipaddress
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.security.loopback import is_loopback
 from spark_kafka_sink.security.password import Password
 
 
@@ -37,7 +37,7 @@ def proxy_for(host: str) -> Proxy | None:
     ConfigError for a proxy that is none of HTTP; it shows no part of the variable.
     """
     url = getproxies_environment().get("https", "")
-    if not url or _is_here(host) or proxy_bypass(host):
+    if not url or is_loopback(host) or proxy_bypass(host):
         return None
     parts = urlsplit(url if "://" in url else f"http://{url}")
     try:
@@ -55,12 +55,3 @@ def proxy_for(host: str) -> Proxy | None:
     if parts.username is not None:
         credentials = Password(f"{unquote(parts.username)}:{unquote(parts.password or '')}")
     return Proxy(parts.hostname, port, credentials)
-
-
-def _is_here(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

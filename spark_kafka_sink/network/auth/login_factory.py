@@ -5,7 +5,6 @@ Owns: :func:`new_login`. Never: a message.
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any
 
@@ -24,6 +23,7 @@ from spark_kafka_sink.network.auth.sasl_mechanism import SaslMechanism
 from spark_kafka_sink.network.auth.sasl_plain import PlainMechanism
 from spark_kafka_sink.network.auth.sasl_scram import ScramLogin
 from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.network.process_local import ProcessLocal
 
 _BACKOFF = (100, 10_000)
 
@@ -42,21 +42,17 @@ def new_login(settings: SaslSettings, clock: Clock) -> Login:
         return _user(settings.mechanism, settings.user)
     if not isinstance(clock, SystemClock):
         return FetchingLogin(_new_fetcher(settings, clock))
-    return FetchingLogin(_fetchers.get(settings, clock))
+    return FetchingLogin(_fetchers().get(settings, clock))
 
 
 class _Fetchers:
-    """By settings, the oldest goes first. ``_lock`` guards both others."""
+    """By settings, the oldest goes first. ``_lock`` guards them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._shared: dict[SaslSettings, Fetcher[Any]] = {}
-        self._pid = os.getpid()
 
     def get(self, settings: SaslSettings, clock: Clock) -> Fetcher[Any]:
-        if os.getpid() != self._pid:
-            # The parent's threads are not here, and one of them may have held the lock.
-            self._lock, self._shared, self._pid = threading.Lock(), {}, os.getpid()
         with self._lock:
             found = self._shared.get(settings)
         if found is not None:
@@ -69,7 +65,7 @@ class _Fetchers:
         return found
 
 
-_fetchers = _Fetchers()
+_fetchers = ProcessLocal(_Fetchers)
 
 
 def _new_fetcher(settings: SaslSettings, clock: Clock) -> Fetcher[Any]:

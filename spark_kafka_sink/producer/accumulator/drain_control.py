@@ -20,7 +20,7 @@ class DrainControl(Protocol):
         ...
 
     def may_leave(self, batch: ProducerBatch) -> bool:
-        """May ``batch``, the head of its queue, be drained now? Without a sequence by rule 5.3
+        """May ``batch``, the head of its queue, be drained now? Without a sequence by rule R3
         (there is a producer id; transactional: the partition is part of the transaction; nothing
         unresolved; at most five in flight); a retry, which has its sequence, when all before it
         are settled, so that they can't overtake each other.

@@ -15,10 +15,12 @@ as columns have none. A batch may hold both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
+from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import (
     ApiError,
     ErrorCode,
@@ -27,7 +29,7 @@ from spark_kafka_sink.errors import (
     KafkaError,
     safe_text,
 )
-from spark_kafka_sink.producer.record_future import ProduceRequestResult, RecordFuture
+from spark_kafka_sink.producer.record_future import Callback, ProduceRequestResult, RecordFuture
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.produce import RecordError
 from spark_kafka_sink.records.compression import Codec
@@ -40,6 +42,7 @@ from spark_kafka_sink.records.record_batch import (
     split_records,
     write_header,
 )
+from spark_kafka_sink.records.single_record import LARGEST_OVERHEAD, record_bytes
 
 
 class BatchState(Enum):
@@ -84,6 +87,26 @@ class BatchListener(Protocol):
         ...
 
 
+class UnplacedRecord(NamedTuple):
+    """A record of ``send`` as it is before it has its place in a batch.
+
+    ``tail`` is all of its bytes but that place (``single_record.record_tail``); a size is -1 for
+    null; ``callback`` hears of its outcome.
+    """
+
+    timestamp: int
+    tail: bytes
+    key_size: int
+    value_size: int
+    callback: Callback | None
+
+
+#: Make one of its fields in order; there is one for each record.
+new_unplaced: Callable[[tuple[int, bytes, int, int, Callback | None]], UnplacedRecord] = partial(
+    tuple.__new__, UnplacedRecord
+)
+
+
 class ProducerBatch:
     """Records of one topic partition that travel together (Java's ProducerBatch).
 
@@ -91,9 +114,9 @@ class ProducerBatch:
     epoch. ``generation`` is unique for every batch that was ever opened; ``lineage`` is the
     generation of the batch that this one was split from, else its own. ``pool_size`` is what the
     BufferPool counts for it. ``attempts`` is how often it was put back after a failed send.
-    ``raw_limit`` is how large ``send`` lets it grow, in raw record bytes; 0 before it asked.
-    ``futures`` are those of its records that came by ``send``, in order; None: there are none.
-    ``size_in_bytes`` is what goes over the wire; before it is closed, the same uncompressed.
+    ``raw_limit`` is how large ``send`` lets it grow, in raw record bytes; 0 before
+    :meth:`take_records`. ``futures`` are those of its records that came by ``send``, in order;
+    None: there are none. ``size_in_bytes`` is what goes over the wire, once it is closed.
     ``state`` is the batch's own to change.
     """
 
@@ -202,25 +225,49 @@ class ProducerBatch:
         """Add finished records, of ``size`` bytes for who knows it; only while OPEN."""
         if self.state is not BatchState.OPEN:
             raise self._refuse()
-        if size is None:
-            size = len(chunk)
         self._chunks.append(chunk)
-        self.raw_size += size
-        self.size_in_bytes += size
+        self.raw_size += len(chunk) if size is None else size
         self.record_count += record_count
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
 
-    def append_record(self, record: bytes, timestamp: int, future: RecordFuture) -> None:
-        """As :meth:`append`, for one record of ``send``; :attr:`futures` are there."""
-        futures, result = self.futures, self.result
-        assert futures is not None
+    def take_records(self, clock: Clock, raw_limit: int) -> None:
+        """From now on :meth:`try_append` may succeed, until ``raw_limit`` bytes are in."""
+        self.raw_limit = raw_limit
+        self.futures = []
+        self.result = ProduceRequestResult(self.tp, clock)
+
+    def try_append(
+        self,
+        timestamp: int,
+        tail: bytes,
+        key_size: int,
+        value_size: int,
+        callback: Callback | None,
+    ) -> RecordFuture | None:
+        """One record of ``send``, whose fields (:class:`UnplacedRecord`) these are. None when the
+        batch has no room for it, or no memory, or takes no records yet. Only while OPEN.
+        """
+        count = self.record_count
+        record = record_bytes(count, timestamp - self.base_timestamp, tail)
+        raw_size = self.raw_size + len(record)
+        if raw_size > self.raw_limit or raw_size > self.pool_size - HEADER_SIZE:
+            return None
+        result, futures = self.result, self.futures
         assert result is not None
-        future.appended(result, self.record_count)
-        if future.has_callbacks:
-            result.require_callbacks()
+        assert futures is not None
+        future = RecordFuture(result, count, timestamp, key_size, value_size, callback)
+        if callback is not None:
+            result.wanted = True
         futures.append(future)
-        self.append(record, 1, timestamp)
+        self._chunks.append(record)
+        self.raw_size = raw_size
+        self.record_count = count + 1
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        if len(tail) + LARGEST_OVERHEAD > self.largest_record:
+            self.largest_record = len(tail) + LARGEST_OVERHEAD
+        return future
 
     def claim(self) -> None:
         """OPEN -> CLOSING: nothing is appended any more; the caller compresses."""
@@ -253,7 +300,9 @@ class ProducerBatch:
         if compressed is not None:
             self._chunks = [compressed]
             self.size_in_bytes = HEADER_SIZE + len(compressed)
-        elif len(self._chunks) > _MOST_CHUNKS:
+            return
+        self.size_in_bytes = HEADER_SIZE + self.raw_size
+        if len(self._chunks) > _MOST_CHUNKS:
             self._chunks = [b"".join(self._chunks)]
 
     def close(self, codec: Codec) -> None:

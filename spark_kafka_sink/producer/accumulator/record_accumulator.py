@@ -47,16 +47,19 @@ from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.drain_control import DrainControl
 from spark_kafka_sink.producer.accumulator.incomplete_batches import Flush, IncompleteBatches
 from spark_kafka_sink.producer.accumulator.partition_queues import PartitionQueue, PartitionQueues
-from spark_kafka_sink.producer.accumulator.producer_batch import BatchListener, ProducerBatch
-from spark_kafka_sink.producer.record_future import ProduceRequestResult, RecordFuture
+from spark_kafka_sink.producer.accumulator.producer_batch import (
+    BatchListener,
+    ProducerBatch,
+    UnplacedRecord,
+)
+from spark_kafka_sink.producer.record_future import RecordFuture
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition, new_position
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
-from spark_kafka_sink.records.single_record import record_bytes, size_upper_bound
+from spark_kafka_sink.records.single_record import record_bytes
 
-#: What :meth:`RecordAccumulator.append_record` answers besides bytes that are wanted.
-APPENDED = 0
+#: What :meth:`RecordAccumulator.append_record` answers besides a future and bytes that are wanted.
 PARTITION_CHANGED = -1
 
 #: A batch of single records takes memory in steps of this (Kafka 4.4's incremental strategy): a
@@ -84,6 +87,15 @@ class StickyChoice(Protocol):
     def appended(self, size: int, *, all_full: bool) -> None:
         """The record added ``size`` bytes."""
         ...
+
+
+class Memory:
+    """``size`` bytes of the pool that a sending thread holds: 0 once they are a batch's."""
+
+    __slots__ = ("size",)
+
+    def __init__(self) -> None:
+        self.size = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +224,7 @@ class RecordAccumulator:
 
         Raises IllegalStateError when the accumulator is closed, or the error that failed it.
         """
-        # A slice is a view of a whole chunk's buffer: the copy lets the chunk go (rule 5.5).
+        # A slice is a view of a whole chunk's buffer: the copy lets the chunk go (rule R5).
         chunks = [bytes(piece.data) for piece in slices]
         refused: list[EncodedSlice] = []
         refused_tps: set[TopicPartition] = set()
@@ -265,31 +277,41 @@ class RecordAccumulator:
     def append_record(
         self,
         tp: TopicPartition,
-        timestamp: int,
-        tail: bytes,
-        future: RecordFuture,
-        memory: int,
+        record: UnplacedRecord,
         now: int,
         sticky: StickyChoice | None = None,
-    ) -> int:
+        memory: Memory | None = None,
+    ) -> RecordFuture | int:
         """One record into the open batch of ``tp``, or into a new one (Java's append).
 
-        ``tail`` is all of it but its place (``single_record.record_tail``). ``memory`` bytes were
-        allocated in the pool for it; they are the batch's once this returns APPENDED.
+        ``memory`` was allocated in the pool for it, and is the batch's once there is a future.
 
-        Returns APPENDED; PARTITION_CHANGED: nothing was done, ask the partitioner again; else how
-        many bytes are to be allocated before this is called again. Raises as :meth:`append` does.
+        Returns the record's future; or PARTITION_CHANGED: nothing was done, ask the partitioner
+        again; or how many bytes are to be allocated before this is called again. Raises as
+        :meth:`append` does.
         """
         claimed: list[ProducerBatch] = []
+        wanted, wake = 0, False
         with self._lock:
-            self._check_open()
+            if self._closed:
+                self._check_open()
             try:
                 queue = self._queues.by_partition[tp]
-                if sticky is not None and sticky.changed(all_full=queue.open is None):
+                batch = queue.open
+                if sticky is not None and sticky.changed(all_full=batch is None):
                     return PARTITION_CHANGED
-                wanted, wake = self._place(queue, timestamp, tail, future, memory, now, claimed)
-                if sticky is not None and wanted == APPENDED:
-                    sticky.appended(_RECORD_OVERHEAD + len(tail), all_full=queue.open is None)
+                future = None if batch is None else batch.try_append(*record)
+                if future is None:
+                    batch, wanted, wake = self._make_room(queue, record, memory, now, claimed)
+                    if batch is not None:
+                        future = batch.try_append(*record)
+                if batch is not None:
+                    self.appended_records += 1
+                    if batch.raw_size >= batch.raw_limit:
+                        wake |= self._closer.claim(queue, claimed)
+                    if sticky is not None:
+                        size = _RECORD_OVERHEAD + len(record.tail)
+                        sticky.appended(size, all_full=queue.open is None)
             except BaseException as error:
                 # A KeyboardInterrupt between two of these lines: what they leave is not known.
                 self._fail(IllegalStateError(f"sending was interrupted by {type(error).__name__}"))
@@ -298,69 +320,51 @@ class RecordAccumulator:
             self._wakeup()
         if claimed:
             self._closer.close_claimed(claimed)
-        return wanted
+        return wanted if future is None else future
 
-    def _place(
+    def _make_room(
         self,
         queue: PartitionQueue,
-        timestamp: int,
-        tail: bytes,
-        future: RecordFuture,
-        memory: int,
+        record: UnplacedRecord,
+        memory: Memory | None,
         now: int,
         claimed: list[ProducerBatch],
-    ) -> tuple[int, bool]:
-        """Under the lock: what is wanted, and whether the sender must be woken."""
-        batch = queue.open
+    ) -> tuple[ProducerBatch | None, int, bool]:
+        """Under the lock: the batch that takes ``record``, with memory for it; or None and how many
+        bytes that needs. And whether the sender must be woken.
+        """
+        given = 0 if memory is None else memory.size
+        limit = self.raw_limit(queue.tp.topic)
         wake = False
+        batch = queue.open
         if batch is not None:
-            delta = timestamp - batch.base_timestamp
-            record = record_bytes(batch.record_count, delta, tail)
-            room = self._limit_of(batch) - batch.raw_size
-            if len(record) > room:
+            # As it was when the batch got its first single record: Java takes the estimated
+            # compression ratio once for each batch, too.
+            limit = batch.raw_limit or limit
+            delta = record.timestamp - batch.base_timestamp
+            size = len(record_bytes(batch.record_count, delta, record.tail))
+            room = limit - batch.raw_size
+            if size > room:
                 wake = self._closer.claim(queue, claimed)
                 batch = None
-            elif batch.pool_size + memory < HEADER_SIZE + batch.raw_size + len(record):
-                return max(len(record), min(room, self._memory_step)), wake
-        if batch is None:
-            record = record_bytes(0, 0, tail)
-            if memory < HEADER_SIZE + len(record):
                 limit = self.raw_limit(queue.tp.topic)
-                return HEADER_SIZE + max(len(record), min(limit, self._memory_step)), wake
-            batch = self._open_batch(queue, timestamp, now)
+            elif batch.pool_size + given < HEADER_SIZE + batch.raw_size + size:
+                return None, max(size, min(room, self._memory_step)), wake
+        if batch is None:
+            size = len(record_bytes(0, 0, record.tail))
+            if given < HEADER_SIZE + size:
+                return None, HEADER_SIZE + max(size, min(limit, self._memory_step)), wake
+            batch = self._open_batch(queue, record.timestamp, now)
+            limit = max(limit, size)  # a record that is larger has a batch of its own
             wake = True
-        self._add_record(batch, record, timestamp, future, memory)
-        largest = size_upper_bound(tail)
-        if largest > batch.largest_record:
-            batch.largest_record = largest
-        if batch.raw_size >= self._limit_of(batch):
-            wake |= self._closer.claim(queue, claimed)
-        return APPENDED, wake
-
-    def _add_record(
-        self,
-        batch: ProducerBatch,
-        record: bytes,
-        timestamp: int,
-        future: RecordFuture,
-        memory: int,
-    ) -> None:
         if batch.futures is None:
-            batch.futures = []
-            batch.result = ProduceRequestResult(batch.tp, self._clock)
+            batch.take_records(self._clock, limit)
             self._has_records = True
             self._drainer.mixed = self._has_columns
-        batch.pool_size += memory
-        batch.append_record(record, timestamp, future)
-        self.appended_records += 1
-
-    def _limit_of(self, batch: ProducerBatch) -> int:
-        """How large ``batch`` may grow. As it was when it got its first single record: Java takes
-        the estimated compression ratio once for each batch, too.
-        """
-        if batch.raw_limit == 0:
-            batch.raw_limit = self.raw_limit(batch.tp.topic)
-        return batch.raw_limit
+        if memory is not None:
+            batch.pool_size += given
+            memory.size = 0
+        return batch, 0, wake
 
     @property
     def failure(self) -> KafkaError | None:

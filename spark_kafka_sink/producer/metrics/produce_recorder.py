@@ -44,7 +44,8 @@ class ProduceRecorder:
         self._on_failure = on_failure
         self._metrics = metrics
         self._lock = threading.Lock()
-        self._failure: ProducerBatch | None = None
+        #: The first batch of this attempt that failed for good.
+        self.failed_batch: ProducerBatch | None = None
         self._report = _Counts()
         self._before = self._waits()
         #: What a broker said last that made a batch go again: for messages about waits.
@@ -56,7 +57,7 @@ class ProduceRecorder:
         """Count from zero."""
         before = self._waits()
         with self._lock:
-            self._failure = None
+            self.failed_batch = None
             self._report = _Counts()
             self._before = before
             self.last_answer = None
@@ -93,9 +94,9 @@ class ProduceRecorder:
 
     def _batch_failed(self, batch: ProducerBatch) -> None:
         with self._lock:
-            if self._failure is not None:
+            if self.failed_batch is not None:
                 return
-            self._failure = batch
+            self.failed_batch = batch
         self._on_failure(batch)
 
     def batch_failed_alone(self, batch: ProducerBatch) -> None:
@@ -150,14 +151,9 @@ class ProduceRecorder:
             self._report.duplicates += 1
 
     @property
-    def failed_batch(self) -> ProducerBatch | None:
-        """The first batch of this attempt that failed for good."""
-        return self._failure
-
-    @property
     def failure(self) -> KafkaError | None:
         """Its error."""
-        batch = self._failure
+        batch = self.failed_batch
         return None if batch is None else batch.error
 
     @property

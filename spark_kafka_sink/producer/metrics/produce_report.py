@@ -24,6 +24,10 @@ class NodeReport:
     max_latency_ms: int = 0
     last_answer: str = ""
 
+    @property
+    def mean_latency_ms(self) -> float:
+        return self.total_latency_ms / self.requests if self.requests else 0.0
+
     def merge(self, other: NodeReport) -> NodeReport:
         return NodeReport(
             self.requests + other.requests,

@@ -75,6 +75,16 @@ class InFlightBatches:
         """Who has ``batch`` and has not answered."""
         return self._on_wire.get(batch)
 
+    def by_node(self, now: int) -> dict[int, tuple[int, int]]:
+        """How many batches each node has not answered, and the age of the oldest in ms. Any thread:
+        a copy of a dict is made in one piece.
+        """
+        found: dict[int, tuple[int, int]] = {}
+        for batch, node in list(self._on_wire.items()):
+            count, age = found.get(node, (0, 0))
+            found[node] = (count + 1, max(age, now - batch.created_ms))
+        return found
+
     def forget(self, batches: Iterable[ProducerBatch]) -> None:
         """They have ended, or are split."""
         if self._doubted or self._last_answers:

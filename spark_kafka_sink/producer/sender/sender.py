@@ -132,7 +132,8 @@ class Sender:
         self._running = True
         self._forced = False
         self._closed = False
-        self._fatal_error: KafkaError | None = None
+        #: What ended this producer for good. A field: it is read for each record of ``send``.
+        self.fatal_error: KafkaError | None = None
         self._in_flight = InFlightBatches(config.delivery_timeout_ms)
         metadata.attach(self.wakeup, client.connection_failures)
 
@@ -149,11 +150,11 @@ class Sender:
         and close the client.
         """
         try:
-            while self._running and self._fatal_error is None:
+            while self._running and self.fatal_error is None:
                 self.run_once()
-            while not self._forced and self._fatal_error is None and self._has_pending():
+            while not self._forced and self.fatal_error is None and self._has_pending():
                 self.run_once()
-            while not self._forced and self._fatal_error is None and self._must_still_abort():
+            while not self._forced and self.fatal_error is None and self._must_still_abort():
                 self.run_once()
         except BaseException as exception:  # noqa: BLE001 - whoever waits must learn of anything
             self._fail_producer(unexpected_error(exception))
@@ -182,7 +183,7 @@ class Sender:
 
     def _end(self) -> None:
         """Nothing is sent any more: everyone who still waits gets to know, sockets are closed."""
-        error = self._fatal_error
+        error = self.fatal_error
         closed = KafkaError("the producer was closed")
         try:
             if error is not None:
@@ -217,7 +218,7 @@ class Sender:
         parked = timeout >= NEVER and self._is_idle()
         if parked is not self._metadata.parked:
             self._metadata.set_parked(parked=parked)
-        if self._fatal_error is None:
+        if self.fatal_error is None:
             self._client.poll(timeout, now)
 
     def _is_idle(self) -> bool:
@@ -246,6 +247,10 @@ class Sender:
             return NEVER if self._has_pending() else 0
         return NEVER
 
+    def on_wire(self, now: int) -> dict[int, tuple[int, int]]:
+        """``InFlightBatches.by_node``. Any thread."""
+        return self._in_flight.by_node(now)
+
     def wakeup(self) -> None:
         """End a blocked poll: there is something to send, or to ask. Any thread."""
         if not self._closed:
@@ -267,14 +272,9 @@ class Sender:
     def running(self) -> bool:
         return self._running
 
-    @property
-    def fatal_error(self) -> KafkaError | None:
-        """What ended this producer for good."""
-        return self._fatal_error
-
     def _fail_producer(self, error: KafkaError) -> None:
-        if self._fatal_error is None:
-            self._fatal_error = error
+        if self.fatal_error is None:
+            self.fatal_error = error
             if self._transaction_manager is not None:
                 self._transaction_manager.transition_to_fatal_error(error)
 
@@ -286,7 +286,7 @@ class Sender:
         expiry = min(in_flight.next_expiry_ms, accumulator.next_expiry_time_ms())
         if now >= expiry:
             self._expire_batches(now)
-            if self._fatal_error is not None:
+            if self.fatal_error is not None:
                 return 0
             expiry = min(in_flight.next_expiry_ms, accumulator.next_expiry_time_ms())
         cluster = self._metadata.fetch()
@@ -534,7 +534,7 @@ class Sender:
     ) -> None:
         """Fail ``batch`` for good. In a transaction that is the end of this. Else, with sequences,
         batches of ``send`` fail alone (each record's future tells), and the producer goes on under
-        a new id; rows of columns belong to an attempt, and the producer ends with them (rule 5.2).
+        a new id; rows of columns belong to an attempt, and the producer ends with them (rule R2).
         ``unclear``: its records may be in the log.
 
         The transaction fails before anybody hears of the batch: a writer whose flush returns must

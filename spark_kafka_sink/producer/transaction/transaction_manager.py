@@ -490,7 +490,7 @@ class TransactionManager:
     def handle_answer(
         self, batch: ProducerBatch, answer: Answer, base_offset: int, now: int
     ) -> Verdict[ProducerBatch]:
-        """What to do with ``batch`` now; rule 5.3 lives in ``partition_sequences.py``."""
+        """What to do with ``batch`` now; rule R3 lives in ``partition_sequences.py``."""
         verdict = self._sequences.of[batch.tp].answer(batch, answer, base_offset, now)
         if verdict.action is Action.COMPLETE:
             self._sequences.in_flight -= 1

@@ -7,6 +7,7 @@ Owns: the hash. Never: which rows have a key to hash (``partitioners``). This is
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,13 @@ _M_INT = 0x5BD1E995
 _24 = np.uint32(24)
 
 
+def _unpack_words(words: int) -> Callable[[bytes], tuple[int, ...]]:
+    return struct.Struct(f"<{words}I").unpack_from
+
+
+_WORDS = [_unpack_words(words) for words in range(64)]
+
+
 def murmur2(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
     """The unsigned 32-bit hash of every key; of null, the hash of the empty key.
 
@@ -30,17 +38,17 @@ def murmur2(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
 
 def murmur2_of(key: bytes) -> int:
     """The same of one key."""
-    h = _SEED_INT ^ len(key)
-    words = len(key) >> 2
-    for k in struct.unpack_from(f"<{words}I", key):
+    length = len(key)
+    h = _SEED_INT ^ length
+    words = length >> 2
+    # What is above 32 bits is cut off only where it would come down again, or grow on.
+    for k in (_WORDS[words] if words < len(_WORDS) else _unpack_words(words))(key):
         k = k * _M_INT & 0xFFFFFFFF  # noqa: PLW2901 - the algorithm's own names
-        k ^= k >> 24  # noqa: PLW2901
-        h = (h * _M_INT & 0xFFFFFFFF) ^ (k * _M_INT & 0xFFFFFFFF)
-    rest = key[words << 2 :]
-    if rest:
-        h = (h ^ int.from_bytes(rest, "little")) * _M_INT & 0xFFFFFFFF
-    h ^= h >> 13
-    h = h * _M_INT & 0xFFFFFFFF
+        h = (h * _M_INT & 0xFFFFFFFF) ^ (k ^ k >> 24) * _M_INT
+    if length & 3:
+        h = (h ^ int.from_bytes(key[words << 2 :], "little")) * _M_INT
+    h &= 0xFFFFFFFF
+    h = (h ^ h >> 13) * _M_INT & 0xFFFFFFFF
     return h ^ h >> 15
 
 

@@ -159,7 +159,7 @@ class FakeCluster:
         #: When the last move of a coordinator is over, and when a broker came back last.
         self.moved_ms = self.up_ms = -NEVER
         self._cut_off: dict[int, View] = {}
-        self._appended_ms = 0
+        self._asked_ms = self._appended_ms = 0
         self._connections: list[FakeConnection] = []
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._due_count = 0
@@ -476,7 +476,9 @@ class FakeCluster:
         if not took:
             change()
             return False
-        self._appended_ms = took
+        # From when the request was due: time may have jumped over that, and its answer must not
+        # come before the change.
+        self._appended_ms = self.now + took - self._asked_ms
         self.at(self.now + took, change)
         return True
 
@@ -547,6 +549,7 @@ class FakeCluster:
     def work(self, node: int, frame: bytes, now: int) -> Outcome:
         """Work on one request of a connection to ``node``."""
         self.now = max(self.now, now)
+        self._asked_ms = now
         try:
             api, version, _ = peek(frame)
             lowest, highest = self.ranges.get(api, (0, -1))

@@ -1,6 +1,6 @@
-"""Makes our log lines visible in Spark's driver log, where nobody configured logging.
+"""Makes our log lines visible in Spark's logs, where nobody configured logging.
 
-Owns: :func:`configure_driver_logging`. Never: a line.
+Owns: :func:`configure_logging`. Never: a line.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import logging
 import sys
 
 
-def configure_driver_logging() -> None:
-    """``commit`` runs in a worker process that Spark starts, in which no handler exists: INFO would
-    vanish. Its stderr is the driver's. A process in which somebody configured logging is left
-    alone, and with ``spark.sql.pyspark.worker.logging.enabled`` Spark's own handler is there too.
+def configure_logging() -> None:
+    """``commit`` and tasks run in worker processes that Spark starts, in which no handler exists:
+    INFO would vanish. Their stderr is the driver's, or the executor's. A process in which somebody
+    configured logging is left alone, and with ``spark.sql.pyspark.worker.logging.enabled`` Spark's
+    own handler is there too.
     """
     package = logging.getLogger("spark_kafka_sink")
     if package.level == logging.NOTSET:

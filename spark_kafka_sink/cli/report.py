@@ -1,0 +1,160 @@
+"""``kprod report``: reports of writes, as people read them.
+
+Owns: reading them from a file of lines or a folder of files, the page of one and the table of the
+last. Never: what a report says (``datasource/report/write_report.py``), a connection.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from spark_kafka_sink.cli.connection import one_line_errors
+from spark_kafka_sink.cli.show import Json, print_json, say, show_rows
+from spark_kafka_sink.cli.watching import watched
+from spark_kafka_sink.datasource.described_fields import described_fields
+from spark_kafka_sink.datasource.report.write_report import REPORT_VERSION, WriteReport
+from spark_kafka_sink.errors import ConfigError, safe_text
+
+#: What tasks waited for, by the field that says how long.
+_WAITS: Final = {
+    "inputWaitMs": "Spark's next rows",
+    "bufferWaitMs": "memory, because brokers took less than Spark gave",
+    "metadataWaitMs": "the metadata of a topic",
+    "brokerWaitMs": "acknowledgements after the last row",
+}
+_VERSION: Final = "reportVersion"
+_MOST_PARTITIONS: Final = 20
+
+
+def show(path: Path, batch: int | None, *, as_json: bool) -> None:
+    """The last report, or the last of a batch, with the meaning of its fields."""
+    with one_line_errors():
+        found = [one for one in _reports(path) if batch is None or batch in _numbers(one)]
+        if not found:
+            of = "" if batch is None else f" of batch {batch}"
+            raise ConfigError(f"{_shown(path)} has no report{of}")
+    report = found[-1]
+    if as_json:
+        print_json(report)
+        return
+    rows = [
+        (name, f"{_value(report[name])} {described.unit}".strip(), described.meaning)
+        for name, described, _ in described_fields(WriteReport)
+        if report.get(name) not in (None, [])
+    ]
+    show_rows(f"Batch {_named(report)}", ("field", "value", "what it is"), rows)
+    say(_slowest(report))
+
+
+def tail(path: Path, count: int, *, watch: bool) -> None:
+    """A line for each of the last reports."""
+
+    def look() -> None:
+        with one_line_errors():
+            found = _reports(path)[-count:]
+        rows = [
+            (
+                _time(one),
+                _named(one),
+                str(one.get("outcome")),
+                str(one.get("rows")),
+                _value(one.get("rowsPerSecond")),
+                *(str(one.get(field)) for field in ("elapsedMs", "retries", *_WAITS)),
+                _code(one),
+            )
+            for one in found
+        ]
+        numbers = ("rows", "rows/s", "elapsedMs", "retries", *_WAITS)
+        show_rows(
+            f"Reports ({len(rows)})", ("written", "batch", "outcome", *numbers, "error"), rows
+        )
+
+    watched(look, watch=watch)
+
+
+def _reports(path: Path) -> list[Json]:
+    """All of them, the oldest first. ConfigError."""
+    try:
+        files = sorted(path.glob("*.json*")) if path.is_dir() else [path]
+        found = [one for file in files for one in _reports_in(file)]
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError(f"{_shown(path)} can't be read: {why}") from None
+    return sorted(found, key=_written_ms)
+
+
+def _reports_in(file: Path) -> Iterator[Json]:
+    text = file.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    for number, line in enumerate(lines, start=1):
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            if number == len(lines) and not text.endswith("\n"):
+                return  # it is being written
+            found = None
+        if not isinstance(found, dict) or found.get(_VERSION) != REPORT_VERSION:
+            raise ConfigError(
+                f"{_shown(file)}, line {number}, is no report of version {REPORT_VERSION}",
+                hint="the option reportPath writes such files",
+            )
+        yield found
+
+
+def _written_ms(report: Json) -> int:
+    found = report.get("writtenAtMs")
+    return found if isinstance(found, int) else 0
+
+
+def _numbers(report: Json) -> tuple[object, ...]:
+    return report.get("batchId"), report.get("txnVersion")
+
+
+def _named(report: Json) -> str:
+    """Whose it is, as far as it says so."""
+    names = ("queryName", "txnAppId", "transactionalIdPrefix", "applicationName")
+    whose = next((str(report[name]) for name in names if report.get(name)), "")
+    number = next((str(one) for one in _numbers(report) if one is not None), "")
+    return f"{whose} {number}".strip()
+
+
+def _time(report: Json) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(_written_ms(report) / 1000))
+
+
+def _code(report: Json) -> str:
+    error = report.get("error")
+    return str(error.get("code", "")) if isinstance(error, dict) else ""
+
+
+def _value(value: object) -> str:
+    """For a cell: parts in lines, numbers short."""
+    if isinstance(value, float):
+        return f"{value:.1f}"
+    if isinstance(value, list):
+        more = len(value) - _MOST_PARTITIONS
+        shown = [_value(one) for one in value[:_MOST_PARTITIONS]]
+        return "\n".join([*shown, f"+{more} more"] if more > 0 else shown)
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={_value(one)}" for name, one in value.items() if one != "")
+    return str(value)
+
+
+def _slowest(report: Json) -> str:
+    """What the tasks waited for most."""
+    waits = {name: ms for name in _WAITS if isinstance(ms := report.get(name), int)}
+    name = max(waits, key=lambda one: waits[one], default=None)
+    if name is None or waits[name] == 0:
+        return "No task waited for anything."
+    return (
+        f"Tasks waited most for {_WAITS[name]}: {name} is {waits[name]} of {sum(waits.values())} ms"
+        " of waiting, summed over tasks."
+    )
+
+
+def _shown(path: Path) -> str:
+    return f"'{safe_text(str(path))}'"

@@ -1,0 +1,35 @@
+"""``--watch``: a look again and again, until Ctrl-C.
+
+Owns: the time between two looks, and the end. Never: what is looked at.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Final
+
+from spark_kafka_sink.cli.show import new_console
+
+#: Between two looks, in seconds.
+_EVERY: Final = 2.0
+
+
+def watched(look: Callable[[], None], *, watch: bool) -> None:
+    """``look`` once, or with ``watch`` until the user ends it, on a clean screen each time. Into a
+    file or a pipe one look follows the other. An error ends it.
+    """
+    if not watch:
+        look()
+        return
+    console = new_console()
+    try:
+        while True:
+            console.clear()
+            console.print(f"{time.strftime('%H:%M:%S')}, every {_EVERY:g} s. Ctrl-C ends it.")
+            look()
+            sys.stdout.flush()
+            time.sleep(_EVERY)
+    except KeyboardInterrupt:
+        sys.stdout.write("\n")

@@ -1,0 +1,16 @@
+"""Metrics of writes for OpenTelemetry and Prometheus (extra ``metrics``), in the user's process.
+
+Owns, by file:
+
+======================  =========================================================================
+kprod_listener          Spark's events and the batches' reports, joined
+instruments             which metrics there are, and of which field each is made
+measurements            the values in a report or a progress, and the bound on labels
+prometheus_metrics      Prometheus' client library
+open_telemetry_metrics  OpenTelemetry's API
+======================  =========================================================================
+
+Never: anything in a task or in Spark's ``commit``. A task's figures come with its commit message
+and the batch's report, so metrics cost nothing per row; the libraries are imported by those two
+files alone.
+"""

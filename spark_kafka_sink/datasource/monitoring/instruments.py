@@ -1,0 +1,208 @@
+"""The table of metrics: name, kind, unit, labels, and the field that each comes from.
+
+Owns: :data:`INSTRUMENTS`, of which docs/metrics.md and the tests of dashboard and alert rules are
+made, and the names under which Prometheus has them. Never: a value.
+
+Names and units follow OpenTelemetry: dotted names, UCUM units, no unit in the name (but ``ratio``,
+which some exporters to Prometheus add for the unit 1 and others do not). Prometheus'
+names are derived as OpenTelemetry's own exporters derive them (the unit as a suffix, then
+``_total``), so that one dashboard and one set of rules serve both ways. What tells series apart is
+bounded: a query, a broker, an outcome, an error's code, a phase of a micro-batch; never a
+partition, a task, a batch or a run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from spark_kafka_sink.datasource.report.write_report import Outcome
+from spark_kafka_sink.error_kinds import Kind
+
+
+class InstrumentKind(Enum):
+    """Is a value added to the metric, or does it replace the metric's value?"""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+
+
+class Origin(Enum):
+    """Whose field it is: a write's report's, Spark's progress', or the listener's own."""
+
+    REPORT = "report"
+    PROGRESS = "progress"
+    LISTENER = "listener"
+
+
+class Label(Enum):
+    """What series are told apart by, beside the query."""
+
+    BROKER = "broker"
+    CODE = "code"
+    OUTCOME = "outcome"
+    PHASE = "phase"
+
+
+#: The label that every metric has: the query's name, else its id; ``batch`` outside of streams.
+QUERY: Final = "query"
+
+_SUFFIXES: Final = {"s": "seconds", "By": "bytes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    """One metric.
+
+    ``field`` is a field of the report or of the progress (``a.b``: of an object in it); empty:
+    each document counts as 1. Of a list of objects (``a[].b``) each has a value, and of an object
+    of numbers each member. ``label_field`` is where the label's value stands, of each member of the
+    list if there is one; empty: the member's name. ``scale`` turns a value into ``unit``.
+    """
+
+    name: str
+    kind: InstrumentKind
+    unit: str
+    origin: Origin
+    field: str
+    description: str
+    scale: float = 1
+    label: Label | None = None
+    label_field: str = ""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of its labels, the query first."""
+        return (QUERY,) if self.label is None else (QUERY, self.label.value)
+
+    @property
+    def prometheus_name(self) -> str:
+        """Its name in Prometheus."""
+        suffix = _SUFFIXES.get(self.unit, "")
+        total = "total" if self.kind is InstrumentKind.COUNTER else ""
+        return "_".join(part for part in (self.name.replace(".", "_"), suffix, total) if part)
+
+
+_C, _G = InstrumentKind.COUNTER, InstrumentKind.GAUGE
+_REPORT, _PROGRESS, _LISTENER = Origin.REPORT, Origin.PROGRESS, Origin.LISTENER
+_MS: Final = 0.001
+
+_RESULTS = (
+    Instrument("kprod.writes", _C, "{write}", _REPORT, "",
+               "Batches and micro-batches that ended, by what became of their rows. A commit that"
+               " failed counts twice: as such, and as aborted.",
+               label=Label.OUTCOME, label_field="outcome"),
+    Instrument("kprod.failures", _C, "{write}", _REPORT, "",
+               "Batches and micro-batches that failed, by the error's code (errors.md).",
+               label=Label.CODE, label_field="error.code"),
+    Instrument("kprod.last.report.timestamp", _G, "s", _REPORT, "writtenAtMs",
+               "When the last report was made, in seconds since 1970.", _MS),
+)  # fmt: skip
+
+_VOLUME = (
+    Instrument("kprod.rows", _C, "{row}", _REPORT, "rows", "Rows that brokers acknowledged."),
+    Instrument("kprod.sent", _C, "By", _REPORT, "bytes",
+               "Record batches on the wire, after compression; each counts once."),
+    Instrument("kprod.sent.uncompressed", _C, "By", _REPORT, "bytesBeforeCompression",
+               "The same before compression."),
+    Instrument("kprod.batches", _C, "{batch}", _REPORT, "batches", "Record batches."),
+    Instrument("kprod.requests", _C, "{request}", _REPORT, "requests", "Produce requests."),
+    Instrument("kprod.retries", _C, "{batch}", _REPORT, "retries",
+               "Record batches that were sent again."),
+    Instrument("kprod.retried.rows", _C, "{row}", _REPORT, "retriedRows", "The rows in them."),
+    Instrument("kprod.splits", _C, "{batch}", _REPORT, "splits",
+               "Record batches that were split, because a broker found them too large."),
+    Instrument("kprod.duplicates", _C, "{batch}", _REPORT, "duplicates",
+               "Record batches that a broker had already, and kept once."),
+    Instrument("kprod.connections", _C, "{connection}", _REPORT, "connections",
+               "Connections to brokers that tasks opened."),
+)  # fmt: skip
+
+_TIME = (
+    Instrument("kprod.throttle.time", _C, "s", _REPORT, "throttleMs",
+               "Time for which brokers' quotas held requests back, summed over answers.", _MS),
+    Instrument("kprod.input.wait.time", _C, "s", _REPORT, "inputWaitMs",
+               "Time that tasks waited for Spark's next rows.", _MS),
+    Instrument("kprod.buffer.wait.time", _C, "s", _REPORT, "bufferWaitMs",
+               "Time that tasks waited for memory, because kafka.buffer.memory was used up.", _MS),
+    Instrument("kprod.metadata.wait.time", _C, "s", _REPORT, "metadataWaitMs",
+               "Time that tasks waited for a topic's metadata.", _MS),
+    Instrument("kprod.broker.wait.time", _C, "s", _REPORT, "brokerWaitMs",
+               "Time that tasks waited for acknowledgements after their last row.", _MS),
+    Instrument("kprod.write.time", _C, "s", _REPORT, "elapsedMs",
+               "Time from the first task's begin to the report.", _MS),
+    Instrument("kprod.queue.time.max", _G, "s", _REPORT, "maxQueueMs",
+               "The longest that a record batch of the last write waited until it was sent; at"
+               " kafka.delivery.timeout.ms it expires.", _MS),
+)  # fmt: skip
+
+_TASKS = (
+    Instrument("kprod.tasks", _C, "{task}", _REPORT, "tasks", "Tasks of writes."),
+    Instrument("kprod.unfinished.tasks", _C, "{task}", _REPORT, "unfinishedTasks",
+               "Tasks that failed, were stopped, or never ran."),
+    Instrument("kprod.task.time.max", _G, "s", _REPORT, "longestTaskMs",
+               "The longest task of the last write.", _MS),
+    Instrument("kprod.task.skew.ratio", _G, "1", _REPORT, "taskSkew",
+               "The longest task of the last write by the one in the middle."),
+    Instrument("kprod.row.skew.ratio", _G, "1", _REPORT, "rowSkew",
+               "Most rows of a task of the last write by the mean over its tasks."),
+)  # fmt: skip
+
+_BROKERS = (
+    Instrument("kprod.broker.requests", _C, "{request}", _REPORT, "brokers[].requests",
+               "Produce requests that a broker answered.",
+               label=Label.BROKER, label_field="id"),
+    Instrument("kprod.broker.latency.mean", _G, "s", _REPORT, "brokers[].meanLatencyMs",
+               "Mean time to a broker's answer, in the last write.", _MS,
+               label=Label.BROKER, label_field="id"),
+    Instrument("kprod.broker.latency.max", _G, "s", _REPORT, "brokers[].maxLatencyMs",
+               "Longest time to a broker's answer, in the last write.", _MS,
+               label=Label.BROKER, label_field="id"),
+)  # fmt: skip
+
+_TRANSACTIONS = (
+    Instrument("kprod.transactions", _C, "{transaction}", _REPORT, "transactions",
+               "Transactions that tasks prepared."),
+    Instrument("kprod.transaction.age", _G, "s", _REPORT, "oldestTransactionMs",
+               "How long the oldest transaction of the last write was open.", _MS),
+    Instrument("kprod.transaction.timeout", _G, "s", _REPORT, "transactionTimeoutMs",
+               "kafka.transaction.timeout.ms, after which brokers abort a transaction.", _MS),
+)  # fmt: skip
+
+#: Of Spark's own progress, so that one place tells what Spark did and what the sink did.
+_QUERIES = (
+    Instrument("kprod.query.input.rows", _C, "{row}", _PROGRESS, "numInputRows",
+               "Rows that micro-batches read."),
+    Instrument("kprod.query.batch.time", _C, "s", _PROGRESS, "durationMs",
+               "Time that micro-batches took, by Spark's names of what was done;"
+               " triggerExecution is all of it.", _MS, label=Label.PHASE),
+    Instrument("kprod.query.batches", _C, "{batch}", _PROGRESS, "",
+               "Micro-batches that Spark finished."),
+    Instrument("kprod.query.batches.without.report", _C, "{batch}", _LISTENER, "",
+               "Micro-batches with rows whose report did not reach the listener, of queries that"
+               " had one before."),
+    Instrument("kprod.query.active", _G, "{query}", _LISTENER, "",
+               "1 while the query runs, 0 after its end."),
+    Instrument("kprod.query.failures", _C, "{query}", _LISTENER, "",
+               "Queries that ended with an error, by its code (errors.md); `other`: not ours.",
+               label=Label.CODE),
+    Instrument("kprod.query.last.event.timestamp", _G, "s", _LISTENER, "",
+               "When Spark last told that the query made progress or has nothing to do, in seconds"
+               " since 1970."),
+)  # fmt: skip
+
+#: All of them, in the order of the docs.
+INSTRUMENTS: Final = (
+    *_RESULTS, *_VOLUME, *_TIME, *_TASKS, *_BROKERS, *_TRANSACTIONS, *_QUERIES,
+)  # fmt: skip
+
+#: Values of labels whose counters are 0 from a query's start on, because there are alerts on them:
+#: Prometheus sees an increase between two values only.
+FROM_THE_START: Final = {
+    Label.OUTCOME: (Outcome.ABORTED, Outcome.FAILED, Outcome.PARTIAL, Outcome.UNKNOWN),
+    Label.CODE: (Kind.EXPIRED.kp_code,),
+}
+
+#: By name, for the listener's own.
+BY_NAME: Final = {instrument.name: instrument for instrument in INSTRUMENTS}

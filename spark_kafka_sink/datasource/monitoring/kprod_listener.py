@@ -1,0 +1,140 @@
+"""Spark's listener that counts: a streaming query's events, joined with the reports of its batches.
+
+Owns: :class:`KprodListener`. Never: a report's making or its way here (``datasource/report/``),
+what a value means (``instruments.py``).
+
+Spark's progress tells nothing of what a Python sink did but rows, and the report of a batch is made
+in another process, so this is the one place where both are known. It runs in the user's process:
+on a classic session's driver, or at the client of a Connect session.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from spark_kafka_sink.datasource.monitoring.measurements import (
+    OTHER,
+    Document,
+    Metrics,
+    MetricsLibrary,
+    query_of,
+)
+from spark_kafka_sink.datasource.monitoring.new_reports import NewReports
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+#: Reports of a query that wait for their progress: Spark may tell of batches late, not that late.
+MAX_WAITING: Final = 100
+
+_CODE = re.compile(r"\[(KP\d{4})\]")
+
+
+class KprodListener(StreamingQueryListener):
+    """``spark.streams.addListener(KprodListener(PrometheusMetrics()))``.
+
+    ``libraries`` get every value: ``PrometheusMetrics``, ``OpenTelemetryMetrics``, or any object
+    with their method. ``reports`` is the ``reportPath`` of the session's writes, as this process
+    sees it, or a function that gives the reports that it has not given before, as dictionaries of
+    their JSON. ``on_batch`` is called with the progress and the reports of each micro-batch
+    (several, when foreachBatch writes several times; none, when nothing was written by ``kprod``),
+    all as dictionaries.
+
+    Every query of the session is counted; of one that does not write by ``kprod`` there is Spark's
+    part alone.
+    """
+
+    def __init__(
+        self,
+        *libraries: MetricsLibrary,
+        reports: str | Path | Callable[[], Iterable[Document]],
+        on_batch: Callable[[Document, Sequence[Document]], None] | None = None,
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._metrics = Metrics(libraries)
+        self._new_reports = reports if callable(reports) else NewReports(reports)
+        self._on_batch = on_batch
+        self._wall_s = wall_s
+        #: By run id. A run's name is told at its start alone, and by its progress.
+        self._names: dict[str, str] = {}
+        #: By query id: what a report may not have, and must be called as Spark's part is.
+        self._queries: dict[str, str] = {}
+        #: Reports that came before the progress of their batch, by query id.
+        self._waiting: dict[str, deque[Document]] = {}
+        #: Names of queries of which a report was seen, by the fingerprint of their options.
+        self._ours: dict[str, str] = {}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        name = event.name or str(event.id)
+        self._names[str(event.runId)] = self._queries[str(event.id)] = name
+        self._metrics.begin(name)
+        self._metrics.event("kprod.query.active", 1, name)
+        self._alive(name)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        progress: Document = json.loads(event.progress.json)
+        query_id = str(progress["id"])
+        name = self._queries[query_id] = str(progress.get("name") or query_id)
+        self.read_reports()
+        reports = self._of_batch(query_id, progress["batchId"])
+        self._metrics.progress(progress, name)
+        if not reports and progress.get("numInputRows") and query_id in self._waiting:
+            self._metrics.event("kprod.query.batches.without.report", 1, name)
+        self._alive(name)
+        if self._on_batch is not None:
+            self._on_batch(progress, reports)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        name = self._names.get(str(event.runId))
+        if name is not None:
+            self._alive(name)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        self.read_reports()  # the report of a batch that failed has no progress
+        name = self._names.pop(str(event.runId), str(event.id))
+        self._waiting.pop(str(event.id), None)
+        self._metrics.event("kprod.query.active", 0, name)
+        if event.exception:
+            code = _CODE.search(event.exception)
+            self._metrics.event("kprod.query.failures", 1, name, code[1] if code else OTHER)
+
+    def read_reports(self) -> None:
+        """Counts the reports that came since it was last called. The events do it for streams;
+        after a batch job it is the caller's.
+        """
+        for report in self._new_reports():
+            query_id, fingerprint = report.get("queryId"), str(report.get("optionsFingerprint"))
+            query = self._queries.get(str(query_id), query_of(report))
+            if query_id is not None:
+                self._ours[fingerprint] = query
+                waiting = self._waiting.setdefault(str(query_id), deque(maxlen=MAX_WAITING))
+                waiting.append(report)
+            elif report.get("batchId") is not None:
+                # Only tasks know the query, and none of this micro-batch was finished.
+                query = self._ours.get(fingerprint, query)
+            self._metrics.report(report, query)
+
+    def _of_batch(self, query_id: str, batch_id: object) -> list[Document]:
+        """The reports of a micro-batch; older ones are forgotten."""
+        waiting = self._waiting.get(query_id, deque())
+        found = [one for one in waiting if one.get("batchId") == batch_id]
+        while waiting and found:
+            if waiting.popleft() is found[-1]:
+                break
+        return found
+
+    def _alive(self, name: str) -> None:
+        self._metrics.event("kprod.query.last.event.timestamp", self._wall_s(), name)

@@ -1,0 +1,156 @@
+"""A report or a progress, as values of instruments.
+
+Owns: :func:`measure`, which finds the values, :class:`Metrics`, which hands them to the libraries,
+and the bound on what a label may hold. Never: an instrument's meaning (``instruments``).
+
+A label's value never comes from a row, an option or a message of an error: it is a query's name or
+id, a broker's number, a member of a fixed set, or a code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from spark_kafka_sink.datasource.monitoring.instruments import (
+    BY_NAME,
+    FROM_THE_START,
+    INSTRUMENTS,
+    Instrument,
+    InstrumentKind,
+    Label,
+    Origin,
+)
+
+#: A document as ``json.loads`` gives it.
+Document = Mapping[str, object]
+
+#: Different values of a label; what comes after them is ``other``. A query's names are the user's,
+#: and the ids of brokers that come and go add up.
+MAX_LABEL_VALUES: Final = 100
+OTHER: Final = "other"
+
+#: The label ``query`` of what no streaming query wrote.
+NO_QUERY: Final = "batch"
+
+_CODE = re.compile(r"KP\d{4}")
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One value of one instrument, in its unit; ``labels`` are the instrument's, in its order."""
+
+    instrument: Instrument
+    value: float
+    labels: tuple[str, ...]
+
+
+class MetricsLibrary(Protocol):
+    """What keeps metrics and shows them to others (``prometheus_metrics``, ...)."""
+
+    def record(self, measurement: Measurement) -> None:
+        """Adds the value of a counter, sets that of a gauge."""
+        ...
+
+
+def measure(document: Document, origin: Origin, query: str) -> Iterator[Measurement]:
+    """The values in ``document``, a report or Spark's progress. A field that is not there, is null
+    or is no number has none, so that a report of a later version is read as far as it is known.
+    """
+    for instrument in INSTRUMENTS:
+        if instrument.origin is origin:
+            for value, label in _values(document, instrument):
+                labels = (query,) if instrument.label is None else (query, label)
+                yield Measurement(instrument, value * instrument.scale, labels)
+
+
+def _values(document: Document, instrument: Instrument) -> Iterator[tuple[float, str]]:
+    whole, _, member = instrument.field.partition("[].")
+    if member:
+        found = document.get(whole)
+        for one in found if isinstance(found, list) else ():
+            if isinstance(one, Mapping):
+                yield from _pair(one.get(member), one.get(instrument.label_field))
+        return
+    value = _at(document, whole) if whole else 1
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _pair(one, name)
+    elif instrument.label is None:
+        yield from _pair(value, "")
+    else:
+        yield from _pair(value, _at(document, instrument.label_field))
+
+
+def _at(document: Document, path: str) -> object:
+    found: object = document
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _pair(value: object, label: object) -> Iterator[tuple[float, str]]:
+    if not isinstance(value, int | float) or isinstance(value, bool) or label is None:
+        return
+    if value >= 0:  # a counter takes nothing less, and no figure of ours is
+        yield value, str(label)
+
+
+def query_of(document: Document) -> str:
+    """The label ``query`` of a report."""
+    name = document.get("queryName") or document.get("queryId")
+    return str(name) if name else NO_QUERY
+
+
+@dataclass(slots=True)
+class Metrics:
+    """What a process's reports and progresses are handed to. Not thread-safe: Spark calls a
+    listener's methods one after the other.
+    """
+
+    libraries: tuple[MetricsLibrary, ...]
+    _seen: dict[str, set[str]] = field(default_factory=dict)
+
+    def report(self, document: Document, query: str) -> None:
+        """Counts one report (docs/reports.md), a dictionary of its JSON."""
+        self._record(measure(document, Origin.REPORT, query))
+
+    def progress(self, document: Document, query: str) -> None:
+        """Counts one progress of a streaming query."""
+        self._record(measure(document, Origin.PROGRESS, query))
+
+    def event(self, name: str, value: float, query: str, *label: str) -> None:
+        """Counts what the listener alone knows; ``label`` is there if the instrument has one."""
+        self._record([Measurement(BY_NAME[name], value, (query, *label))])
+
+    def begin(self, query: str) -> None:
+        """Makes the query's counters 0: Prometheus sees an increase only between two values."""
+        for one in INSTRUMENTS:
+            if one.kind is InstrumentKind.COUNTER:
+                known = (
+                    ((),)
+                    if one.label is None
+                    else ((v,) for v in FROM_THE_START.get(one.label, ()))
+                )
+                self._record(Measurement(one, 0, (query, *label)) for label in known)
+
+    def _record(self, measurements: Iterable[Measurement]) -> None:
+        for one in measurements:
+            labels = tuple(
+                self._bounded(name, value)
+                for name, value in zip(one.instrument.labels, one.labels, strict=True)
+            )
+            bounded = Measurement(one.instrument, one.value, labels)
+            for library in self.libraries:
+                library.record(bounded)
+
+    def _bounded(self, name: str, value: str) -> str:
+        if name == Label.CODE.value and not _CODE.fullmatch(value):
+            return OTHER
+        known = self._seen.setdefault(name, set())
+        if value not in known and len(known) >= MAX_LABEL_VALUES:
+            return OTHER
+        known.add(value)
+        return value

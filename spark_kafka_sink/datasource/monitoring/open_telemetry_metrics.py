@@ -1,0 +1,51 @@
+"""OpenTelemetry's API as a keeper of metrics.
+
+Owns: :class:`OpenTelemetryMetrics`. Never: where metrics go: that is the meter provider's, which
+the user, his platform or ``opentelemetry-instrument`` sets up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.datasource.monitoring.instruments import INSTRUMENTS, InstrumentKind
+from spark_kafka_sink.datasource.monitoring.library_needed import library_needed
+from spark_kafka_sink.datasource.monitoring.measurements import Measurement
+from spark_kafka_sink.version import __version__
+
+try:
+    from opentelemetry import metrics as otel
+except ImportError as error:
+    raise library_needed(error) from None
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+
+
+class OpenTelemetryMetrics:
+    """Makes all metrics instruments of ``meter_provider``, the process's own by default. Without
+    an SDK they go nowhere, as OpenTelemetry defines it.
+    """
+
+    def __init__(self, meter_provider: MeterProvider | None = None) -> None:
+        provider = meter_provider or otel.get_meter_provider()
+        meter = provider.get_meter("spark_kafka_sink", __version__)
+        self._counters = {
+            one.name: meter.create_counter(one.name, one.unit, one.description)
+            for one in INSTRUMENTS
+            if one.kind is InstrumentKind.COUNTER
+        }
+        self._gauges = {
+            one.name: meter.create_gauge(one.name, one.unit, one.description)
+            for one in INSTRUMENTS
+            if one.kind is InstrumentKind.GAUGE
+        }
+
+    def record(self, measurement: Measurement) -> None:
+        """Adds the value of a counter, sets that of a gauge."""
+        one = measurement.instrument
+        attributes = dict(zip(one.labels, measurement.labels, strict=True))
+        if one.kind is InstrumentKind.COUNTER:
+            self._counters[one.name].add(measurement.value, attributes)
+        else:
+            self._gauges[one.name].set(measurement.value, attributes)

@@ -1,0 +1,103 @@
+"""What a task that runs says of itself: one line of the log every 30 s.
+
+Owns: :class:`TaskProgress`, and :class:`ProgressLog`, whose thread says it, whatever the task's own
+threads wait for. Never: the counting (``producer/metrics/``); a cost for each row or batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Annotated, Self
+
+from spark_kafka_sink.datasource.described_fields import Described, as_json
+from spark_kafka_sink.datasource.process_logging import configure_logging
+from spark_kafka_sink.producer.metrics.producer_progress import ProducerProgress
+
+_log = logging.getLogger(__name__)
+
+EVERY_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskProgress:
+    """How far one task attempt has come."""
+
+    partition: Annotated[int, Described("The DataFrame's partition, which is the task's index.")]
+    attempt: Annotated[int, Described("The attempt, from 0.")]
+    batch_id: Annotated[int, Described("The micro-batch; -1 in batch jobs.")]
+    elapsed_ms: Annotated[int, Described("Since the attempt began.", "ms")]
+    rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
+    megabytes: Annotated[float, Described("Their record batches on the wire.", "MB")]
+    rows_per_second: Annotated[float, Described("Acknowledged since the line before.", "rows/s")]
+    retries: Annotated[int, Described("Record batches that were sent again.", "batches")]
+    in_flight: Annotated[
+        int, Described("Record batches that were sent and are not answered.", "batches")
+    ]
+    oldest_batch_ms: Annotated[int, Described("Age of the oldest of these.", "ms")]
+    slowest_broker: Annotated[
+        int, Described("Node id with the longest mean latency; -1: none answered.")
+    ]
+    slowest_broker_ms: Annotated[float, Described("Its mean latency.", "ms")]
+    waits_for: Annotated[
+        str, Described("What the task waits for now, and which brokers owe it an answer.")
+    ]
+    last_answer: Annotated[
+        str, Described("The last answer because of which a batch was sent again, and whose.")
+    ]
+
+    def line(self) -> str:
+        """One line of ``name=value``."""
+        told = as_json(self)
+        assert isinstance(told, dict)
+        values = " ".join(f"{name}={value}" for name, value in told.items() if value != "")
+        return f"kprod writes {values}"
+
+
+class ProgressLog:
+    """A context manager around a task's attempt: says :meth:`TaskProgress.line` every ``every_s``
+    seconds, from a thread of its own. ``look`` gives what is so now; it is called on that thread.
+    """
+
+    def __init__(self, look: Callable[[], TaskProgress], every_s: float = EVERY_S) -> None:
+        self._look = look
+        self._every_s = every_s
+        self._over = threading.Lock()
+
+    def __enter__(self) -> Self:
+        self._over.acquire()
+        threading.Thread(target=self._speak, name="kprod-task-progress", daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._over.release()
+
+    def _speak(self) -> None:
+        while not self._over.acquire(timeout=self._every_s):
+            try:
+                line = self._look().line()
+            except Exception:  # noqa: BLE001 - the task goes on without its line
+                _log.debug("a task's progress can't be told", exc_info=True)
+                continue
+            configure_logging()
+            _log.info("%s", line)
+
+
+def waits_for(step: str, progress: ProducerProgress | None) -> str:
+    """``step`` of the writer, or the memory that it waits for, and who could end that wait."""
+    if progress is None:
+        return step
+    what = "memory (buffer.memory is used up)" if progress.waits_for_memory else step
+    owing = [
+        f"broker {node} ({count} batches, {age} ms)"
+        for node, (count, age) in sorted(progress.on_wire.items())
+    ]
+    return f"{what}: {', '.join(owing)}" if owing else what

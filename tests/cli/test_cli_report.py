@@ -1,0 +1,85 @@
+"""``kprod report``: files of reports, as they are and as they should not be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from spark_kafka_sink.cli.app import app
+from tests.monitoring.reports import failed, report
+
+WAITS = {"inputWaitMs": 300, "bufferWaitMs": 5_000, "metadataWaitMs": 0, "brokerWaitMs": 700}
+
+
+def run(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["report", *arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    """Three batches, the failed one in the middle, not in the order of their time."""
+    found = [
+        report(9, writtenAtMs=1_700_000_009_000, **WAITS),
+        report(7, writtenAtMs=1_700_000_007_000, rows=77),
+        failed("KP0301", batchId=8, writtenAtMs=1_700_000_008_000),
+    ]
+    path = tmp_path / "reports.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in found))
+    return path
+
+
+def test_the_last_report_is_shown_with_units_meanings_and_what_was_waited_for(lines: Path) -> None:
+    shown = run("show", str(lines)).stdout
+    assert "Batch orders 9" in shown
+    assert "5000 ms" in shown
+    assert "buffer.memory was used up" in shown
+    assert "id=1, requests=2, meanLatencyMs=4.0, maxLatencyMs=9" in shown
+    assert "Tasks waited most for memory, because brokers took less than Spark gave" in shown
+    assert "bufferWaitMs is 5000 of 6000 ms" in shown
+
+
+def test_a_batch_is_found_by_its_number(lines: Path) -> None:
+    assert json.loads(run("show", str(lines), "--batch", "7", "--json").stdout)["rows"] == 77
+    assert "code=KP0301" in run("show", str(lines), "--batch", "8").stdout
+    assert "has no report of batch 3" in run("show", str(lines), "--batch", "3", code=2).stderr
+
+
+def test_the_last_ones_are_lines_in_the_order_of_time(lines: Path) -> None:
+    shown = run("tail", str(lines)).stdout
+    assert shown.index("orders 7") < shown.index("orders 8") < shown.index("orders 9")
+    assert "KP0301" in shown
+    shown = run("tail", str(lines), "-n", "1").stdout
+    assert "orders 9" in shown
+    assert "orders 8" not in shown
+
+
+def test_a_folder_has_a_report_in_each_file(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / f"{number}.json").write_text(json.dumps(report(number, writtenAtMs=number)))
+    (tmp_path / "notes.txt").write_text("no report")
+    assert "orders 2" in run("show", str(tmp_path)).stdout
+
+
+def test_a_last_line_that_is_being_written_is_left_out(lines: Path) -> None:
+    with lines.open("a") as file:
+        file.write('{"reportVersion": 1, "rows"')
+    assert "Batch orders 9" in run("show", str(lines)).stdout
+
+
+@pytest.mark.parametrize("line", ["{}", "[1]", "no json", '{"reportVersion": 2}', "[" * 100_000])
+def test_what_is_no_report_is_named_by_its_line(lines: Path, line: str) -> None:
+    with lines.open("a") as file:
+        file.write(line + "\n")
+    assert "line 4, is no report of version 1" in run("show", str(lines), code=2).stderr
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    errors = run("show", str(tmp_path / "none.jsonl"), code=2).stderr
+    assert "can't be read: No such file or directory" in errors
+    assert errors.count("\n") == 1
+    assert "has no report" in run("show", str(tmp_path), code=2).stderr

@@ -1,0 +1,172 @@
+"""docs/runbook.md: every command in it runs on a real broker, and shows what the page shows.
+
+What differs from run to run (ages, producer ids, addresses, ids of clusters) does not count, nor
+does where a cell is wrapped. ``KPROD_RUNBOOK=write`` writes what was shown into the page.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from typer.testing import CliRunner
+
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.cli.app import app
+from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.local_kafka import KafkaCluster
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.producer_record import ProducerRecord
+from spark_kafka_sink.protocol.control_messages import NewTopic
+from spark_kafka_sink.transactions.commit_state import CommitState, Decision
+from spark_kafka_sink.transactions.decision_log import DecisionLog
+
+pytestmark = [pytest.mark.broker, pytest.mark.long]  # a broker of its own, for the page's names
+
+PAGE = Path(__file__).parents[2] / "docs" / "runbook.md"
+BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+COLUMNS = 110
+BROKER, NOBODY = "broker1:9092", "broker9:9092"
+
+
+class World:
+    """A broker with the page's topics; what is open, is open until the end."""
+
+    def __init__(self, cluster: KafkaCluster, stack: ExitStack) -> None:
+        self.bootstrap = cluster.bootstrap
+        self._stack = stack
+        config = ProducerConfig.parse({"bootstrap.servers": cluster.bootstrap})
+        self.client = stack.enter_context(TransactionClient(config))
+        self.client.create_topics(
+            [
+                NewTopic("orders", 3),
+                NewTopic("payments", 3, configs={"min.insync.replicas": "2"}),
+                NewTopic(COMMIT_LOG_TOPIC, 1, configs={"cleanup.policy": "compact"}),
+            ]
+        )
+
+    def task(self, run: str, number: int) -> KafkaProducer:
+        """A task that has written, and is silent since."""
+        options = {
+            "bootstrap.servers": self.bootstrap,
+            "transactional.id": f"orders-sink~{run}~5a0e~{number}",
+        }
+        producer = self._stack.enter_context(KafkaProducer(options))
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(ProducerRecord("orders", b"row", partition=number))
+        producer.flush()
+        return producer
+
+    def state(self, state: CommitState) -> None:
+        log = DecisionLog(self.client, COMMIT_LOG_TOPIC)
+        log.open("orders-sink", self.client.deadline()).write(state, self.client.deadline())
+
+
+def stands_still(world: World) -> None:
+    world.state(CommitState(generation=1, run_id="77c3d1", last_done=7))
+    world.task("1b2c3d", 0)
+    other = Producer(
+        {
+            "bootstrap.servers": world.bootstrap,
+            "transactional.id": "flink-orders-1",
+            "log_level": 0,
+        }
+    )
+    other.init_transactions(30)
+    other.begin_transaction()
+    other.produce("orders", b"row", partition=1)
+    other.flush(30)
+    world._stack.callback(other.flush, 0)
+
+
+def partial(world: World) -> None:
+    prepared = tuple(world.task("77c3d1", number).prepare() for number in (1, 2))
+    state = CommitState(generation=2, run_id="77c3d1", last_done=7)
+    state = state.decided(Decision(8, prepared))
+    committed, lost = prepared
+    soon = world.client.deadline()
+    world.client.end([committed], committed=True, deadline_ms=soon)
+    world.client.end([lost], committed=False, deadline_ms=soon)
+    world.state(state.partly_lost([lost.transactional_id]))
+
+
+#: What must be there before a section's first command.
+SCENES: dict[str, Callable[[World], None]] = {
+    "A consumer stands still": stands_still,
+    "PARTIAL": partial,
+}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with KafkaCluster() as cluster, ExitStack() as stack:
+        yield World(cluster, stack)
+
+
+def commands_in(block: str) -> Iterator[tuple[str, str]]:
+    """Each command with what it shows."""
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, _, shown = part.partition("\n")
+        yield command, shown
+
+
+def stable(text: str) -> list[str]:
+    """Words, whatever the order, with digits and ids of clusters masked."""
+    text = re.sub(r"\S{22}, (?=\d+ brokers)", "ID, ", text)
+    text = re.sub(r"[+-]\d+ ms beside", "0 ms beside", text)
+    text = re.sub(r"[^\x00-\x7f]", " ", text)
+    return sorted(re.sub(r"\d+", "#", text).split())
+
+
+def shown_by(command: str, world: World) -> str:
+    words = shlex.split(command)
+    assert words[0] == "kprod", command
+    here = {BROKER: world.bootstrap, NOBODY: "127.0.0.1:11"}
+    run = CliRunner().invoke(app, [here.get(word, word) for word in words[1:]])
+    assert run.exit_code in (0, 1), run.output
+    assert run.exception is None or isinstance(run.exception, SystemExit), run.exception
+    text = run.output
+    for name, address in here.items():
+        # In a cell of a table, what the name is shorter by comes behind it.
+        spaces = " " * (len(address) - len(name))
+        cell = re.compile(rf"{re.escape(address)}([^│\n]*)│")
+        text = cell.sub(rf"{name}\1{spaces}│", text).replace(address, name)
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def test_every_command_of_the_page_shows_what_the_page_shows(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(COLUMNS))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "client.properties").write_text(f"bootstrap.servers={world.bootstrap}\n")
+    page = PAGE.read_text(encoding="utf-8")
+    sections = re.split(r"(?=^## )", page, flags=re.MULTILINE)
+    differ: list[str] = []
+    for number, section in enumerate(sections):
+        SCENES.get(section.partition("\n")[0].removeprefix("## "), lambda _: None)(world)
+
+        def again(block: re.Match[str]) -> str:
+            found = [(c, shown_by(c, world), shown) for c, shown in commands_in(block[1])]
+            differ.extend(c for c, now, then in found if stable(now) != stable(then))
+            shown = "".join(f"$ {command}\n{now}" for command, now, _ in found)
+            return f"```console\n{shown}```"
+
+        sections[number] = BLOCK.sub(again, section)
+    if os.environ.get("KPROD_RUNBOOK") == "write":
+        PAGE.write_text("".join(sections), encoding="utf-8")
+        return
+    assert differ == []
+
+
+def test_every_scene_is_a_section() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert set(SCENES) <= set(re.findall(r"^## (.+)$", page, re.MULTILINE))

@@ -1,0 +1,115 @@
+"""``make demo-ops`` and the profile ``demo``: what a real Prometheus scrapes of a real stream."""
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from spark_kafka_sink.datasource.monitoring.instruments import INSTRUMENTS
+
+ROOT = Path(__file__).parents[2]
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+DEMO = {name: one for name, one in COMPOSE.items() if "demo" in one["profiles"]}
+
+
+def test_the_profile_demo_has_everything_and_mounts_files_that_exist():
+    """It was never run by docker here: names, files and references are what can be checked."""
+    assert set(DEMO) == {
+        "kafka-1", "kafka-2", "kafka-3", "topics", "stream", "prometheus", "grafana"
+    }  # fmt: skip
+    for name, one in DEMO.items():
+        for volume in one.get("volumes", ()):
+            source, _, mode = volume.split(":")
+            assert (ROOT / source).is_file(), f"{name}: {volume}"
+            assert mode == "ro"
+        assert all(port.startswith("127.0.0.1:") for port in one.get("ports", ())), name
+        assert set(one.get("depends_on", ())) <= set(DEMO), name
+    copied = [
+        source
+        for line in DEMO["stream"]["build"]["dockerfile_inline"].splitlines()
+        if line.startswith("COPY")
+        for source in line.split()[1:-1]
+    ]
+    assert copied
+    assert all((ROOT / source).exists() for source in copied)
+    config = yaml.safe_load((ROOT / "conf/monitoring/prometheus.yml").read_text())
+    (target,) = config["scrape_configs"][0]["static_configs"][0]["targets"]
+    assert target.split(":")[0] in DEMO
+    assert DEMO["stream"]["command"][-1].endswith(":" + target.split(":")[1])
+
+
+def test_grafana_is_given_the_dashboard_and_prometheus():
+    conf = ROOT / "conf/monitoring/grafana"
+    (source,) = yaml.safe_load((conf / "datasources.yml").read_text())["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    (provider,) = yaml.safe_load((conf / "dashboards.yml").read_text())["providers"]
+    mounted = {volume.split(":")[1] for volume in DEMO["grafana"]["volumes"]}
+    assert f"{provider['options']['path']}/kprod-dashboard.json" in mounted
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (package prometheus)")
+def test_promtool_accepts_the_configuration_of_the_demo():
+    ran = subprocess.run(
+        ["promtool", "check", "config", "conf/monitoring/prometheus.yml"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def wait_for(condition, what, timeout_s=90):
+    """The first value of ``condition()`` that is true."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        time.sleep(0.2)
+    raise AssertionError(f"{what}: not within {timeout_s} s")
+
+
+@pytest.mark.long
+@pytest.mark.cluster
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="no prometheus")
+def test_prometheus_sees_the_stream_and_a_broker_that_is_killed_under_load(spark, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import demo_ops
+
+    with demo_ops.OpsDemo(spark) as ops:
+        value = ops.prometheus.value
+        label = '{query="orders"}'
+        rows = wait_for(lambda: value(f"kprod_rows_total{label}"), "rows in Prometheus")
+        assert rows > 0
+        assert value('kprod_writes_total{query="orders",outcome="committed"}') >= 1
+        assert value(f"kprod_query_active{label}") == 1
+        assert value(f"kprod_query_input_rows_total{label}") >= rows > 0
+        assert value(f"kprod_transaction_timeout_seconds{label}") == 900
+        assert value("sum(kprod_broker_requests_total)") > 0
+        (group,) = ops.prometheus.get("rules")["groups"]
+        assert len(group["rules"]) == 9
+        assert all(rule["health"] in ("ok", "unknown") for rule in group["rules"])
+
+        known = {one.prometheus_name for one in INSTRUMENTS}
+        names = ops.prometheus.get("label/__name__/values")
+        ours = {n for n in names if n.startswith("kprod_") and not n.endswith("_created")}
+        assert ours - known == set()
+        assert len(ours) > 30
+
+        before = value(f"kprod_retries_total{label}")
+        ops.kafka.node(demo_ops.KILLED_NODE).kill()
+        wait_for(
+            lambda: value(f"kprod_retries_total{label} - {before}"),
+            "batches that were sent again, in Prometheus",
+        )
+        # The same in the report of the batch, with what was answered or broke.
+        (hit, *_) = [r for r in ops.reports() if r["retries"]]
+        assert hit["outcome"] == "committed"
+        assert any(broker["lastAnswer"] for broker in hit["brokers"])
+        again = value(f"kprod_rows_total{label}")
+        wait_for(lambda: value(f"kprod_rows_total{label} - {again}"), "rows without the broker")
+        assert value(f"sum(kprod_writes_total{label})") <= len(ops.reports())

@@ -1,0 +1,208 @@
+"""The listener: what Spark tells, joined with the reports of the batches."""
+
+import json
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from spark_kafka_sink import KprodListener
+from spark_kafka_sink.datasource.monitoring.measurements import MAX_LABEL_VALUES, OTHER
+from spark_kafka_sink.datasource.monitoring.prometheus_metrics import PrometheusMetrics
+from tests.monitoring.reports import failed, idle, progress, report, started, terminated
+
+
+class World:
+    """A listener over Prometheus' library, and reports that are given to it."""
+
+    def __init__(self):
+        self.registry = CollectorRegistry()
+        self.reports, self.joined, self.now = [], [], 1_000.0
+        self.listener = KprodListener(
+            PrometheusMetrics(self.registry),
+            reports=self._new,
+            on_batch=lambda one, reports: self.joined.append((one, list(reports))),
+            wall_s=lambda: self.now,
+        )
+
+    def _new(self):
+        new, self.reports = self.reports, []
+        return new
+
+    def value(self, name, query="orders", **labels):
+        return self.registry.get_sample_value(name, {"query": query, **labels})
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_a_progress_and_the_report_of_its_batch_are_joined(world):
+    world.listener.onQueryStarted(started())
+    world.reports = [report(0), report(1)]  # Spark tells of batches later than they are committed
+    world.listener.onQueryProgress(progress(0))
+    world.listener.onQueryProgress(progress(1))
+    assert [(one["batchId"], [r["batchId"] for r in found]) for one, found in world.joined] == [
+        (0, [0]),
+        (1, [1]),
+    ]
+
+
+def test_every_report_of_a_micro_batch_with_several_writes_is_counted(world):
+    world.reports = [report(4), report(4, rows=7)]
+    world.listener.onQueryProgress(progress(4))
+    assert [r["rows"] for r in world.joined[0][1]] == [100, 7]
+    assert world.value("kprod_rows_total") == 107
+
+
+def test_values_arrive_in_the_unit_that_the_name_says(world):
+    world.reports = [report(0)]
+    world.listener.onQueryProgress(progress(0))
+    assert world.value("kprod_sent_bytes_total") == 2_000
+    assert world.value("kprod_throttle_time_seconds_total") == 0.25
+    assert world.value("kprod_queue_time_max_seconds") == 1.5
+    assert world.value("kprod_task_skew_ratio") == 2.5
+    assert world.value("kprod_last_report_timestamp_seconds") == 1_700_000_000
+    assert world.value("kprod_broker_latency_mean_seconds", broker="2") == 0.008
+    assert world.value("kprod_broker_requests_total", broker="1") == 2
+    assert world.value("kprod_writes_total", outcome="committed") == 1
+    assert world.value("kprod_query_batch_time_seconds_total", phase="addBatch") == 1.2
+
+
+def test_counters_with_alerts_are_zero_before_the_first_batch(world):
+    """Prometheus sees no increase in a series that begins with 1."""
+    world.listener.onQueryStarted(started())
+    assert world.value("kprod_retries_total") == 0
+    assert world.value("kprod_writes_total", outcome="partial") == 0
+    assert world.value("kprod_query_failures_total", code="KP0501") == 0
+    assert world.value("kprod_query_active") == 1
+
+
+def test_a_query_without_a_name_is_told_by_its_id(world):
+    world.reports = [report(0, queryName=None)]
+    world.listener.onQueryProgress(progress(0, name=None))
+    query_id = world.joined[0][0]["id"]
+    assert world.value("kprod_rows_total", query=query_id) == 100
+    assert world.value("kprod_query_input_rows_total", query=query_id) == 100
+
+
+def test_a_report_without_the_querys_name_is_counted_under_it(world):
+    world.reports = [report(0, queryName=None)]
+    world.listener.onQueryProgress(progress(0))
+    assert world.value("kprod_rows_total") == 100
+
+
+def test_the_abort_of_a_batch_of_which_no_task_was_finished_has_its_query(world):
+    """Only tasks know the query; the options are those of its other batches."""
+    world.reports = [report(0)]
+    world.listener.onQueryProgress(progress(0))
+    unknown = {"queryId": None, "queryName": None, "runId": None}
+    world.reports = [report(1, outcome="aborted", rows=0, **unknown)]
+    world.listener.onQueryTerminated(terminated("boom"))
+    assert world.value("kprod_writes_total", outcome="aborted") == 1
+
+
+def test_an_error_is_counted_by_its_code_and_nothing_else_of_it_is_kept(world):
+    world.listener.onQueryStarted(started())
+    world.reports = [failed("KP0611", outcome="partial")]
+    world.listener.onQueryTerminated(terminated("... DeliveryError: [KP0501] secret-canary"))
+    assert world.value("kprod_failures_total", code="KP0611") == 1
+    assert world.value("kprod_query_failures_total", code="KP0501") == 1
+    assert world.value("kprod_query_active") == 0
+    shown = [str(s) for metric in world.registry.collect() for s in metric.samples]
+    assert len(shown) > 30
+    assert not any("canary" in line for line in shown)
+
+
+def test_a_failure_that_is_not_ours_is_other(world):
+    world.listener.onQueryStarted(started())
+    world.listener.onQueryTerminated(terminated("java.lang.OutOfMemoryError"))
+    assert world.value("kprod_query_failures_total", code="other") == 1
+
+
+def test_an_idle_query_is_alive(world):
+    world.listener.onQueryStarted(started())
+    world.now = 2_000.0
+    world.listener.onQueryIdle(idle())
+    assert world.value("kprod_query_last_event_timestamp_seconds") == 2_000
+
+
+def test_a_batch_whose_report_is_missing_is_counted_once_reports_came_before(world):
+    world.listener.onQueryProgress(progress(0))
+    assert world.value("kprod_query_batches_without_report_total") is None
+    world.reports = [report(1)]
+    world.listener.onQueryProgress(progress(1))
+    world.listener.onQueryProgress(progress(2))
+    world.listener.onQueryProgress(progress(3, rows=0))
+    assert world.value("kprod_query_batches_without_report_total") == 1
+
+
+def test_what_a_batch_job_wrote_is_counted_when_asked(world):
+    world.reports = [report(None, queryId=None, queryName=None, runId=None)]
+    world.listener.read_reports()
+    assert world.value("kprod_rows_total", query="batch") == 100
+
+
+def test_labels_are_bounded_whatever_comes(world):
+    for number in range(3 * MAX_LABEL_VALUES):
+        brokers = [{"id": number, "requests": 1, "meanLatencyMs": 1.0, "maxLatencyMs": 1}]
+        world.reports.append(report(number, queryName=f"q{number % 150}", brokers=brokers))
+        world.reports.append(failed(f"KP{number:04}", outcome=f"o{number}"))
+        world.reports.append(failed("a text with a secret"))
+    world.listener.read_reports()
+    for metric in world.registry.collect():
+        for label in ("query", "broker", "outcome", "code"):
+            values = {s.labels[label] for s in metric.samples if label in s.labels}
+            assert len(values) <= MAX_LABEL_VALUES + 1
+    assert world.value("kprod_rows_total", query=OTHER) > 0
+    assert world.value("kprod_failures_total", code=OTHER) > 0
+
+
+@pytest.mark.parametrize("strange", ["text", None, [1], {"a": {"b": 1}}, True])
+def test_a_report_of_another_version_is_read_as_far_as_it_is_known(world, strange):
+    world.reports = [report(0, retries=strange, brokers=strange, error=strange, newField=strange)]
+    world.listener.read_reports()
+    assert world.value("kprod_rows_total") == 100
+
+
+def test_reports_of_a_file_are_read_from_now_on_and_whole(tmp_path):
+    path = tmp_path / "reports.jsonl"
+    path.write_text(json.dumps(report(0)) + "\n")
+    registry = CollectorRegistry()
+    listener = KprodListener(PrometheusMetrics(registry), reports=path)
+
+    def rows():
+        listener.read_reports()
+        return registry.get_sample_value("kprod_rows_total", {"query": "orders"})
+
+    assert rows() is None  # history
+    line = json.dumps(report(1))
+    with path.open("a") as file:
+        file.write(line + "\n" + line[:40])
+        file.flush()
+        assert rows() == 100
+        file.write(line[40:] + "\n")
+    assert rows() == 200
+    assert rows() == 200
+
+
+def test_reports_of_a_directory_are_read_from_now_on_and_whole(tmp_path):
+    """As ``reportPath`` writes them into a directory; some mounts show half a file."""
+    (tmp_path / "1-history.json").write_text(json.dumps(report(0)) + "\n")
+    registry = CollectorRegistry()
+    listener = KprodListener(PrometheusMetrics(registry), reports=tmp_path)
+
+    def rows():
+        listener.read_reports()
+        return registry.get_sample_value("kprod_rows_total", {"query": "orders"})
+
+    assert rows() is None
+    line = json.dumps(report(1)) + "\n"
+    (tmp_path / ".3.json.tmp").write_text(line)
+    (tmp_path / "2.json").write_text(line)
+    (tmp_path / "3.json").write_text(line[:40])
+    assert rows() == 100
+    (tmp_path / "1-history.json").unlink()
+    (tmp_path / "3.json").write_text(line)
+    assert rows() == 200
+    assert rows() == 200

@@ -1,0 +1,82 @@
+"""The calls of a record of ``send`` may not grow unseen: each is a hundredth of its time."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from types import FrameType
+
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.producer.record_future import RecordFuture
+from tests.fakes.accumulator_world import cluster_of
+from tests.fakes.answering_client import AnsweringClient
+from tests.fakes.clock import FakeClock
+
+ROWS = 1_000
+#: Calls of Python functions for a record: as measured, and one more for what its batch takes.
+SENT, TOLD = 22, 4
+
+
+class NoThread:
+    """A network thread that never runs, so that the same calls are counted every time."""
+
+    def is_alive(self) -> bool:
+        return False
+
+    def join(self, timeout: float | None = None) -> None:
+        pass
+
+
+class Calls:
+    """Counts the Python functions that are called inside."""
+
+    def __init__(self) -> None:
+        self.by_name: Counter[str] = Counter()
+
+    def __enter__(self) -> Counter[str]:
+        sys.setprofile(self._called)
+        return self.by_name
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+        self.by_name.pop("Calls.__exit__", None)
+
+    def _called(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            self.by_name[frame.f_code.co_qualname] += 1
+
+
+def test_a_record_takes_no_more_calls_than_it_did():
+    cluster = cluster_of([1, 2] * 6)
+    producer = KafkaProducer(
+        {"bootstrap.servers": "127.0.0.1:9092"},
+        cluster=cluster,
+        client=AnsweringClient(cluster),
+        clock=FakeClock(),
+        start_thread=lambda run, name: NoThread(),
+    )
+    told = 0
+
+    def callback(metadata: RecordMetadata, error: object) -> None:
+        nonlocal told
+        told += error is None
+
+    futures: list[RecordFuture] = []
+
+    def send(rows: int) -> None:
+        for n in range(rows):
+            record = ProducerRecord("test", b"x" * 100, b"%012d" % n)
+            futures.append(producer.send(record, callback))
+
+    with Calls() as sent:
+        send(ROWS)  # keys that are new are the dearest
+    for result in {future._result for future in futures}:
+        result.set(0, -1, None)
+    with Calls() as heard:
+        for future in futures:
+            future.run_callbacks()
+    assert told == ROWS
+    assert sent.total() <= SENT * ROWS, sent.most_common(30)
+    assert heard.total() <= TOLD * ROWS, heard.most_common(30)
+    producer.close(0)

@@ -1,0 +1,183 @@
+"""Answers of the control plane as kio writes them, with all that a version can say."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from typing import Any
+
+from kio.schema.errors import ErrorCode as KioErrorCode
+from kio_oracle import Module, write
+
+from spark_kafka_sink.protocol.control_messages import (
+    ApiVersionsRequest,
+    CreateTopicsRequest,
+    InitProducerIdRequest,
+    MetadataRequest,
+    NewTopic,
+)
+from spark_kafka_sink.protocol.request import ApiKey
+
+API_VERSIONS = ApiVersionsRequest("spark-kafka-sink", "0.1.0")
+METADATA = MetadataRequest(("orders", "nope", "t"))
+INIT_PRODUCER_ID = InitProducerIdRequest(None, 60_000)
+INIT_2PC = InitProducerIdRequest("job-7", 60_000, enable_2pc=True)
+CREATE_TOPICS = CreateTopicsRequest(
+    (NewTopic("orders", 3, 1, {"retention.ms": "1000"}), NewTopic("clicks", 1, 1)), 5_000
+)
+
+ALL: list[tuple[Any, int]] = [
+    (request, version)
+    for request in (API_VERSIONS, METADATA, INIT_PRODUCER_ID, INIT_2PC, CREATE_TOPICS)
+    for version in range(request.versions.min, request.versions.max + 1)
+]
+IDS = [f"{request.api_key.name}-v{version}" for request, version in ALL]
+TOPIC_ID = uuid.UUID(int=0x0123456789ABCDEF)
+
+
+def decode(request: Any, version: int, data: bytes) -> Any:
+    return request.decode(version, memoryview(data))
+
+
+def milliseconds(count: int) -> dt.timedelta:
+    return dt.timedelta(milliseconds=count)
+
+
+# --- answers as kio writes them, with all that a version can say
+
+
+def api_versions(version: int, **fields: Any) -> bytes:
+    kio = Module("api_versions", version, "response")
+    keys = fields.pop("keys", [(0, 0, 12), (3, 0, 13), (18, 0, 4), (71, 0, 0), (9999, 2, 1)])
+    features = fields.pop("features", [("transaction.version", 2), ("metadata.version", 29)])
+    finalized = tuple(
+        kio.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=0)
+        for name, level in features
+        if kio.has("FinalizedFeatureKey")
+    )
+    supported = tuple(
+        kio.SupportedFeatureKey(name="transaction.version", min_version=0, max_version=2)
+        for _ in range(kio.has("SupportedFeatureKey"))
+    )
+    plain = {
+        "error_code": KioErrorCode.none,
+        "api_keys": tuple(
+            kio.ApiVersion(api_key=k, min_version=low, max_version=high) for k, low, high in keys
+        ),
+        "throttle_time": milliseconds(7),
+        "supported_features": supported,
+        "finalized_features_epoch": 41,
+        "finalized_features": finalized,
+        "zk_migration_ready": True,
+    }
+    return write(kio.ApiVersionsResponse(**(plain | fields)))
+
+
+def metadata(version: int, **fields: Any) -> bytes:
+    kio = Module("metadata", version, "response")
+
+    def partition(index: int, **more: Any) -> Any:
+        plain: dict[str, Any] = {
+            "error_code": KioErrorCode.none,
+            "partition_index": index,
+            "leader_id": 1,
+            "leader_epoch": 5 + index,
+            "replica_nodes": (1, 2, 3),
+            "isr_nodes": (1, 2),
+            "offline_replicas": (3,),
+        }
+        return kio.MetadataResponsePartition(**(plain | more))
+
+    def topic(name: str, partitions: tuple[Any, ...], **more: Any) -> Any:
+        plain: dict[str, Any] = {
+            "error_code": KioErrorCode.none,
+            "name": name,
+            "topic_id": TOPIC_ID,
+            "partitions": partitions,
+        }
+        return kio.MetadataResponseTopic(**(plain | more))
+
+    brokers = fields.pop("brokers", [(1, "b1.example", 9092, "r1"), (2, "::1", 65535, None)])
+    topics = fields.pop(
+        "topics",
+        lambda topic, partition: (
+            topic(
+                "orders",
+                (
+                    partition(0),
+                    partition(1, leader_id=-1, error_code=KioErrorCode.leader_not_available),
+                ),
+            ),
+            topic(
+                "nope",
+                (),
+                topic_id=None,
+                error_code=KioErrorCode.unknown_topic_or_partition,
+                is_internal=True,
+            ),
+        ),
+    )
+    plain: dict[str, Any] = {
+        "throttle_time": milliseconds(11),
+        "brokers": tuple(
+            kio.MetadataResponseBroker(node_id=i, host=host, port=port, rack=rack)
+            for i, host, port, rack in brokers
+        ),
+        "cluster_id": "cluster",
+        "controller_id": 2,
+        "topics": topics(topic, partition),
+        "cluster_authorized_operations": 0,
+        "error_code": KioErrorCode.none,
+    }
+    return write(kio.MetadataResponse(**(plain | fields)))
+
+
+def init_producer_id(version: int, **fields: Any) -> bytes:
+    kio = Module("init_producer_id", version, "response")
+    plain: dict[str, Any] = {
+        "throttle_time": milliseconds(3),
+        "error_code": KioErrorCode.none,
+        "producer_id": 4711,
+        "producer_epoch": 2,
+    }
+    return write(kio.InitProducerIdResponse(**(plain | fields)))
+
+
+def create_topics(version: int, names: tuple[str, ...] = ("orders", "clicks")) -> bytes:
+    kio = Module("create_topics", version, "response")
+    results = []
+    for name in names:
+        configs = tuple(
+            kio.CreatableTopicConfigs(
+                name=key, value=value, read_only=False, config_source=5, is_sensitive=False
+            )
+            for key, value in (("a", "b"), ("c", None))
+            if kio.has("CreatableTopicConfigs")
+        )
+        failed = name == "clicks"
+        results.append(
+            kio.CreatableTopicResult(
+                name=name,
+                topic_id=TOPIC_ID,
+                error_code=KioErrorCode.topic_already_exists if failed else KioErrorCode.none,
+                error_message="it is there" if failed else None,
+                topic_config_error_code=29,
+                num_partitions=3,
+                replication_factor=1,
+                configs=configs,
+            )
+        )
+    return write(kio.CreateTopicsResponse(throttle_time=milliseconds(2), topics=tuple(results)))
+
+
+ANSWERS = {
+    ApiKey.API_VERSIONS: api_versions,
+    ApiKey.METADATA: metadata,
+    ApiKey.INIT_PRODUCER_ID: init_producer_id,
+    ApiKey.CREATE_TOPICS: create_topics,
+}
+
+
+def answer(request: Any, version: int) -> bytes:
+    data: bytes = ANSWERS[request.api_key](version)
+    return data

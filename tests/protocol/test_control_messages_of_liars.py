@@ -1,0 +1,108 @@
+"""Answers of the control plane that are cut, changed or made up parse, or are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hostile import allocated, best_seconds, mutations, parses_or_refuses, refused, work
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_kafka_sink.errors import (
+    RemoteProtocolError,
+)
+from tests.protocol.control_answers import (
+    ALL,
+    API_VERSIONS,
+    CREATE_TOPICS,
+    IDS,
+    INIT_PRODUCER_ID,
+    METADATA,
+    answer,
+    decode,
+    metadata,
+)
+
+# --- liars
+
+
+@pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
+def test_an_answer_cut_anywhere_or_too_long_is_refused(request_: Any, version: int) -> None:
+    data = answer(request_, version)
+    assert not refused(lambda: decode(request_, version, data))
+    for size in range(len(data)):
+        assert refused(lambda size=size: decode(request_, version, data[:size]))  # type: ignore[misc]
+    with pytest.raises(RemoteProtocolError, match="left over") as caught:
+        decode(request_, version, data + b"\x00")
+    assert caught.value.message.startswith(f"{request_.api_key.name} v{version}: ")
+
+
+@pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
+def test_a_bomb_at_any_byte_parses_or_is_refused(request_: Any, version: int) -> None:
+    data = answer(request_, version)
+    for at in range(len(data)):
+        for bomb in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff" * 10, b"\x80"):
+            broken = data[:at] + bomb + data[at + len(bomb) :]
+            parses_or_refuses(lambda broken=broken: decode(request_, version, broken))  # type: ignore[misc]
+
+
+@given(case=mutations([answer(*pair) for pair in ALL]))
+@settings(max_examples=1000, deadline=None)
+def test_a_mutated_answer_parses_or_is_refused(case: tuple[int, bytes]) -> None:
+    index, data = case
+    request_, version = ALL[index]
+    parses_or_refuses(lambda: decode(request_, version, data))
+
+
+@given(pair=st.sampled_from(ALL), data=st.binary(max_size=120))
+@settings(max_examples=500, deadline=None)
+def test_random_bytes_parse_or_are_refused(pair: tuple[Any, int], data: bytes) -> None:
+    parses_or_refuses(lambda: decode(*pair, data))
+
+
+@pytest.mark.parametrize(("request_", "version"), ALL, ids=IDS)
+def test_an_answer_in_another_version_parses_or_is_refused(request_: Any, version: int) -> None:
+    lowest, highest = request_.versions
+    for other in range(lowest, highest + 1):
+        parses_or_refuses(lambda other=other: decode(request_, version, answer(request_, other)))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "data"),
+    [
+        (API_VERSIONS, 0, b"\x00\x00" + b"\x7f\xff\xff\xff"),
+        (API_VERSIONS, 4, b"\x00\x00" + b"\xff\xff\xff\xff\x07"),
+        (METADATA, 4, bytes(4) + b"\x7f\xff\xff\xff"),
+        (METADATA, 12, bytes(4) + b"\xff\xff\xff\xff\x07"),
+        (CREATE_TOPICS, 2, bytes(4) + b"\x7f\xff\xff\xff"),
+        (CREATE_TOPICS, 7, bytes(4) + b"\xff\xff\xff\xff\x07"),
+        (INIT_PRODUCER_ID, 5, bytes(16) + b"\xff\xff\xff\xff\x0f"),  # tagged fields
+    ],
+)
+def test_a_claimed_count_allocates_nothing(request_: Any, version: int, data: bytes) -> None:
+    decoding = lambda: decode(request_, version, data + b"0123456789")  # noqa: E731
+    assert refused(decoding)
+    assert allocated(decoding) < 64 * 1024
+
+
+def thousand_partitions(version: int, count: int = 1000) -> bytes:
+    return metadata(version, topics=lambda t, p: (t("orders", tuple(p(i) for i in range(count))),))
+
+
+@pytest.mark.timing
+def test_metadata_of_a_thousand_partitions_takes_milliseconds() -> None:
+    data = thousand_partitions(12)
+    # About 3 ms here; the bound only catches an accident.
+    assert best_seconds(lambda: decode(METADATA, 12, data)) < 0.05
+
+
+def test_metadata_of_a_thousand_partitions_takes_little_memory() -> None:
+    data = thousand_partitions(12)
+    assert allocated(lambda: decode(METADATA, 12, data)) <= len(data) + 64 * 1024
+
+
+def test_metadata_takes_linear_time() -> None:
+    short, long = thousand_partitions(12), thousand_partitions(12, 16_000)
+    once = work(lambda: decode(METADATA, 12, short))
+    assert work(lambda: decode(METADATA, 12, long)) <= 16 * once

@@ -1,0 +1,210 @@
+"""Login: credentials are fetched beside the network thread, kept, renewed, and shared."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from spark_kafka_sink.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.network.auth.login import Fetched, Fetcher, FetchingLogin
+from spark_kafka_sink.network.backoff import ExponentialBackoff
+from tests.fakes.clock import FakeClock
+
+SECRET = "s3cr3t"
+
+
+class Scripted:
+    """A fetch whose results the test gives one by one."""
+
+    def __init__(self, *results):
+        self.results = list(results)
+        self.calls = []
+
+    def __call__(self, host):
+        self.calls.append(host)
+        result = self.results.pop(0)
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+
+class Woken:
+    def __init__(self):
+        self.event = threading.Event()
+
+    def __call__(self):
+        self.event.set()
+
+    def wait(self):
+        assert self.event.wait(60)
+        self.event.clear()
+
+
+def login_of(fetch, clock, **more):
+    backoff = ExponentialBackoff(100, 10_000, jitter=0)
+    made = Fetcher("TEST", fetch, lambda value, host: (value, host), clock, backoff=backoff, **more)
+    login, woken = FetchingLogin(made), Woken()
+    login.attach(woken)
+    return login, woken
+
+
+def test_a_credential_is_fetched_beside_us_and_kept_until_it_is_to_be_renewed():
+    clock, fetch = FakeClock(), Scripted(Fetched("a", 5_000, 9_000), Fetched("b", 5_000, 9_000))
+    login, woken = login_of(fetch, clock)
+    now = clock.now_ms()
+    assert login.mechanism("h", now) is None
+    woken.wait()
+    assert login.mechanism("h", now) == ("a", "h")
+    assert login.mechanism("i", now + 4_999) == ("a", "i")
+    assert len(fetch.calls) == 1
+    assert login.mechanism("h", now + 5_000) is None
+    woken.wait()
+    assert login.mechanism("h", now) == ("b", "h")
+
+
+def test_many_who_wait_cause_one_fetch():
+    gate = threading.Event()
+    fetch = Scripted(Fetched("a", 0))
+
+    def slow(host):
+        gate.wait(60)
+        return fetch(host)
+
+    clock = FakeClock()
+    login, woken = login_of(slow, clock)
+    for host in "abc":
+        assert login.mechanism(host, clock.now_ms()) is None
+    gate.set()
+    woken.wait()
+    for host in "abc":  # of no kept life, and yet of use to all who waited
+        assert login.mechanism(host, clock.now_ms()) == ("a", host)
+    assert len(fetch.calls) == 1
+
+
+def test_each_host_has_its_own_where_that_is_asked_for():
+    fetch = Scripted(Fetched("a", 9_000), Fetched("b", 9_000))
+    login, woken = login_of(fetch, FakeClock(), per_host=True)
+    for host in ("h", "i"):
+        assert login.mechanism(host, 0) is None
+        woken.wait()
+    assert [login.mechanism(host, 0) for host in ("h", "i")] == [("a", "h"), ("b", "i")]
+    assert fetch.calls == ["h", "i"]
+
+
+def test_a_failed_renewal_falls_back_on_what_is_still_good_and_then_fails(caplog):
+    failure = OSError("the server is busy")
+    clock = FakeClock()
+    now = clock.now_ms()
+    fetch = Scripted(Fetched("a", 1_000, 60_000), failure, failure, Fetched("c", 9_000))
+    login, woken = login_of(fetch, clock)
+    assert login.mechanism("h", now) is None
+    woken.wait()
+    now += 2_000
+    clock.advance(2_000)
+    assert login.mechanism("h", now) is None
+    with caplog.at_level(logging.WARNING):
+        woken.wait()
+    assert "the server is busy" in caplog.text
+    assert login.mechanism("h", now) == ("a", "h"), "it has not expired"
+    clock.advance(60_000)
+    now += 60_000
+    assert login.mechanism("h", now) is None
+    woken.wait()
+    for _ in range(3):
+        with pytest.raises(ConnectionError, match="the server is busy"):
+            login.mechanism("h", now)
+    assert len(fetch.calls) == 3, "an answer is everybody's for a while"
+    now = clock.advance(20_000)
+    assert login.mechanism("h", now) is None
+    woken.wait()
+    assert login.mechanism("h", now) == ("c", "h")
+
+
+def test_the_pause_after_a_failure_doubles_until_a_fetch_succeeds():
+    clock = FakeClock()
+    results = [OSError("1"), OSError("2"), Fetched("a", 1_000, 2_000), OSError("3"), OSError("4")]
+    login, woken = login_of(Scripted(*results), clock)
+    for pause in (100, 200):
+        assert login.mechanism("h", clock.now_ms()) is None
+        woken.wait()
+        with pytest.raises(ConnectionError):
+            login.mechanism("h", clock.advance(pause - 1))
+        clock.advance(1)
+    assert login.mechanism("h", clock.now_ms()) is None
+    woken.wait()
+    assert login.mechanism("h", clock.advance(3_000)) is None
+    woken.wait()
+    with pytest.raises(ConnectionError):
+        login.mechanism("h", clock.advance(99))
+    assert login.mechanism("h", clock.advance(1)) is None
+    woken.wait()
+
+
+def test_what_can_not_pass_is_an_authentication_error_for_all():
+    cases = [
+        (AuthenticationError("no", hint="h"), "no"),
+        (ConfigError("bad"), "bad"),
+        (ValueError(SECRET), "fetching the credential failed: ValueError"),
+        (SystemExit(SECRET), "fetching the credential failed: SystemExit"),
+        (KeyboardInterrupt(SECRET), "fetching the credential failed: KeyboardInterrupt"),
+    ]
+    for failure, words in cases:
+        login, woken = login_of(Scripted(failure), FakeClock())
+        assert login.mechanism("h", 0) is None
+        woken.wait()
+        with pytest.raises(AuthenticationError, match=words) as raised:
+            login.mechanism("h", 0)
+        assert SECRET not in str(raised.value)
+
+
+def test_a_fetch_without_an_end_is_given_up_for_another():
+    gate, clock = threading.Event(), FakeClock()
+    fetch = Scripted(Fetched("b", 9_000))
+
+    def stuck_once(host):
+        if not gate.is_set():
+            gate.wait(60)
+            return Fetched("a", 9_000)
+        return fetch(host)
+
+    login, woken = login_of(stuck_once, clock)
+    assert login.mechanism("h", clock.now_ms()) is None
+    clock.advance(119_000)
+    assert login.mechanism("h", clock.now_ms()) is None
+    clock.advance(2_000)
+    gate.set()  # for the second fetch; the first is not needed any more
+    assert login.mechanism("h", clock.now_ms()) is None
+    woken.wait()
+    assert login.mechanism("h", clock.now_ms()) is not None
+
+
+def test_a_kept_failure_keeps_no_frames_and_so_no_secrets():
+    login, woken = login_of(Scripted(AuthenticationError("no")), FakeClock())
+    assert login.mechanism("h", 1_000_000) is None
+    woken.wait()
+    errors = []
+    for _ in range(2):
+        with pytest.raises(AuthenticationError) as raised:
+            login.mechanism("h", 1_000_000)
+        errors.append(raised.value)
+    assert errors[0] is not errors[1]
+    assert errors[0].__cause__ is errors[0].__context__ is None
+
+
+def test_who_has_closed_is_not_woken():
+    gate, done = threading.Event(), threading.Event()
+
+    def slow(host):
+        gate.wait(60)
+        return Fetched("a", 0)
+
+    login, woken = login_of(slow, FakeClock())
+    other = FetchingLogin(login._fetcher)
+    other.attach(done.set)
+    assert login.mechanism("h", 0) is None
+    login.close()
+    gate.set()
+    assert done.wait(60)
+    assert not woken.event.is_set()
