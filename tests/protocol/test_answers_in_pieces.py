@@ -15,6 +15,7 @@ import pytest
 import test_control_messages as control
 import test_fetch_messages as fetching
 import test_produce_codec as producing
+import test_quorum_messages as quorums
 import test_transaction_admin_messages as admin
 import test_transaction_messages as transactions
 from hypothesis import given, settings
@@ -93,6 +94,7 @@ ANSWERS = (
         Answer(producing.THREE, version, producing.rich_response(version))
         for version in producing.VERSIONS
     ]
+    + [Answer(quorums.ASKED, 1, quorums.body(quorums.quorum(quorums.voter(2, quorums.NOW_MS))))]
 )
 
 

@@ -27,11 +27,15 @@ def voter(replica, caught_up):
     )
 
 
-def answer(*topics, error=KioErrorCode.none):
+def body(*topics, error=KioErrorCode.none) -> bytes:
     buffer = io.BytesIO()
     message = kio.DescribeQuorumResponse(error_code=error, topics=topics)
     entity_writer(kio.DescribeQuorumResponse)(buffer, message)
-    return ASKED.decode(1, memoryview(buffer.getvalue()))
+    return buffer.getvalue()
+
+
+def answer(*topics, error=KioErrorCode.none):
+    return ASKED.decode(1, memoryview(body(*topics, error=error)))
 
 
 def quorum(*voters, leader=2, name="__cluster_metadata"):
