@@ -68,6 +68,12 @@ def test_panels_do_not_overlap_and_have_units():
     assert all(panel["fieldConfig"]["defaults"]["unit"] for panel in PANELS)
 
 
+def test_the_picture_of_the_docs_shows_the_panels_of_today():
+    """Else: python tools/demo_ops.py --seconds 90 --kill-broker --picture docs/monitoring.svg"""
+    shown = (ROOT / "docs" / "monitoring.svg").read_text()
+    assert {panel["title"] for panel in PANELS if f">{panel['title']}<" not in shown} == set()
+
+
 @pytest.mark.parametrize("rule", GROUP["rules"], ids=lambda rule: rule["alert"])
 def test_an_alert_has_a_line_in_the_runbook(rule):
     anchor = rule["alert"].lower()

@@ -184,3 +184,25 @@ def test_reports_of_a_file_are_read_from_now_on_and_whole(tmp_path):
         file.write(line[40:] + "\n")
     assert rows() == 200
     assert rows() == 200
+
+
+def test_reports_of_a_directory_are_read_from_now_on_and_whole(tmp_path):
+    """As ``reportPath`` writes them into a directory; some mounts show half a file."""
+    (tmp_path / "1-history.json").write_text(json.dumps(report(0)) + "\n")
+    registry = CollectorRegistry()
+    listener = KprodListener(PrometheusMetrics(registry), reports=tmp_path)
+
+    def rows():
+        listener.read_reports()
+        return registry.get_sample_value("kprod_rows_total", {"query": "orders"})
+
+    assert rows() is None
+    line = json.dumps(report(1)) + "\n"
+    (tmp_path / ".3.json.tmp").write_text(line)
+    (tmp_path / "2.json").write_text(line)
+    (tmp_path / "3.json").write_text(line[:40])
+    assert rows() == 100
+    (tmp_path / "1-history.json").unlink()
+    (tmp_path / "3.json").write_text(line)
+    assert rows() == 200
+    assert rows() == 200

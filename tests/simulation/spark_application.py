@@ -407,6 +407,9 @@ class Application(SparkWorld):
                 except KafkaError as error:
                     self.note(f"{run.id}: {type(error).__name__}: {error.message}")
                     self.errors.append((run.id, number, error))
+                    # (Not before: the end of a transaction that failed hides its own errors, and
+                    # the next start tells of the torn batch.)
+                    self._torn = self._torn or isinstance(error, PartialCommitError)
                     run.failed = True
                     if life.kind is Kind.JOB and not run.stopped:
                         continue
@@ -488,9 +491,7 @@ class Application(SparkWorld):
                 error, CommitOutcomeUnknownError | PartialCommitError | LostCallError
             )
             write.outcome = Outcome.DOUBTFUL if doubtful else Outcome.FAILED
-            if isinstance(error, PartialCommitError):
-                self._torn = True
-            elif not doubtful:
+            if not doubtful:
                 self._check_failed(write)
             raise
         if write.part is None:

@@ -1,7 +1,7 @@
 """Reports that were written since somebody last looked.
 
 Owns: :class:`NewReports`, the reading side of the option ``reportPath``. Never: the writing
-(``datasource/report/``).
+(``datasource/report/report_file.py``).
 """
 
 from __future__ import annotations
@@ -13,26 +13,42 @@ from spark_kafka_sink.datasource.monitoring.measurements import Document
 
 
 class NewReports:
-    """The reports that are added to ``path`` from now on; what is there already is history. A file
-    that does not exist yet is one without reports.
+    """The reports that are added to ``path``, a file or a directory, from now on; what is there
+    already is history. A path that does not exist yet is one without reports.
     """
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        self._read_to = self._size()
+        self._read_to = self._path.stat().st_size if self._path.is_file() else 0
+        self._known = self._names()
 
     def __call__(self) -> list[Document]:
         """Those since the last call. OSError for a path that can't be read, ValueError for one
         that holds something else.
         """
-        if self._size() <= self._read_to:
+        lines = self._new_files() if self._path.is_dir() else self._new_lines()
+        return [json.loads(line) for line in lines]
+
+    def _new_lines(self) -> list[bytes]:
+        if not self._path.exists() or self._path.stat().st_size <= self._read_to:
             return []
         with self._path.open("rb") as file:
             file.seek(self._read_to)
             # What has no end of line yet is being written.
             lines, _, _ = file.read().rpartition(b"\n")
         self._read_to += len(lines) + 1 if lines else 0
-        return [json.loads(line) for line in lines.splitlines()]
+        return lines.splitlines()
 
-    def _size(self) -> int:
-        return self._path.stat().st_size if self._path.exists() else 0
+    def _new_files(self) -> list[bytes]:
+        """A file of its own for each report; its name begins with the time."""
+        names = self._names()
+        new = {name: (self._path / name).read_bytes() for name in sorted(names - self._known)}
+        whole = {name: content for name, content in new.items() if content.endswith(b"\n")}
+        # Forgets what was cleaned away, and looks again at what is being written.
+        self._known = (names & self._known) | whole.keys()
+        return list(whole.values())
+
+    def _names(self) -> set[str]:
+        if not self._path.is_dir():
+            return set()
+        return {one.name for one in self._path.glob("[!.]*.json")}
