@@ -409,7 +409,8 @@ class Application(SparkWorld):
                     self.errors.append((run.id, number, error))
                     # (Not before: the end of a transaction that failed hides its own errors, and
                     # the next start tells of the torn batch.)
-                    self._torn = self._torn or isinstance(error, PartialCommitError)
+                    if isinstance(error, PartialCommitError):
+                        self._torn = True
                     run.failed = True
                     if life.kind is Kind.JOB and not run.stopped:
                         continue
