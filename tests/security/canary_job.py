@@ -66,13 +66,19 @@ def write(spark, rows, row, out: Path) -> str:
         if row["kind"] == "producer":
             produce(row["options"])
         elif row["kind"] == "batch":
-            rows.write.format("kprod").options(**row["options"]).save()
+            (
+                rows.write.format("kprod")
+                .options(**row["options"])
+                .option("reportPath", f"{shown}/reports/")
+                .save()
+            )
         else:
             query = (
                 spark.readStream.schema("value string")
                 .json(str(out / "source"))
                 .writeStream.format("kprod")
                 .options(**row["options"])
+                .option("reportPath", f"{shown}/reports/")
                 .option("checkpointLocation", str(out / "checkpoints" / row["name"]))
                 .trigger(availableNow=True)
                 .start()

@@ -470,7 +470,11 @@ def test_the_search_finds_a_planted_secret_in_every_form_and_kind_of_place(left_
             hits = search(left_behind.places(part), {"planted": planted})
         finally:
             file.unlink()
-        assert {hit.place for hit in hits} == {f"{part}/planted"}
+        # Reports say whose they are: by the application's name, which is the planted one.
+        others = {hit.place for hit in hits if "/reports/" not in hit.place}
+        assert others == {f"{part}/planted"}
+        reports = {hit.place for hit in hits} - others
+        assert bool(reports) == (part == "shown"), "reports are searched, too"
 
 
 def test_there_was_something_to_search(left_behind):
@@ -486,6 +490,8 @@ def test_there_was_something_to_search(left_behind):
     kinds = {path.name.rpartition(" ")[2] for path in (out / "processes").iterdir()}
     assert any("java" in kind for kind in kinds), kinds
     assert any("python" in kind for kind in kinds), kinds
+    reports = [json.loads(path.read_text()) for path in (out / "shown").rglob("reports/*.json")]
+    assert {"acknowledged", "aborted"} <= {report["outcome"] for report in reports}
     for row in rows:
         if row.kind != "pickled":
             exception = out / "shown" / row.name / "exception"
