@@ -28,8 +28,8 @@ from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.protocol.metadata_response import MOST_BROKERS
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.fakes.clock import FakeClock
+from tests.network.network_client_harness import NODE, OK, NetworkClientHarness
 from tests.network.simulated import Ask, SimulatedSelectable
-from tests.network.test_network_client import NODE, OK, World
 from tests.protocol import metadata_bytes
 
 
@@ -128,13 +128,13 @@ def test_a_slow_loris_costs_what_it_sent(size: int, announced: int) -> None:
     assert work(lambda: read(data[:5000], 1)) <= 40 * 5000
 
 
-def answered(world: World, body: bytes = OK, *, off_by: int = 0) -> None:
+def answered(world: NetworkClientHarness, body: bytes = OK, *, off_by: int = 0) -> None:
     frame = world.net.last_sent(ApiKey.PRODUCE)
     world.net.answer(frame, body, correlation_id=frame.correlation_id + off_by)
 
 
 #: What the broker does with two requests on the way. Correlation ids: ApiVersions 0, then 1 and 2.
-VIOLATIONS: dict[str, Callable[[World], None]] = {
+VIOLATIONS: dict[str, Callable[[NetworkClientHarness], None]] = {
     "the second before the first": answered,
     "an id that was never sent": lambda world: answered(world, off_by=1000),
     "a negative id": lambda world: answered(world, off_by=-1000),
@@ -153,7 +153,7 @@ VIOLATIONS: dict[str, Callable[[World], None]] = {
 
 @pytest.mark.parametrize("violation", VIOLATIONS)
 def test_a_violation_ends_the_connection_and_the_next_one_is_made_anew(violation: str) -> None:
-    world = World()
+    world = NetworkClientHarness()
     world.make_ready()
     for _ in range(2):
         world.ask_and_write()
@@ -175,7 +175,7 @@ def test_a_violation_ends_the_connection_and_the_next_one_is_made_anew(violation
 
 
 def test_the_same_answer_twice_ends_the_connection_after_the_first() -> None:
-    world = World()
+    world = NetworkClientHarness()
     world.make_ready()
     world.ask_and_write()
     answered(world)
@@ -189,7 +189,7 @@ def test_the_same_answer_twice_ends_the_connection_after_the_first() -> None:
 
 
 def test_a_throttle_time_without_end_is_a_minute() -> None:
-    world = World()
+    world = NetworkClientHarness()
     world.make_ready()
     world.ask_and_write()
     answered(world, struct.pack(">i", 2**31 - 1))
@@ -200,7 +200,7 @@ def test_a_throttle_time_without_end_is_a_minute() -> None:
 
 
 def test_a_broker_that_throttles_in_every_answer_is_waited_for_and_never_spun_on() -> None:
-    world = World()
+    world = NetworkClientHarness()
     world.make_ready()
     for _ in range(20):
         frame = world.ask_and_write(ask=Ask())
