@@ -73,7 +73,7 @@ def test_settings_that_do_not_fit_are_told_once_in_a_process(secure_kafka, look,
     with acl(secure_kafka, "bob", *rights):
         for _ in range(2):
             assert topic in look(topic).topics
-    batch, row, compression = warnings(caplog)
+    row, batch, compression = warnings(caplog)
     takes = f"[KP0307] topic {topic} takes batches of at most 10000 bytes (max.message.bytes), and "
     assert batch.startswith(f"{takes}kafka.batch.size is 262144: ")
     assert row.startswith(f"{takes}kafka.max.request.size is 1048576: ")
