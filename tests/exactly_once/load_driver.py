@@ -30,9 +30,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError, Py4JJavaError
+
 from tests.exactly_once import records
 from tests.exactly_once.records import Fate
-from tests.exactly_once.truth import TruthWriter, classify
+from tests.exactly_once.truth import Result, TruthWriter, classify
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -286,6 +288,10 @@ class LoadDriver:
             query.awaitTermination(60)
             error = query.exception()
         except Exception as raised:  # awaitTermination throws what ended the query
+            if java_is_gone(raised):
+                # Nobody said anything of the batch, so it is not over.
+                truth.close()
+                return {"result": Result.KILLED.name, "error": str(raised)}
             error = raised
         watch.look()
         if error is None:
@@ -344,6 +350,11 @@ def _options(options: dict[str, str]) -> Any:
     from pyspark.sql.datasource import CaseInsensitiveDict
 
     return CaseInsensitiveDict(options)
+
+
+def java_is_gone(error: Exception) -> bool:
+    """It is Py4J's own, of a connection that is lost; what Java throws is another class."""
+    return isinstance(error, (OSError, Py4JError)) and not isinstance(error, Py4JJavaError)
 
 
 class CheckpointWatch:
