@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import time
 
 from confluent_kafka import Producer
 
-from bench.engine_ours import arrow_batches
+from bench.engine_ours import arrow_rows, new_parser
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bootstrap", required=True)
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--rows", type=int, required=True)
-    parser.add_argument("--warmup", type=int, default=0)
-    parser.add_argument("--value-size", type=int, default=100)
-    args = parser.parse_args()
+    args = new_parser(__doc__).parse_args()
     # Rows as Python objects before the clock starts: the loop is what is timed, not the rows.
-    rows = [
-        (key, value)
-        for batch in arrow_batches(args.value_size, 4, 7)
-        for key, value in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
-    ]
+    rows = arrow_rows(args.value_size)
     producer = Producer(
         {
             "bootstrap.servers": args.bootstrap,

@@ -39,13 +39,28 @@ def arrow_batches(value_size: int, count: int, seed: int) -> list[pa.RecordBatch
     return batches
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def arrow_rows(value_size: int) -> list[tuple[bytes, bytes]]:
+    """Keys and values of such batches as Python objects, for clients that take a record a call."""
+    return [
+        (key, value)
+        for batch in arrow_batches(value_size, 4, 7)
+        for key, value in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+    ]
+
+
+def new_parser(description: str | None) -> argparse.ArgumentParser:
+    """The arguments of one run of an engine."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--warmup", type=int, default=0)
     parser.add_argument("--value-size", type=int, default=100)
+    return parser
+
+
+def main() -> None:
+    parser = new_parser(__doc__)
     parser.add_argument("--option", action="append", default=[], help="name=value, Java's names")
     args = parser.parse_args()
     options = {"bootstrap.servers": args.bootstrap}

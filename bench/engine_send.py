@@ -6,7 +6,6 @@ next flush. Rows are Python objects before the clock starts. Prints one JSON lin
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import time
@@ -14,7 +13,7 @@ from collections.abc import Callable
 from itertools import cycle, islice
 from typing import Any
 
-from bench.engine_ours import arrow_batches
+from bench.engine_ours import arrow_rows, new_parser
 
 Row = tuple[bytes, bytes]
 #: Sends rows, and returns when all are acknowledged, with how many callbacks were told so.
@@ -102,19 +101,10 @@ CLIENTS: dict[str, Callable[[str, str], Write]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--client", choices=CLIENTS, default="kprod")
-    parser.add_argument("--bootstrap", required=True)
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--rows", type=int, required=True)
-    parser.add_argument("--warmup", type=int, default=0)
-    parser.add_argument("--value-size", type=int, default=100)
     args = parser.parse_args()
-    given = [
-        (key, value)
-        for batch in arrow_batches(args.value_size, 4, 7)
-        for key, value in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
-    ]
+    given = arrow_rows(args.value_size)
     write = CLIENTS[args.client](args.bootstrap, args.topic)
 
     def all_rows(count: int) -> int:

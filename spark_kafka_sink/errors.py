@@ -14,7 +14,7 @@ header or a secret. Java's ``XException`` is ``XError`` here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, ClassVar
@@ -452,6 +452,12 @@ def safe_text(text: str, limit: int = 200) -> str:
     cut = text[:limit]
     printable = "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
     return printable + ("..." if len(text) > limit else "")
+
+
+def named(names: Sequence[object], most: int) -> str:
+    """The first ``most`` of them, and how many more there are."""
+    more = f", +{len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more
 
 
 _C = ErrorClass

@@ -6,16 +6,12 @@ Owns: :class:`Step`, and which state an error makes of it. Never: a step itself
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
 
 from spark_kafka_sink.datasource.topic_checks import TopicWarning
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
-
-#: Partitions of a row.
-_MOST_NAMED: Final = 12
 
 
 class State(StrEnum):
@@ -64,13 +60,6 @@ def warned(name: str, warning: TopicWarning) -> Step:
     """What may work all the same, or not."""
     state = State.FAILED if warning.refuses else State.WARNING
     return replace(failed(name, warning.error), state=state)
-
-
-def some(names: Iterable[str]) -> str:
-    """The first of them, and how many more there are."""
-    shown = list(names)
-    more = len(shown) - _MOST_NAMED
-    return ", ".join(shown[:_MOST_NAMED]) + (f", +{more} more" if more > 0 else "")
 
 
 def unanswered(name: str, error: KafkaError) -> Step:

@@ -25,7 +25,6 @@ from spark_kafka_sink.datasource.check_steps import (
     asked,
     failed,
     not_reached,
-    some,
     unanswered,
     warned,
 )
@@ -46,6 +45,7 @@ from spark_kafka_sink.errors import (
     ConfigError,
     KafkaError,
     UnsupportedVersionError,
+    named,
 )
 from spark_kafka_sink.network.client.connection_probe import ConnectionProbe, Reached, Stage
 from spark_kafka_sink.protocol.cluster import Cluster
@@ -83,6 +83,9 @@ _OF_TRANSACTIONS: Final = (_IDS, _COORDINATOR, _TIMEOUT, _LOG)
 STEPS: Final = (*_OF_CONNECTION, _API, _CLUSTER, _BROKERS, *_OF_TOPIC, _CLOCK, *_OF_TRANSACTIONS)
 #: Those that may differ from machine to machine.
 HOST_STEPS: Final = (*_OF_CONNECTION, _API, _CLUSTER, _BROKERS, _CLOCK)
+
+#: Partitions that a row names.
+_MOST_NAMED: Final = 12
 
 #: A topic's settings by name; None when they could not be asked for, empty when they may not.
 _Settings = Mapping[str, str | None] | None
@@ -279,7 +282,7 @@ def _partitions(cluster: Cluster, topic: str) -> Step:
         return Step(
             _PARTITIONS,
             State.FAILED,
-            f"{len(without)} of {len(partitions)} have no leader: {some(map(str, without))}",
+            f"{len(without)} of {len(partitions)} have no leader: {named(without, _MOST_NAMED)}",
             "their brokers are down; rows for them wait",
         )
     return Step(_PARTITIONS, State.OK, f"{len(partitions)}, each with a leader")
@@ -294,7 +297,7 @@ def _replicas(config: SinkConfig, told: TopicMetadata, settings: Mapping[str, st
         return Step(_REPLICAS, State.OK, f"{fewest} in sync at least, {LEAST_IN_SYNC}={least}")
     said = (
         f"{len(below)} of {len(told.in_sync)} partitions have fewer replicas in sync than "
-        f"{LEAST_IN_SYNC}={least}: {some(f'{p} ({count})' for p, count in below)}"
+        f"{LEAST_IN_SYNC}={least}: {named([f'{p} ({count})' for p, count in below], _MOST_NAMED)}"
     )
     if config.producer.acks != -1:
         return Step(_REPLICAS, State.WARNING, said, "only kafka.acks other than all gets through")

@@ -34,7 +34,7 @@ from spark_kafka_sink.datasource.write.commit_message import (
     finished_messages,
 )
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import CommitError, IllegalStateError, KafkaError, warn
+from spark_kafka_sink.errors import CommitError, IllegalStateError, KafkaError, named, warn
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.column_plan import ColumnPlan
 
@@ -277,5 +277,4 @@ def _names(unfinished: Sequence[int]) -> str:
     """Some of them, for a line of the log."""
     if not unfinished:
         return ""
-    more = f", +{len(unfinished) - _NAMED_TASKS} more" if len(unfinished) > _NAMED_TASKS else ""
-    return f" (not task {', '.join(map(str, unfinished[:_NAMED_TASKS]))}{more})"
+    return f" (not task {named(unfinished, _NAMED_TASKS)})"

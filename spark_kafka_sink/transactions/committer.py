@@ -26,6 +26,7 @@ from spark_kafka_sink.errors import (
     KafkaError,
     PartialCommitError,
     SupersededError,
+    named,
     warn,
 )
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
@@ -531,8 +532,7 @@ def _decided(key: str, decision: Decision) -> Iterator[None]:
 
 
 def _names(ids: Sequence[str]) -> str:
-    more = f", +{len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
-    return ", ".join(ids[:_NAMED]) + more
+    return named(ids, _NAMED)
 
 
 def _check_resolved(key: str, state: CommitState) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.errors import ConfigError, RefusedError, safe_text
+from spark_kafka_sink.errors import ConfigError, RefusedError, named, safe_text
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
@@ -179,8 +179,7 @@ class Inspector:
     @staticmethod
     def _no_such_key(key: str, keys: Collection[str]) -> RefusedError:
         there = sorted(keys)
-        more = f", +{len(there) - _NAMED} more" if len(there) > _NAMED else ""
-        known = f"there are: {', '.join(there[:_NAMED])}{more}" if there else "there is none"
+        known = f"there are: {named(there, _NAMED)}" if there else "there is none"
         return RefusedError(
             f"the commit log has no key '{key}'; of the prefix '{prefix_of_key(key)}' {known}",
             hint="a stream's key is its transactionalIdPrefix, a batch job's is "
