@@ -121,7 +121,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class CommitState:
-    """``run_id`` owns the key in this ``generation``; ``superseded`` are run ids that did before.
+    """``run_id`` owns the key in this ``generation``, unless it was aborted; ``superseded`` are run
+    ids that did before, and those that were aborted.
 
     ``incarnation`` tells this log from one of the same key that was deleted or reset, where
     generations count from 1 again: it is the first owner's run id. ``done`` are the batches (micro-
@@ -152,6 +153,11 @@ class CommitState:
             return Phase.DONE
         return Phase.PARTIAL if self.lost else Phase.DECIDED
 
+    @property
+    def owner(self) -> str:
+        """The run that may decide; empty when there is none."""
+        return "" if self.run_id in self.superseded else self.run_id
+
     def standing(self, run_id: str, planned: int | None = None) -> Standing:
         """Whether that run may decide what it planned at generation ``planned`` (None: not known):
         the owner may, a superseded one never again. The log need not know it for that: a driver
@@ -162,10 +168,12 @@ class CommitState:
             C commits: it was planned at 1, the log is at 2 and B's: C stops
             B sweeps what A and C have open. Who plans from now on plans at 2, and is left alone
         """
+        if run_id in self.superseded:
+            return Standing.SUPERSEDED
         if self.run_id == run_id:
             return Standing.OWNER
         is_late = planned is not None and planned < self.generation
-        return Standing.SUPERSEDED if is_late or run_id in self.superseded else Standing.UNKNOWN
+        return Standing.SUPERSEDED if is_late else Standing.UNKNOWN
 
     def done_as(self, number: int) -> Done | None:
         """What is remembered of batch ``number``."""
@@ -196,15 +204,10 @@ class CommitState:
         """``run_id`` was aborted, and must not decide anything any more. Whoever comes next takes
         over as ever, with the generation that it was planned with.
         """
-        owner = "" if self.run_id == run_id else self.run_id
-        kept = owner == self.run_id
-        return replace(
-            self,
-            run_id=owner,
-            superseded=self._with_superseded(run_id),
-            parts_of=self.parts_of if kept else NOTHING_DONE,
-            parts=self.parts if kept else (),
-        )
+        given_up = replace(self, superseded=self._with_superseded(run_id))
+        if run_id != self.run_id:
+            return given_up
+        return replace(given_up, parts_of=NOTHING_DONE, parts=())
 
     def _with_superseded(self, run_id: str) -> tuple[str, ...]:
         kept = (run for run in self.superseded if run != run_id)
