@@ -206,7 +206,7 @@ class Committer:
         done = before.run_id if owner.numbering is Numbering.VERSIONS else ""
         state = before.taken_over(owner.run_id, owner.query_id)
         if self._done_before(owner, batch, before):
-            self._abort_all(batch)
+            abort_all(self._client, batch.transactions, self._client.deadline())
             if state.generation != before.generation and (
                 owner.numbering is Numbering.MICRO_BATCHES
             ):
@@ -380,9 +380,6 @@ class Committer:
                 transactional_ids=doubtful,
             )
         return state.finished()
-
-    def _abort_all(self, batch: Batch) -> None:
-        abort_all(self._client, batch.transactions, self._client.deadline())
 
     def _sweep(
         self, owner: Owner, session: LogSession, state: CommitState, *, also: str = ""

@@ -72,26 +72,6 @@ def test_what_a_list_missed_as_its_coordinator_moved_is_ended_by_the_next_commit
     EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_who_planned_behind_a_take_over_is_not_swept_by_who_took_over(version: int) -> None:
-    """It is the later one, and will take over in its turn."""
-
-    def play(scene: EdgeScene) -> None:
-        run, later = scene.run("run-0"), scene.run("run-1")
-        scene.batch(run, 0)
-        plan = scene.plan(later)
-        messages = scene.write(later, 1, plan)
-        (theirs,) = scene.open_ids()
-        assert scene.batch(run, 1) is Commit.COMMITTED
-        assert scene.open_ids() == [theirs]
-        assert scene.commit(later, 1, plan, messages) is Commit.ALREADY_DONE
-        assert scene.open_ids() == []
-        assert scene.batch(later, 2) is Commit.COMMITTED
-
-    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
-    assert scene.batches() == {0, 1, 2}
-
-
 def test_an_abort_ends_what_superseded_runs_have_open() -> None:
     """Their batch was rolled forward, say, so that no commit came by that swept them."""
 
