@@ -30,6 +30,13 @@ TASKS = (
         _SERVERS,
     ),
     Task(
+        "Make values, keys and headers of any columns",
+        "[Columns](columns.md) has the types, and what is an error.",
+        ("valueColumns", "valueFormat", "keyColumns", "keyFormat", "headersColumns"),
+        {**_SERVERS, "valueColumns": "id, customer, amount", "keyColumns": "id",
+         "keyFormat": "string"},
+    ),
+    Task(
         "Choose what is promised",
         "Set `deliveryGuarantee`, and leave the others alone: it sets them."
         " [Delivery guarantees](delivery-guarantees.md) compares the three.",
