@@ -19,6 +19,7 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 ROOT = Path(__file__).resolve().parents[2]
 #: Pages whose blocks other tests run.
 ELSEWHERE = {
+    "columns.md": "tests/datasource/test_columns_on_kafka.py",
     "migration.md": "tests/config/test_migration_docs.py",
     "python-producer.md": "tests/producer/test_python_producer_docs.py",
 }

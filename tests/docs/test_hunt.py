@@ -1,4 +1,4 @@
-"""hunt.toml: each question has a page of the site within two clicks, and the page holds the answer."""
+"""hunt.toml: each question has a page within two clicks, and the page holds the answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ QUESTIONS = tomllib.loads((Path(__file__).parent / "hunt.toml").read_text("utf-8
 NAVIGATION = set(re.findall(r"([a-z/-]+)\.md$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
 #: Where the site has what lies elsewhere in the repository (tools/build_site.py).
 PLACES = dict(
-    re.findall(r'^    "([^"]+\.md)": "([^"]+)",$', (ROOT / "tools/build_site.py").read_text(), re.M)
+    re.findall(
+        r'^    "([^"]+\.md)": "([^"]+)",$', (ROOT / "tools/build_site.py").read_text(), re.MULTILINE
+    )
 )
 
 
