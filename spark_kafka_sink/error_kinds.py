@@ -700,7 +700,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "[reports](reports.md).",
         (
             "the driver keeps no reports: ...",
-            "the driver's spark-kafka-sink is older, and keeps ...",
+            "the driver's spark-kafka-sink is older, and keeps no reports",
         ),
     ),
     Kind.ILLEGAL_STATE: Entry(

@@ -235,7 +235,7 @@ def test_an_executor_leaves_a_topic_that_is_not_there_to_the_driver(secure_kafka
     }
     found = list(check_host(SinkConfig.parse(options), timeout_ms=60_000))
     assert [step.name for step in found] == list(HOST_STEPS)
-    assert first_red(found) is None
+    assert State.FAILED not in {step.state for step in found}
     assert found[-1].state is State.OK
 
 

@@ -31,10 +31,7 @@ LAST_REPORT: Final = "lastReport"
 _OF_ANY: Final = "any"
 _COLUMN: Final = "report"
 _TEXT, _PROBLEM = "report", "problem"
-_HINT: Final = (
-    "give the writes the option reportPath (or reportTopic), and read the report there: "
-    "docs/reports.md"
-)
+_HINT: Final = "give the writes the option reportPath (or reportTopic), and read the report there"
 
 
 class NoReportsKeptError(KafkaError):
