@@ -12,13 +12,14 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-ops test test-long test-timing simulate queries mutants faults fuzz sparks mutate \
-	check format docs messages bench kafka install lock sbom licences audit dist release-check clean \
+	check format docs site site-test messages bench kafka install lock sbom licences audit dist release-check clean \
 	distclean
 
-# What locks, and what the released package alone depends on.
+# What locks, what the released package alone depends on, what builds the documentation.
 SUPPLY := .venv-supply
 RUNTIME := .venv-runtime
-COMPILE := $(SUPPLY)/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
+SITE := .venv-site
+COMPILE := $(SUPPLY)/bin/uv pip compile --quiet --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
 	$(if $(UPGRADE),--upgrade)
 
@@ -91,6 +92,12 @@ format: $(VENV)/installed  ## let ruff format and fix
 docs: $(VENV)/installed  ## write the generated pages of docs/
 	$(BIN)/python tools/generate_docs.py
 
+site: $(SITE)/installed  ## build/site: the documentation, strict and offline
+	$(SITE)/bin/python tools/build_site.py
+
+site-test: site  ## the site in headless Chromium (apt install chromium): nothing overflows; pictures in build/
+	$(SITE)/bin/python tools/look_at_site.py
+
 messages: $(VENV)/installed  ## write protocol/messages/ from Kafka's definitions; JAR=kafka-clients-x.jar for newer ones
 	$(BIN)/python tools/generate_messages.py $(if $(JAR),--from-jar $(JAR))
 
@@ -101,8 +108,9 @@ kafka: install  ## a Kafka in the foreground; KAFKA_ARGS="--nodes 3 --port 9092"
 	$(BIN)/python -m spark_kafka_sink.local_kafka $(KAFKA_ARGS)
 
 lock: $(SUPPLY)/installed  ## requirements/*.lock of pyproject.toml, with hashes; UPGRADE=1: the newest
-	$(COMPILE) --group dev --group build --extra spark -o requirements/dev.lock
-	$(COMPILE) --extra all -o requirements/runtime.lock
+	$(COMPILE) pyproject.toml --group dev --group build --extra spark -o requirements/dev.lock
+	$(COMPILE) pyproject.toml --extra all -o requirements/runtime.lock
+	$(COMPILE) --group site -o requirements/site.lock
 
 sbom: $(SUPPLY)/installed $(RUNTIME)/installed  ## dist/sbom.cdx.json: what the package brings (CycloneDX)
 	@mkdir -p dist
@@ -150,10 +158,16 @@ $(SUPPLY)/installed: pyproject.toml
 	$(SUPPLY)/bin/python -m pip install --quiet --group supply
 	@touch $@
 
+$(SITE)/installed: requirements/site.lock
+	test -x $(SITE)/bin/python || $(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(SITE)/bin/python -m pip install --quiet --require-hashes -r requirements/site.lock
+	@touch $@
+
 clean:  ## what builds, tests and linters left
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	rm -rf spark-warehouse metastore_db derby.log artifacts
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean  ## also .venv (Kafka's jars stay in the user's cache)
-	rm -rf $(VENV) .venv-pyspark-* $(SUPPLY) $(RUNTIME)
+	rm -rf $(VENV) .venv-pyspark-* $(SUPPLY) $(RUNTIME) $(SITE)

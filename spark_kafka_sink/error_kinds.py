@@ -56,6 +56,8 @@ class Kind(StrEnum):
     COLUMN_TYPE = "KP0203"
     IGNORED_COLUMN = "KP0204"
     ROWS_ONE_BY_ONE = "KP0205"
+    NO_SUCH_COLUMN = "KP0206"
+    TWO_SOURCES = "KP0207"
     DATA = "KP0210"
     NULL_TOPIC = "KP0211"
     PARTITION_NOT_THERE = "KP0212"
@@ -399,6 +401,22 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "Warning: a slower way through an older PySpark",
         "PySpark 4.0 gives streams rows instead of Arrow batches. PySpark 4.1 and later give both.",
         ("this pyspark has no Arrow writer for streams, so rows are converted one by one",),
+    ),
+    Kind.NO_SUCH_COLUMN: Entry(
+        "An option names a column that is not there",
+        "`keyColumns`, `valueColumns` and `headersColumns` name columns of the DataFrame, in any "
+        "case; fields of structs are none. See [columns](columns.md).",
+        (
+            "... names a column ..., which the DataFrame does not have",
+            "... names a column ..., and the DataFrame has several",
+            "... names column ... twice",
+        ),
+    ),
+    Kind.TWO_SOURCES: Entry(
+        "An option and a column both say what a record's part is",
+        "A column `value`, `key` or `headers` would be dropped, because `valueColumns`, "
+        "`keyColumns` or `headersColumns` names others for that part. See [columns](columns.md).",
+        ("... is set, and there is a column ... that it does not name",),
     ),
     Kind.DATA: Entry(
         "A row can't be sent",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from spark_kafka_sink.config.column_names import ColumnNames
 from spark_kafka_sink.config.option import (
     INT_MAX,
     AtLeast,
@@ -258,6 +259,20 @@ _SINK = (
            " task writes in a Kafka transaction, and the driver ends them all), or `none` (no"
            " idempotence, acks as asked). See delivery-guarantees.md.",
            OneOfAnySpelling(("at-least-once", "none", "exactly-once"))),
+    Option("valueColumns", _T.STRING, None, _MEDIUM,
+           "Columns that become the record's value, in place of a column `value`; `*`: all of the"
+           " DataFrame. See columns.md.", ColumnNames(all_too=True)),
+    Option("valueFormat", _T.STRING, "json", _LOW,
+           "How valueColumns become a value: `json`, an object as Spark's `to_json(struct(...))`"
+           " writes it, or `string`, the text or bytes of a single column.",
+           OneOfAnyCase(("json", "string"))),
+    Option("keyColumns", _T.STRING, None, _MEDIUM,
+           "Columns that become the record's key, in place of a column `key`.", ColumnNames()),
+    Option("keyFormat", _T.STRING, "json", _LOW,
+           "How keyColumns become a key, as valueFormat.", OneOfAnyCase(("json", "string"))),
+    Option("headersColumns", _T.STRING, None, _LOW,
+           "Columns of strings or bytes that become headers of their names, in place of a column"
+           " `headers`. A null is no header.", ColumnNames()),
     Option("preflight", _T.STRING, None, _MEDIUM,
            "Whether the driver asks the cluster for the topic before any task starts: `required`"
            " (a missing topic or an unreachable cluster is an error), `warn` (it is a warning) or"

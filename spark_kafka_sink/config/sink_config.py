@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from spark_kafka_sink.config.cross_checks import OptionReader
 from spark_kafka_sink.config.given_options import Given, GivenOptions, given_options
+from spark_kafka_sink.config.named_columns import NamedColumns
 from spark_kafka_sink.config.option import OptionValue
 from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC, SINK_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -68,6 +69,7 @@ class SinkConfig:
     #: None: by mode, see :meth:`preflight_for`.
     preflight: Preflight | None
     report_path: str | None
+    named_columns: NamedColumns = field(default_factory=NamedColumns)
     report_topic: str | None = None
     report_listeners: tuple[str, ...] = ()
     #: None: none was given. The rest of these count with exactly-once only.
@@ -119,6 +121,7 @@ class SinkConfig:
             delivery_guarantee=guarantee,
             preflight=None if preflight is None else Preflight(preflight),
             report_path=_text(own.get("reportPath")),
+            named_columns=NamedColumns.of(own),
             report_topic=_text(own.get("reportTopic")),
             report_listeners=_texts(own.get("reportListeners")),
             transactional_id_prefix=_text(own.get("transactionalIdPrefix")),

@@ -95,6 +95,14 @@ class KprodDataSource(DataSource):
         plan = self._plan(schema, overwrite=overwrite, streaming=True)
         if self._has_arrow_stream_writer():
             return KprodStreamWriter(plan)
+        if plan.columns.names_columns:
+            raise ConfigError(
+                "this pyspark has no Arrow writer for streams, which keyColumns, valueColumns and "
+                "headersColumns need",
+                hint="use pyspark 4.1 or later, or make the columns key, value and headers "
+                "yourself, for example with to_json(struct(...))",
+                kind=Kind.UNSUPPORTED_WRITE,
+            )
         if not self._unpickled:
             warn_once(_log, [coded(Kind.ROWS_ONE_BY_ONE, ROWS_ONE_BY_ONE)])
         return KprodRowStreamWriter(plan, schema)
@@ -157,14 +165,14 @@ class KprodDataSource(DataSource):
             from spark_kafka_sink.datasource.driver_identity import driver_token
 
             driver = driver_token(given.as_options())
+        columns = plan_columns(schema, config.topic, config.named_columns)
         if self._unpickled:
-            return WritePlan(config, plan_columns(schema, config.topic), None, driver=driver)
+            return WritePlan(config, columns, None, driver=driver)
         configure_logging()
         if config.report_path is not None:
             check_report_path(config.report_path)
         for path in config.report_listeners:
             listener(path)
-        columns = plan_columns(schema, config.topic)
         if config.producer.interceptor_classes:
             # A wrong path is an error here, not in every task. They are made in the tasks.
             from spark_kafka_sink.producer.interceptors import Interceptors
@@ -175,7 +183,7 @@ class KprodDataSource(DataSource):
             from spark_kafka_sink.records.partitioning.own_partitioner import check
 
             check(own)
-        warn_once(_log, [*config.warnings, *near_names(schema)])
+        warn_once(_log, [*config.warnings, *near_names(schema, columns)])
         cluster = process_preflight().check(config, streaming=streaming)
         if not config.is_exactly_once:
             return WritePlan(config, columns, cluster)

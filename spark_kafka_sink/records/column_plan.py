@@ -8,6 +8,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_kafka_sink.config.named_columns import ColumnFormat
+
+
+@dataclass(frozen=True, slots=True)
+class NamedColumn:
+    """A column, and how its name is written in JSON or as a header's key."""
+
+    name: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComposedColumns:
+    """Columns that together are a record's key or value."""
+
+    columns: tuple[NamedColumn, ...]
+    format: ColumnFormat = ColumnFormat.JSON
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
@@ -16,6 +34,9 @@ class ColumnPlan:
     ``topic`` is the option (trimmed); when set, no topic column is read. The others are indices
     into the batch's columns, or None when the DataFrame has no such column. The types are read
     from each batch (Spark sends several Arrow types for one of its own).
+
+    ``key``, ``value`` and ``headers`` are columns that options name for that part; the column of
+    the same part is None then.
     """
 
     topic: str | None = None
@@ -25,3 +46,11 @@ class ColumnPlan:
     headers_column: int | None = None
     partition_column: int | None = None
     timestamp_column: int | None = None
+    value: ComposedColumns | None = None
+    key: ComposedColumns | None = None
+    headers: tuple[NamedColumn, ...] = ()
+
+    @property
+    def names_columns(self) -> bool:
+        """Whether options name columns, which costs memory beyond the batch's own."""
+        return bool(self.value or self.key or self.headers)

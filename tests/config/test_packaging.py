@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SUBSTITUTIONS = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]
-LOCKS = ("dev", "runtime")
+LOCKS = ("dev", "runtime", "site")
 
 
 def locked(name):
@@ -39,6 +39,8 @@ def locked(name):
 def wanted(name):
     """What pyproject.toml asks for, where this lock must have it."""
     groups = PROJECT["dependency-groups"]
+    if name == "site":
+        return [Requirement(line) for line in groups["site"]]
     lines = list(PROJECT["project"]["dependencies"])
     if name == "runtime":
         lines += EXTRAS["aws"] + EXTRAS["cli"] + EXTRAS["metrics"] + EXTRAS["tls"]

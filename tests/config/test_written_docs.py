@@ -11,7 +11,7 @@ from spark_kafka_sink.config.unknown_options import CONSUMER_KEYS, LIBRDKAFKA_KE
 from spark_kafka_sink.error_kinds import ENTRIES
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "api").glob("*.md")])
 
 
 def templates():

@@ -132,6 +132,14 @@ def test_without_an_arrow_stream_writer_rows_are_adapted_with_one_warning(caplog
     assert pickle.loads(cloud_dumps(writers[0])).plan == writers[0].plan
 
 
+def test_without_an_arrow_stream_writer_named_columns_are_refused(monkeypatch):
+    monkeypatch.setattr(KprodDataSource, "_has_arrow_stream_writer", lambda self: False)
+    source_of_columns = data_source(**OFF, valueColumns="*")
+    with pytest.raises(ConfigError, match="no Arrow writer for streams") as raised:
+        source_of_columns.streamWriter(SCHEMA, overwrite=False)
+    assert "use pyspark 4.1 or later" in raised.value.hint
+
+
 def test_commit_reports_and_refuses_a_none(caplog):
     writer = data_source(**OFF).writer(SCHEMA, overwrite=False)
     with caplog.at_level(logging.INFO, "spark_kafka_sink"):

@@ -24,12 +24,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.config.named_columns import NamedColumns
+from spark_kafka_sink.datasource.write.named_columns import composed_columns, header_columns
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import SchemaError, coded
 from spark_kafka_sink.records.column_plan import ColumnPlan
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
+
+_NONE_NAMED = NamedColumns()
 
 #: The columns of a table or a stream that says nothing else (``DataSource.schema()``).
 CANONICAL_SCHEMA = (
@@ -42,33 +46,72 @@ HEADERS = "array<struct<key:string,value:binary>>, map<string,binary> or map<str
 TIMESTAMP = "timestamp, timestamp_ntz or bigint (milliseconds since the epoch)"
 
 
-def plan_columns(schema: StructType, topic: str | None) -> ColumnPlan:
+def plan_columns(
+    schema: StructType, topic: str | None, named: NamedColumns = _NONE_NAMED
+) -> ColumnPlan:
     """The plan of a DataFrame's columns, or SchemaError with the text of Spark's sink.
 
-    ``topic`` is the option, or None. The order of the checks is Spark's: topic, key, value,
-    headers, partition; then timestamp, then what Spark could not hand to us at all.
+    ``topic`` is the option, or None, and ``named`` what options name for key, value and headers.
+    The order of the checks is Spark's: topic, key, value, headers, partition; then timestamp, then
+    what Spark could not hand to us at all.
     """
     topic = None if topic is None else topic.strip()
     topic_column = None if topic is not None else _topic_column(schema)
-    key = _column(schema, "key", _is_text_or_bytes, TEXT_OR_BYTES)
-    value = _column(schema, "value", _is_text_or_bytes, TEXT_OR_BYTES)
-    if value is None:
+    key = value = headers = None
+    if not named.key:
+        key = _column(schema, "key", _is_text_or_bytes, TEXT_OR_BYTES)
+    if not named.value:
+        value = _column(schema, "value", _is_text_or_bytes, TEXT_OR_BYTES)
+    if value is None and not named.value:
         raise SchemaError(
             "Required attribute 'value' not found",
             hint=_near_name(schema, "value"),
             kind=Kind.MISSING_VALUE_COLUMN,
         )
+    if not named.headers:
+        headers = _column(schema, "headers", _is_headers, HEADERS)
     plan = ColumnPlan(
         topic=topic,
         value_column=value,
         key_column=key,
         topic_column=topic_column,
-        headers_column=_column(schema, "headers", _is_headers, HEADERS),
+        headers_column=headers,
         partition_column=_column(schema, "partition", _is_int, "int"),
         timestamp_column=_column(schema, "timestamp", _is_timestamp, TIMESTAMP),
+        value=composed_columns(schema, named.value, named.value_format, "valueColumns"),
+        key=composed_columns(schema, named.key, named.key_format, "keyColumns"),
+        headers=header_columns(schema, named.headers),
     )
+    if plan.names_columns:
+        _refuse_replaced_columns(schema, plan)
     _refuse_what_spark_cannot_ship(schema)
     return plan
+
+
+def _refuse_replaced_columns(schema: StructType, plan: ColumnPlan) -> None:
+    """A column of the sink's own names that an option replaces must be in an option: nobody who has
+    it means it to be dropped without a word.
+    """
+    used = _named_indices(plan)
+    replaced = {
+        "value": ("valueColumns", plan.value is not None),
+        "key": ("keyColumns", plan.key is not None),
+        "headers": ("headersColumns", bool(plan.headers)),
+    }
+    for index, name in enumerate(schema.names):
+        option, given = replaced.get(name, ("", False))
+        if given and index not in used:
+            raise SchemaError(
+                f"{option} is set, and there is a column {name} that it does not name: which of "
+                f"them is the record's {name}?",
+                hint=f"drop the column {name}, name it in {option}, or remove that option",
+                kind=Kind.TWO_SOURCES,
+            )
+
+
+def _named_indices(plan: ColumnPlan) -> set[int]:
+    composed = [one.columns for one in (plan.value, plan.key) if one is not None]
+    return {column.index for columns in (*composed, plan.headers) for column in columns}
 
 
 def _topic_column(schema: StructType) -> int:
@@ -108,9 +151,10 @@ def _near_name(schema: StructType, name: str) -> str | None:
     return None
 
 
-def near_names(schema: StructType) -> list[str]:
+def near_names(schema: StructType, plan: ColumnPlan) -> list[str]:
     """A warning for each column that Spark's sink ignores silently because of its case."""
     names = {field.name for field in schema.fields}
+    named = {schema.names[index] for index in _named_indices(plan)}
     return [
         coded(
             Kind.IGNORED_COLUMN,
@@ -118,7 +162,9 @@ def near_names(schema: StructType) -> list[str]:
             f" is {field.name.lower()}",
         )
         for field in schema.fields
-        if field.name.lower() in _NAMES and field.name.lower() not in names
+        if field.name.lower() in _NAMES
+        and field.name.lower() not in names
+        and field.name not in named
     ]
 
 

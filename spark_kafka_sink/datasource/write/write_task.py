@@ -310,6 +310,15 @@ class WriteTask:
         )
 
     def _send(self, producer: TaskProducer, batch: pa.RecordBatch) -> None:
+        if not self._plan.names_columns:
+            self._send_part(producer, batch)
+            return
+        from spark_kafka_sink.records.composed_columns import parts_of
+
+        for part in parts_of(batch):
+            self._send_part(producer, part)
+
+    def _send_part(self, producer: TaskProducer, batch: pa.RecordBatch) -> None:
         before = self._rows
         self._rows += batch.num_rows
         try:

@@ -1,0 +1,69 @@
+"""Which columns the options name for keys, values and headers, and what becomes of a null value.
+
+Owns: :class:`NamedColumns`, and which of these options go together. Never: whether such columns are
+there, and of which types (``datasource/write/named_columns.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from spark_kafka_sink.config.column_names import ALL_COLUMNS, column_names
+from spark_kafka_sink.config.option import OptionValue
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import ConfigError
+
+
+class ColumnFormat(StrEnum):
+    """How named columns become a record's key or value."""
+
+    #: An object with a field for each, as ``to_json(struct(...))`` writes it.
+    JSON = "json"
+    #: The text or the bytes of the only one.
+    STRING = "string"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedColumns:
+    """Names as the user writes them; empty where no option names any."""
+
+    key: tuple[str, ...] = ()
+    key_format: ColumnFormat = ColumnFormat.JSON
+    value: tuple[str, ...] = ()
+    value_format: ColumnFormat = ColumnFormat.JSON
+    headers: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, own: Mapping[str, OptionValue]) -> NamedColumns:
+        """What the sink's options say, each of which was read. Raises ConfigError."""
+        return cls(
+            key=_names(own, "keyColumns"),
+            key_format=_format(own, "keyFormat", "keyColumns"),
+            value=_names(own, "valueColumns"),
+            value_format=_format(own, "valueFormat", "valueColumns"),
+            headers=_names(own, "headersColumns"),
+        )
+
+
+def _names(own: Mapping[str, OptionValue], option: str) -> tuple[str, ...]:
+    text = own.get(option)
+    return column_names(text) if isinstance(text, str) else ()
+
+
+def _format(own: Mapping[str, OptionValue], option: str, columns: str) -> ColumnFormat:
+    names = _names(own, columns)
+    if option in own and not names:
+        raise ConfigError(
+            f"{option} would have no effect, because {columns} names no column",
+            hint=f"set {columns}, or remove {option}",
+            kind=Kind.NO_EFFECT,
+        )
+    found = ColumnFormat(str(own.get(option, ColumnFormat.JSON)))
+    if found is ColumnFormat.STRING and (len(names) > 1 or ALL_COLUMNS in names):
+        raise ConfigError(
+            f"{option}=string takes one column, and {columns} names more",
+            hint=f"name one column, or set {option}=json",
+        )
+    return found

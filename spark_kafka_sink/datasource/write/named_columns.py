@@ -1,0 +1,166 @@
+"""The columns that keyColumns, valueColumns and headersColumns name, found in a DataFrame's schema.
+
+Owns: which column a name means, which types can be written, and the errors that say so. Never:
+values of rows (``records/json_text.py``), Arrow. Runs on the driver, before any task.
+
+A name means what it means to Spark with ``spark.sql.caseSensitive=false``: the column of that name
+in any case. One of exactly that name comes first, so that a schema of the other setting can be
+written, too. As in ``to_json(struct(id))``, JSON has the name as the user writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.config.column_names import ALL_COLUMNS
+from spark_kafka_sink.config.named_columns import ColumnFormat
+from spark_kafka_sink.config.suggestions import nearest_name
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import SchemaError, safe_text
+from spark_kafka_sink.records.column_plan import ComposedColumns, NamedColumn
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+#: Decimals with more digits behind the point may have an exponent in Arrow's text, and have none in
+#: that of Spark's cast.
+_MOST_PLAIN_DIGITS = 6
+
+#: What of a type can't be written, as a path below the column and a type; None: all can.
+_Problem = tuple[str, str] | None
+
+
+def composed_columns(
+    schema: StructType, names: tuple[str, ...], format_: ColumnFormat, option: str
+) -> ComposedColumns | None:
+    """The columns that ``option`` names; None when it names none. Raises SchemaError."""
+    if not names:
+        return None
+    if names == (ALL_COLUMNS,):
+        names = tuple(schema.names)
+    columns = tuple(_find(schema, name, option) for name in names)
+    _refuse_same_column(schema, columns, option)
+    problem, hint = (
+        (_json_problem, "cast it to a string, or write the column with to_json(struct(...))")
+        if format_ is ColumnFormat.JSON
+        else (_string_problem, "cast it to a string the way that readers expect")
+    )
+    for column in columns:
+        _check_type(schema, column, option, problem, hint, f" as {format_}")
+    return ComposedColumns(columns, format_)
+
+
+def header_columns(schema: StructType, names: tuple[str, ...]) -> tuple[NamedColumn, ...]:
+    """The columns that ``headersColumns`` names. Raises SchemaError."""
+    option = "headersColumns"
+    columns = tuple(_find(schema, name, option) for name in names)
+    _refuse_same_column(schema, columns, option)
+    for column in columns:
+        _check_type(
+            schema, column, option, _header_problem, "cast it to string or binary", " as a header"
+        )
+    return columns
+
+
+def _find(schema: StructType, name: str, option: str) -> NamedColumn:
+    exact = [i for i, there in enumerate(schema.names) if there == name]
+    found = exact or [i for i, there in enumerate(schema.names) if there.lower() == name.lower()]
+    if not found:
+        near = nearest_name(name.lower(), schema.names)
+        outer = name.partition(".")[0]
+        if outer != name and any(there.lower() == outer.lower() for there in schema.names):
+            hint = f"a field of {safe_text(outer)} is no column: select it as one, with a name"
+        elif near is not None:
+            hint = f"did you mean {safe_text(near)}?"
+        else:
+            hint = f"the DataFrame has {safe_text(', '.join(schema.names), 200)}"
+        raise SchemaError(
+            f"{option} names a column {safe_text(name)}, which the DataFrame does not have",
+            hint=hint,
+            kind=Kind.NO_SUCH_COLUMN,
+        )
+    if len(found) > 1:
+        raise SchemaError(
+            f"{option} names a column {safe_text(name)}, and the DataFrame has several: "
+            f"{safe_text(', '.join(schema.names[i] for i in found), 200)}",
+            hint="write it in the case of the one that is meant, or rename the others",
+            kind=Kind.NO_SUCH_COLUMN,
+        )
+    return NamedColumn(name, found[0])
+
+
+def _refuse_same_column(schema: StructType, columns: tuple[NamedColumn, ...], option: str) -> None:
+    seen: set[int] = set()
+    for column in columns:
+        if column.index in seen:
+            raise SchemaError(
+                f"{option} names column {safe_text(schema.names[column.index])} twice",
+                hint="name it once",
+                kind=Kind.NO_SUCH_COLUMN,
+            )
+        seen.add(column.index)
+
+
+def _check_type(
+    schema: StructType,
+    column: NamedColumn,
+    option: str,
+    problem_of: Callable[[DataType], _Problem],
+    hint: str,
+    how: str,
+) -> None:
+    problem = problem_of(schema.fields[column.index].dataType)
+    if problem is None:
+        return
+    path, type_name = problem
+    raise SchemaError(
+        f"{option}: column {safe_text(column.name + path)} is of type {safe_text(type_name, 200)},"
+        f" which kprod can't write{how}",
+        hint=hint,
+        kind=Kind.COLUMN_TYPE,
+    )
+
+
+def _json_problem(data_type: DataType) -> _Problem:
+    from pyspark.sql import types
+
+    if isinstance(data_type, types.StructType):
+        problems = (_below(f".{f.name}", _json_problem(f.dataType)) for f in data_type.fields)
+        return next((problem for problem in problems if problem is not None), None)
+    if isinstance(data_type, types.ArrayType):
+        return _below("[]", _json_problem(data_type.elementType))
+    if isinstance(data_type, types.MapType):
+        if not isinstance(
+            data_type.keyType,
+            types.StringType | types.BooleanType | types.IntegralType | types.DecimalType,
+        ):
+            return " (a key of the map)", data_type.keyType.simpleString()
+        return _below("[]", _json_problem(data_type.valueType))
+    known = (
+        types.NullType | types.StringType | types.CharType | types.VarcharType | types.BinaryType
+        | types.BooleanType | types.IntegralType | types.FractionalType | types.DateType
+        | types.TimestampType | types.TimestampNTZType
+    )  # fmt: skip
+    return None if isinstance(data_type, known) else ("", data_type.simpleString())
+
+
+def _below(name: str, problem: _Problem) -> _Problem:
+    return None if problem is None else (name + problem[0], problem[1])
+
+
+def _string_problem(data_type: DataType) -> _Problem:
+    from pyspark.sql import types
+
+    if isinstance(data_type, types.BooleanType | types.IntegralType | types.DateType) or (
+        isinstance(data_type, types.DecimalType) and data_type.scale <= _MOST_PLAIN_DIGITS
+    ):
+        return None
+    return _header_problem(data_type)
+
+
+def _header_problem(data_type: DataType) -> _Problem:
+    from pyspark.sql import types
+
+    known = types.StringType | types.CharType | types.VarcharType | types.BinaryType
+    return None if isinstance(data_type, known) else ("", data_type.simpleString())

@@ -1,0 +1,69 @@
+"""Columns that options name for a record's value, key and headers, as one column for each part.
+
+Owns: :func:`with_composed`, which makes of a batch and a plan that name columns a batch and a plan
+that don't, and :func:`parts_of`, which keeps what that costs small. Never: the text of values
+(``json_text``), the bytes of headers (``record_headers``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from spark_kafka_sink.config.named_columns import ColumnFormat
+from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
+from spark_kafka_sink.records.json_text import json_objects, plain_binary, text_of
+
+#: Input that is composed at once: its text comes on top of the memory of a task (rule R5).
+_MOST_BYTES = 4 * 1024 * 1024
+
+
+def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """``batch`` in slices of about 4 MiB, and of a row at least; zero copy."""
+    rows = max(1, batch.num_rows * _MOST_BYTES // max(batch.nbytes, 1))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def with_composed(batch: pa.RecordBatch, plan: ColumnPlan) -> tuple[pa.RecordBatch, ColumnPlan]:
+    """``batch`` with a column for each part that ``plan`` composes, and the plan of that."""
+    columns = list(batch.columns)
+    if plan.value is not None:
+        columns.append(_composed(batch, plan.value))
+        plan = replace(plan, value=None, value_column=len(columns) - 1)
+    if plan.key is not None:
+        columns.append(_composed(batch, plan.key))
+        plan = replace(plan, key=None, key_column=len(columns) - 1)
+    if plan.headers:
+        columns.append(_headers(batch, plan.headers))
+        plan = replace(plan, headers=(), headers_column=len(columns) - 1)
+    names = [str(index) for index in range(len(columns))]
+    return pa.RecordBatch.from_arrays(columns, names=names), plan
+
+
+def _composed(batch: pa.RecordBatch, part: ComposedColumns) -> pa.Array:
+    columns = [batch.column(column.index) for column in part.columns]
+    if part.format is ColumnFormat.STRING:
+        return text_of(columns[0])
+    return json_objects([column.name for column in part.columns], columns, batch.num_rows)
+
+
+def _headers(batch: pa.RecordBatch, headers: tuple[NamedColumn, ...]) -> pa.Array:
+    """As a column of lists of headers; a null is none."""
+    values = [plain_binary(batch.column(header.index)) for header in headers]
+    there = np.stack([one.is_valid().to_numpy(zero_copy_only=False) for one in values], axis=1)
+    row, which = there.nonzero()
+    everything = pa.concat_arrays([one.cast(pa.large_binary()) for one in values])
+    entries = pa.StructArray.from_arrays(
+        [
+            pa.array([header.name for header in headers], pa.string()).take(pa.array(which)),
+            everything.take(pa.array(which * batch.num_rows + row)),
+        ],
+        ["key", "value"],
+    )
+    offsets = np.zeros(batch.num_rows + 1, np.int32)
+    np.cumsum(there.sum(axis=1), out=offsets[1:])
+    return pa.ListArray.from_arrays(pa.array(offsets), entries)

@@ -1,0 +1,90 @@
+"""keyColumns, valueColumns and headersColumns: what their texts say, and which go together."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.config.column_names import column_names
+from spark_kafka_sink.config.named_columns import ColumnFormat, NamedColumns
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.errors import ConfigError
+
+BROKER = {"kafka.bootstrap.servers": "b:9092", "topic": "t"}
+
+
+def named(**options):
+    return SinkConfig.parse(BROKER | options).named_columns
+
+
+def test_without_these_options_no_column_is_named():
+    assert named() == NamedColumns()
+
+
+def test_options_come_in_lower_case_and_names_stay_as_they_are():
+    told = named(
+        valuecolumns="id, Name", valueformat="JSON", keycolumns="Id", keyformat="string",
+        headerscolumns="trace",
+    )  # fmt: skip
+    assert told == NamedColumns(
+        key=("Id",),
+        key_format=ColumnFormat.STRING,
+        value=("id", "Name"),
+        value_format=ColumnFormat.JSON,
+        headers=("trace",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a", ("a",)),
+        (" a b , c.d ", ("a b", "c.d")),
+        ("`a,b`,c", ("a,b", "c")),
+        ("`a``b` , ` c `", ("a`b", " c ")),
+        ("a\n,b", ("a", "b")),
+        ("*", ("*",)),
+    ],
+)
+def test_a_list_of_names_is_read_as_sql_writes_one(text, names):
+    assert column_names(text) == names
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "says"),
+    [
+        ("valueColumns", "", "A name of a column is missing"),
+        ("valueColumns", "a,,b", "A name of a column is missing"),
+        ("valueColumns", "a,", "A name of a column is missing"),
+        ("keyColumns", "`a", "A name in backticks must end in one"),
+        ("keyColumns", "`a`b", "A name in backticks must end in one"),
+        ("headersColumns", "a,b,A", "Column A is named twice"),
+        ("valueColumns", "*,a", "* stands alone"),
+        ("keyColumns", "*", "* is not the name of a column"),
+        ("headersColumns", "a,*", "* is not the name of a column"),
+    ],
+)
+def test_what_is_no_list_of_names_is_an_error(option, text, says):
+    with pytest.raises(ConfigError) as raised:
+        named(**{option: text})
+    assert f"for configuration {option}: {says}" in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"valueFormat": "json"}, "valueFormat would have no effect, because valueColumns"),
+        ({"keyFormat": "string"}, "keyFormat would have no effect, because keyColumns"),
+        ({"valueColumns": "a,b", "valueFormat": "string"}, "valueFormat=string takes one column"),
+        ({"valueColumns": "*", "valueFormat": "string"}, "valueFormat=string takes one column"),
+        ({"keyColumns": "a,b", "keyFormat": "string"}, "keyFormat=string takes one column"),
+    ],
+)
+def test_options_that_contradict_each_other_are_an_error(options, says):
+    with pytest.raises(ConfigError, match=says):
+        named(**options)
+
+
+def test_a_format_that_is_misspelt_names_the_nearest():
+    with pytest.raises(ConfigError) as raised:
+        named(valueColumns="a", valueFormat="jsn")
+    assert "did you mean json?" in raised.value.hint

@@ -1,0 +1,24 @@
+"""docs/options-by-task.md: each option that does something is there once; examples are taken."""
+
+import runpy
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.config.sink_config import SinkConfig
+
+TOOL = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "task_options.py"))
+TASKS = TOOL["TASKS"]
+
+
+def test_each_option_that_does_something_has_one_task():
+    found = Counter(name for task in TASKS for name in TOOL["options_of"](task))
+    assert set(found) == set(TOOL["obeyed"]())
+    assert [name for name, times in found.items() if times > 1] == []
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.title)
+def test_an_example_is_taken_and_shows_an_option_of_its_task(task):
+    assert SinkConfig.parse(task.example).warnings == ()
+    assert set(task.example) & set(TOOL["options_of"](task))

@@ -1,0 +1,140 @@
+"""Named columns from Spark into a real Kafka, and their JSON beside Spark's own."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as f
+
+PAGE = (Path(__file__).parents[2] / "docs" / "columns.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def write(kafka):
+    def save(frame, topic, **options):
+        writer = frame.write.format("kprod").option("kafka.bootstrap.servers", kafka.bootstrap)
+        writer.option("topic", topic).options(**options).save()
+
+    return save
+
+
+#: Every type that has JSON, with its odd values; ``n`` numbers the rows.
+ROWS = r"""
+SELECT * FROM VALUES
+ (0, 'a"\\/ä😀', 1.5D, FLOAT(0.1), 10.50BD, CAST(0 AS DECIMAL(38, 18)), DATE'2020-02-29',
+  TIMESTAMP'2020-07-01 12:00:00.123456', TIMESTAMP_NTZ'2020-01-01 00:00:00', X'00FF10', true),
+ (1, '', 1e7D, FLOAT(1e10), -0.01BD, CAST('0.0000001' AS DECIMAL(38, 18)), DATE'0001-01-01',
+  TIMESTAMP'1970-01-01 00:00:00', TIMESTAMP_NTZ'1969-12-31 23:59:59.999999', X'', false),
+ (2, char(10) || char(1) || char(31) || char(9) || char(127), DOUBLE('NaN'), FLOAT('-Infinity'),
+  99999999.99BD, CAST(-12.5 AS DECIMAL(38, 18)), make_date(10000, 1, 1),
+  TIMESTAMP'1883-11-18 00:00:00', TIMESTAMP_NTZ'9999-12-31 23:59:59.9', X'616263', NULL),
+ (3, NULL, -0.0D, FLOAT(123456.7), NULL, NULL, make_date(-1, 12, 31),
+  TIMESTAMP'+12020-01-01 00:00:00', NULL, NULL, NULL),
+ (4, CAST(X'FF61EDA080C328' AS STRING), 1e-4D, NULL, 0BD, 1BD, NULL, NULL,
+  TIMESTAMP_NTZ'0001-01-01 00:00:00', X'FBEFFF', true),
+ (5, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)
+ AS t(n, text, double, float, dec, small, day, ts, ntz, bytes, flag)
+"""
+NESTED = (
+    "array(text, NULL, 'x') AS texts",
+    "IF(n = 1, NULL, array(ts, NULL)) AS times",
+    "map('k', double, 'l', NULL) AS map",
+    "map(n, dec, n + 10, dec) AS numbers",
+    "IF(n = 2, NULL, named_struct('a b', text, 'in', named_struct('x', bytes, 'y', day))) AS st",
+    "transform(sequence(0, n), i -> named_struct('i', IF(i % 2 = 0, i, NULL), 'f', flag)) AS many",
+    "array() AS none",
+    "CAST(NULL AS VOID) AS void",
+)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
+def test_json_is_what_sparks_to_json_writes(spark, kafka, write, consume, zone):
+    before = spark.conf.get("spark.sql.session.timeZone")
+    topic = kafka.unique_topic("to-json", partitions=1)
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        frame = spark.sql(ROWS).selectExpr("*", *NESTED).coalesce(1)
+        wanted = [
+            row.json
+            for row in frame.orderBy("n").select(f.to_json(f.struct("*")).alias("json")).collect()
+        ]
+        write(frame, topic, valueColumns="*", keyColumns="n", keyFormat="string")
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    found = consume(topic)
+    told = dict(zip(found.keys, found.values, strict=True))
+    assert [told[str(n).encode()].decode() for n in range(6)] == wanted
+
+
+def test_random_doubles_are_the_same_numbers_as_sparks(spark, kafka, write, consume):
+    """Their digits may differ: a JDK before 19 writes more than needed for some."""
+    topic = kafka.unique_topic("doubles", partitions=1)
+    frame = spark.range(2000).selectExpr(
+        "id", "randn(7) * pow(10, id % 600 - 300) AS double", "CAST(randn(8) AS FLOAT) AS float"
+    ).coalesce(1)  # fmt: skip
+    wanted = [json.loads(row[0]) for row in frame.selectExpr("to_json(struct(*))").collect()]
+    write(frame, topic, valueColumns="*")
+    told = [json.loads(one) for one in consume(topic).values]
+    assert [one["double"] for one in told] == [one["double"] for one in wanted]
+    floats = zip(told, wanted, strict=True)
+    assert all(math.isclose(a["float"], b["float"], rel_tol=1e-7) for a, b in floats)
+
+
+def test_a_name_is_written_in_the_users_case_as_spark_does(spark, kafka, write, consume):
+    topic = kafka.unique_topic("case", partitions=1)
+    frame = spark.range(1)
+    write(frame, topic, valueColumns="ID")
+    assert consume(topic).values == [frame.selectExpr("to_json(struct(ID))").first()[0].encode()]
+
+
+def test_a_job_without_rows_writes_nothing(spark, kafka, write, consume):
+    topic = kafka.unique_topic("empty", partitions=1)
+    write(spark.range(0), topic, valueColumns="*")
+    assert len(consume(topic)) == 0
+
+
+def test_a_column_that_is_not_there_is_found_on_the_driver(spark, write):
+    with pytest.raises(Exception, match="did you mean id") as raised:
+        write(spark.range(1), "t", valueColumns="idd")
+    assert "Failed to initialize Python data source writer" in str(raised.value)
+
+
+def run_example(code, spark, kafka, topics, **names):
+    for name in re.findall(r'"topic", "(\w+)"', code):
+        topics[name] = kafka.unique_topic(name, partitions=1)
+        code = code.replace(f'"topic", "{name}"', f'"topic", "{topics[name]}"')
+    variables = {"spark": spark, "servers": kafka.bootstrap, **names}
+    exec(compile(code, "docs/columns.md", "exec"), variables)
+    return variables
+
+
+def test_the_pages_batch_example_writes_the_pages_table(spark, kafka, consume):
+    topics = {}
+    run_example(EXAMPLES[0], spark, kafka, topics)
+    found = consume(topics["orders"])
+    rows = sorted(zip(found.keys, found.values, found.headers, strict=True))
+    assert rows == [
+        (b"1", b'{"id":1,"customer":"Ada","amount":9.5}', [("trace", b"trace-1")]),
+        (b"2", b'{"id":2,"amount":3.0}', []),
+    ]
+    for key, value, _ in rows:
+        assert f"| `{key.decode()}` | `{value.decode()}` |" in PAGE
+
+
+def test_the_pages_stream_writes_whole_rows(spark, kafka, consume, tmp_path):
+    topics = {}
+    query = run_example(EXAMPLES[1], spark, kafka, topics, checkpoint=str(tmp_path))["query"]
+    try:
+        while not query.recentProgress or not query.lastProgress["sink"]["numOutputRows"] > 0:
+            assert query.isActive, query.exception()
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    found = consume(topics["ticks"])
+    assert json.loads(found.values[0]).keys() == {"timestamp", "value"}
+    assert found.keys[0].decode() == str(json.loads(found.values[0])["value"])

@@ -1,0 +1,175 @@
+"""Which columns of a DataFrame options may name, and what is refused before any task."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    CharType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VariantType,
+)
+
+from spark_kafka_sink.config.named_columns import ColumnFormat, NamedColumns
+from spark_kafka_sink.datasource.write.schema import near_names, plan_columns
+from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
+
+TEXT, LONG = StringType(), LongType()
+STRING = ColumnFormat.STRING
+
+
+def schema(*columns):
+    return StructType([StructField(name, data_type) for name, data_type in columns])
+
+
+def plan(columns, **named):
+    return plan_columns(columns, "t", NamedColumns(**named))
+
+
+def test_named_columns_take_the_place_of_value_key_and_headers():
+    columns = schema(("id", LONG), ("name", TEXT), ("trace", BinaryType()))
+    made = plan(columns, value=("name", "id"), key=("id",), key_format=STRING, headers=("trace",))
+    assert made == ColumnPlan(
+        topic="t",
+        value=ComposedColumns((NamedColumn("name", 1), NamedColumn("id", 0))),
+        key=ComposedColumns((NamedColumn("id", 0),), STRING),
+        headers=(NamedColumn("trace", 2),),
+    )
+
+
+def test_a_star_is_every_column_also_those_of_the_sinks_own_names():
+    columns = schema(("key", TEXT), ("value", DoubleType()), ("x", LONG))
+    made = plan(columns, value=("*",))
+    assert [column.name for column in made.value.columns] == ["key", "value", "x"]
+    assert (made.value_column, made.key_column) == (None, 0)
+
+
+def test_names_are_found_in_any_case_and_written_as_the_user_writes_them():
+    """As Spark: ``to_json(struct(ID))`` of a column ``id`` has the field ``ID``."""
+    made = plan(schema(("id", LONG)), value=("ID",))
+    assert made.value.columns == (NamedColumn("ID", 0),)
+
+
+def test_the_very_name_comes_before_another_case():
+    assert plan(schema(("ID", LONG), ("id", LONG)), value=("id",)).value.columns[0].index == 1
+
+
+def refused(columns, **named):
+    with pytest.raises(SchemaError) as raised:
+        plan(columns, **named)
+    return raised.value
+
+
+def test_a_name_that_fits_several_columns_is_refused():
+    error = refused(schema(("ID", LONG), ("Id", LONG)), value=("id",))
+    assert error.message == "valueColumns names a column id, and the DataFrame has several: ID, Id"
+
+
+def test_an_unknown_name_is_refused_with_the_nearest():
+    error = refused(schema(("customer", LONG), ("value", TEXT)), key=("custmer",))
+    assert error.message == ("keyColumns names a column custmer, which the DataFrame does not have")
+    assert error.hint == "did you mean customer?"
+    assert error.kind.kp_code == "KP0206"
+    error = refused(schema(("id", LONG), ("n", TEXT)), value=("zz",))
+    assert error.hint == "the DataFrame has id, n"
+
+
+def test_a_field_of_a_struct_is_no_column():
+    error = refused(schema(("a", schema(("b", LONG)))), value=("a.b",))
+    assert error.hint == "a field of a is no column: select it as one, with a name"
+    assert plan(schema(("a.b", LONG)), value=("a.b",)).value.columns[0].index == 0
+
+
+@pytest.mark.parametrize(
+    ("part", "option"),
+    [("value", "valueColumns"), ("key", "keyColumns"), ("headers", "headersColumns")],
+)
+def test_a_column_that_would_be_dropped_without_a_word_is_refused(part, option):
+    columns = schema(("value", TEXT), (part, TEXT)) if part != "value" else schema(("value", TEXT))
+    columns.add("x", TEXT)
+    error = refused(columns, **{part: ("x",)})
+    assert f"{option} is set, and there is a column {part} that it does not name" in error.message
+    assert error.kind.kp_code == "KP0207"
+
+
+def test_a_column_of_the_sinks_own_name_may_be_named():
+    columns = schema(("key", TEXT), ("value", DoubleType()))
+    made = plan(columns, value=("key", "value"), key=("key",))
+    assert [column.index for column in made.value.columns] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "data_type",
+    [
+        TEXT, CharType(3), BinaryType(), BooleanType(), ShortType(), IntegerType(), LONG,
+        FloatType(), DoubleType(), DecimalType(38, 18), DateType(), TimestampType(),
+        TimestampNTZType(), NullType(), ArrayType(ArrayType(LONG)), MapType(LONG, TEXT),
+        schema(("a", schema(("b", MapType(TEXT, ArrayType(TimestampType())))))),
+    ],
+    ids=lambda one: one.simpleString(),
+)  # fmt: skip
+def test_a_type_that_json_has(data_type):
+    assert plan(schema(("a", data_type)), value=("a",)).value is not None
+
+
+@pytest.mark.parametrize(
+    ("data_type", "says"),
+    [
+        (DayTimeIntervalType(), "column a is of type interval day to second"),
+        (VariantType(), "column a is of type variant"),
+        (ArrayType(VariantType()), "column a[] is of type variant"),
+        (schema(("b", ArrayType(schema(("c", VariantType()))))), "column a.b[].c is of type"),
+        (MapType(DateType(), LONG), "column a (a key of the map) is of type date"),
+        (MapType(TEXT, VariantType()), "column a[] is of type variant"),
+    ],
+)
+def test_a_type_that_can_not_be_written_is_refused_with_what_to_do(data_type, says):
+    error = refused(schema(("a", data_type)), value=("a",))
+    assert f"valueColumns: {says}" in error.message
+    assert "can't write as json" in error.message
+    assert "to_json(struct(...))" in error.hint
+    assert error.kind.kp_code == "KP0203"
+
+
+@pytest.mark.parametrize(
+    "data_type", [TEXT, BinaryType(), BooleanType(), ShortType(), DateType(), DecimalType(10, 6)]
+)
+def test_a_type_that_has_one_text(data_type):
+    assert plan(schema(("a", data_type)), value=("a",), value_format=STRING).value is not None
+
+
+@pytest.mark.parametrize("data_type", [DoubleType(), TimestampType(), DecimalType(10, 7)])
+def test_a_type_with_several_texts_is_refused(data_type):
+    error = refused(schema(("a", data_type)), key=("a",), value=("a",), key_format=STRING)
+    assert "can't write as string" in error.message
+
+
+def test_a_header_is_text_or_bytes():
+    error = refused(schema(("a", LONG), ("value", TEXT)), headers=("a",))
+    assert "headersColumns: column a is of type bigint, which kprod can't write as a header" in (
+        error.message
+    )
+
+
+def test_a_column_that_is_named_is_not_said_to_be_ignored():
+    columns = schema(("Value", TEXT), ("Key", TEXT))
+    made = plan(columns, value=("Value",))
+    assert [line for line in near_names(columns, made) if "Value" in line] == []
+    assert len(near_names(columns, made)) == 1

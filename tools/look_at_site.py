@@ -1,0 +1,150 @@
+"""Looks at the built site in headless Chromium: ``make site-test``.
+
+Ten pages, light and dark, wide and narrow: no page may be wider than its window, nothing may be
+asked of another host, and no script may fail. A search must find a page. The screenshots are in
+build/screenshots, for a person to look at. Chromium is the system's (``apt install chromium``).
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parent.parent
+SITE = ROOT / "build" / "site"
+SCREENSHOTS = ROOT / "build" / "screenshots"
+LOOKS = (
+    "",
+    "quick-start",
+    "how-it-works",
+    "options",
+    "options-by-task",
+    "errors",
+    "delivery-guarantees",
+    "benchmarks",
+    "api/spark",
+    "runbook",
+)
+SIZES = {"wide": (1366, 900), "narrow": (390, 844)}
+SCHEMES = ("light", "dark")
+_CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+#: What Chromium would ask of its maker by itself.
+_QUIET = (
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-sync",
+    "--no-first-run",
+    "--no-sandbox",
+)
+
+
+def main() -> int:
+    chromium = next(filter(None, map(shutil.which, _CHROMIUM)), None)
+    if chromium is None:
+        print("no Chromium on PATH: apt install chromium", file=sys.stderr)
+        return 1
+    shutil.rmtree(SCREENSHOTS, ignore_errors=True)
+    SCREENSHOTS.mkdir(parents=True)
+    with served(SITE) as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=_QUIET)
+        found = [*looks(browser, address), *searches(browser, address)]
+        browser.close()
+    for problem in found:
+        print(problem, file=sys.stderr)
+    print(f"{SCREENSHOTS}: {len(list(SCREENSHOTS.iterdir()))} pictures, {len(found)} problems")
+    return 1 if found else 0
+
+
+class _Silent(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+        """Says nothing."""
+
+
+@contextmanager
+def served(site: Path) -> Iterator[str]:
+    """The address of a server of ``site`` on this machine."""
+    handler = functools.partial(_Silent, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def looks(browser: Browser, address: str) -> Iterator[str]:
+    """What is wrong with the pages' looks, a line each."""
+    for size, (width, height) in SIZES.items():
+        for scheme in SCHEMES:
+            context = browser.new_context(
+                viewport={"width": width, "height": height}, color_scheme=scheme
+            )
+            page = context.new_page()
+            heard = list_problems(page, address)
+            for name in LOOKS:
+                page.goto(f"{address}/{name}/" if name else f"{address}/", wait_until="load")
+                label = f"{name or 'home'} ({size}, {scheme})"
+                shown = page.evaluate("document.body.getAttribute('data-md-color-scheme')")
+                if shown != {"light": "default", "dark": "slate"}[scheme]:
+                    yield f"{label} is shown in {shown}"
+                wide = page.evaluate("document.documentElement.scrollWidth")
+                if wide > width:
+                    yield f"{label} is {wide} pixels wide: {_widest(page, width)}"
+                file = f"{name.replace('/', '-') or 'home'}-{size}-{scheme}.png"
+                page.screenshot(path=SCREENSHOTS / file)
+            yield from heard
+            context.close()
+
+
+def list_problems(page: Page, address: str) -> list[str]:
+    """A list that fills with what the page asks of others, and with its scripts' errors."""
+    heard: list[str] = []
+
+    def asked(url: str) -> None:
+        if not url.startswith((address, "data:", "blob:")):
+            heard.append(f"{page.url} asks for {url}")
+
+    page.on("request", lambda request: asked(request.url))
+    page.on("pageerror", lambda error: heard.append(f"{page.url}: {error}"))
+    page.on("requestfailed", lambda request: heard.append(f"{request.url} is not there"))
+    return heard
+
+
+def _widest(page: Page, width: int) -> str:
+    """The elements that stick out, and are cut off by nothing."""
+    found = page.evaluate(
+        """width => [...document.querySelectorAll('.md-content *')]
+            .filter(e => e.getBoundingClientRect().right > width + 1).slice(0, 3)
+            .map(e => e.tagName + ': ' + e.textContent.slice(0, 40))""",
+        width,
+    )
+    return "; ".join(found)
+
+
+def searches(browser: Browser, address: str) -> Iterator[str]:
+    """The search, which runs in the page, must know an error's code and an option."""
+    page = browser.new_page()
+    for words, wanted in (("KP0311", "errors/"), ("transactionalIdPrefix", "")):
+        page.goto(f"{address}/", wait_until="load")
+        page.fill(".md-search__input", words)
+        try:
+            page.wait_for_selector(".md-search-result__item a", timeout=15_000, state="attached")
+        except TimeoutError:
+            yield f"the search finds nothing for {words}"
+            continue
+        link = page.get_attribute(".md-search-result__item a", "href") or ""
+        if wanted not in link:
+            yield f"the search for {words} leads to {link}"
+    page.close()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,148 @@
+"""Bars of bench/HISTORY.md: the median ratio to a peer, with its interval."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.pictures.drawing import Drawing
+
+HISTORY = Path(__file__).resolve().parents[2] / "bench/HISTORY.md"
+_HEAD = re.compile(r"^## (\d{4}-\d\d-\d\d), commit ([0-9a-f]{7})", re.MULTILINE)
+_ROW = re.compile(
+    r"^\| ([^|]+) \| ([\d,]+) rows/s \| ([\d,]+) rows/s \(([^|]+)\) \|"
+    r" ([\d.]+)x \(([\d.]+)-([\d.]+), n=(\d+)\) \|$",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """kprod's rows a second over a peer's, the median of ``rounds`` and its interval."""
+
+    what: str
+    peer: str
+    ours: int
+    theirs: int
+    middle: float
+    low: float
+    high: float
+    rounds: int
+    day: str
+    commit: str
+
+
+def newest(peers: tuple[str, ...], beginning: str) -> list[Ratio]:
+    """The newest measurement of each thing that ``beginning`` begins, next to each peer."""
+    text = HISTORY.read_text(encoding="utf-8")
+    found: dict[tuple[str, str], Ratio] = {}
+    heads = list(_HEAD.finditer(text))
+    for head, after in zip(heads, [*heads[1:], None], strict=True):
+        part = text[head.end() : after.start() if after else len(text)]
+        for what, ours, theirs, peer, middle, low, high, rounds in _ROW.findall(part):
+            if what.startswith(beginning) and peer in peers:
+                row = Ratio(
+                    what, peer, int(ours.replace(",", "")), int(theirs.replace(",", "")),
+                    float(middle), float(low), float(high), int(rounds), head[1], head[2],
+                )  # fmt: skip
+                found.setdefault((what, peer), row)
+    return sorted(found.values(), key=lambda row: (row.what, peers.index(row.peer)))
+
+
+SPARK_PEERS = ("Spark's sink, defaults", "Spark's sink, tuned")
+ENGINE_PEERS = ("Java ProducerPerformance", "confluent-kafka produce()")
+
+
+def spark() -> str:
+    return _bars("bench-spark", newest(SPARK_PEERS, "Spark"), "Spark's own sink")
+
+
+def engine() -> str:
+    return _bars("bench-engine", newest(ENGINE_PEERS, "engine"), "other producers")
+
+
+def page_lines() -> Iterator[str]:
+    """docs/benchmarks.md: the pictures, and the figures behind them."""
+    yield (
+        "Rows a second of `kprod`, as a multiple of another producer's on the same machine, topic and"
+        " data: the median of the rounds' ratios, and its 96 % interval. Client and broker shared two"
+        " cores of one machine (Python 3.11.7), so they compare producers and say nothing about your"
+        " cluster. `make bench` measures on yours."
+    )
+    yield from (
+        "",
+        "## In Spark, next to Spark's own sink",
+        "",
+        "![Rows a second of kprod as a multiple of Spark's own sink, by size of the values, with intervals.](pictures/benchmark-spark.svg)",
+    )
+    yield from (
+        "",
+        "*Defaults* is Spark's sink as it comes, *tuned* the same with a `batch.size` of 1 MiB and a `linger.ms` of 50.",
+    )
+    yield from ("", *_table(newest(SPARK_PEERS, "Spark")))
+    yield from (
+        "",
+        "## The producer alone, fed with columns",
+        "",
+        "![Rows a second of kprod's producer as a multiple of Java's and of confluent-kafka's, with intervals.](pictures/benchmark-engine.svg)",
+    )
+    yield from (
+        "",
+        "A record at a time (`KafkaProducer.send`) is another matter: it costs 3.7 times the CPU of confluent-kafka's `produce` and 0.3 of kafka-python's.",
+    )
+    yield from ("", *_table(newest(ENGINE_PEERS, "engine")))
+    yield from ("", "## What exactly-once adds", "", *_exactly_once(), "")
+    yield "[The history](../bench/HISTORY.md) has every run, what was tried, and what did not help."
+
+
+def _table(rows: list[Ratio]) -> Iterator[str]:
+    yield "| what | kprod | peer | ratio (interval, rounds) | measured |"
+    yield "|---|---|---|---|---|"
+    for row in rows:
+        yield (
+            f"| {row.what} | {row.ours:,} rows/s | {row.peer}: {row.theirs:,} rows/s |"
+            f" {row.middle:g}x ({row.low:g}-{row.high:g}, n={row.rounds}) |"
+            f" {row.day}, {row.commit} |"
+        )
+
+
+def _exactly_once() -> Iterator[str]:
+    """The newest line of each measurement next to at-least-once, and of the driver's commits."""
+    yield "| what | exactly once | at least once | difference |"
+    yield "|---|---|---|---|"
+    seen = set()
+    line = re.compile(
+        r"^\| exactly-once: ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE
+    )
+    for what, ours, theirs, difference in line.findall(HISTORY.read_text(encoding="utf-8")):
+        if what not in seen:
+            seen.add(what)
+            yield f"| {what} | {ours} | {theirs.replace(' (at-least-once)', '')} | {difference} |"
+
+
+def _bars(name: str, rows: list[Ratio], peers: str) -> str:
+    height = 62 + 52 * len(rows)
+    on = Drawing(name, 920, height, f"Rows a second of kprod, as a multiple of {peers}")
+    left, unit = 330, 540 / max(row.high for row in rows)
+    for number in range(int(max(row.high for row in rows)) + 1):
+        x = left + unit * number
+        on.line(x, 30, x, height - 12, "dashed" if number != 1 else "")
+        on.text(x, 22, f"{number}x" if number != 1 else "1x: equal", "soft", "middle")
+    for number, row in enumerate(rows):
+        y = 44 + 52 * number
+        on.text(
+            left - 12,
+            y + 14,
+            row.what.removeprefix("Spark, ").removeprefix("engine, "),
+            "title",
+            "end",
+        )
+        on.text(left - 12, y + 31, f"next to {row.peer}", "soft", "end")
+        on.rect(left, y, unit * row.middle, 32, "own")
+        on.line(left + unit * row.low, y + 16, left + unit * row.high, y + 16, "interval")
+        for end in (row.low, row.high):
+            on.line(left + unit * end, y + 9, left + unit * end, y + 23, "interval")
+        on.text(left + 8, y + 21, f"{row.middle:.2f}x", "title")
+    return on.svg()

@@ -1,0 +1,158 @@
+"""docs/options-by-task.md: what the sink obeys, by what a user wants, with examples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spark_kafka_sink.config.option import Option, Status
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What somebody wants, the options for it (``ssl.*`` for a family), and what to write."""
+
+    title: str
+    words: str
+    options: tuple[str, ...]
+    example: dict[str, str]
+
+
+_SERVERS = {"kafka.bootstrap.servers": "broker1:9092,broker2:9092", "topic": "orders"}
+TASKS = (
+    Task(
+        "Say where the rows go",
+        "Servers and a topic are enough. A `configFile` may have both, and everything below.",
+        ("kafka.bootstrap.servers", "topic", "configFile", "preflight", "kafka.client.id",
+         "kafka.client.dns.lookup"),
+        _SERVERS,
+    ),
+    Task(
+        "Make values, keys and headers of any columns",
+        "[Columns](columns.md) has the types, and what is an error.",
+        ("valueColumns", "valueFormat", "keyColumns", "keyFormat", "headersColumns"),
+        {**_SERVERS, "valueColumns": "id, customer, amount", "keyColumns": "id",
+         "keyFormat": "string"},
+    ),
+    Task(
+        "Choose what is promised",
+        "Set `deliveryGuarantee`, and leave the others alone: it sets them."
+        " [Delivery guarantees](delivery-guarantees.md) compares the three.",
+        ("deliveryGuarantee", "kafka.acks", "kafka.enable.idempotence", "kafka.retries",
+         "kafka.max.in.flight.requests.per.connection"),
+        {**_SERVERS, "deliveryGuarantee": "at-least-once"},
+    ),
+    Task(
+        "Write each row once",
+        "A stream needs `transactionalIdPrefix`, a job that may run again `txnAppId` and"
+        " `txnVersion` ([tutorial](tutorial-exactly-once.md)).",
+        ("transactionalIdPrefix", "txnAppId", "txnVersion", "kafka.transaction.timeout.ms",
+         "verifyReplays", "offsetsGroup", "twoPhaseCommit", "commitLogTopic"),
+        {**_SERVERS, "deliveryGuarantee": "exactly-once", "txnAppId": "daily-orders",
+         "txnVersion": "20261122"},
+    ),
+    Task(
+        "Choose partitions",
+        "Unset, a key goes where Java's clients put it."
+        " [Partitioners](options.md#keys-and-partitioners) of other clients have names.",
+        ("kafka.partitioner.*", "kafka.client.rack"),
+        {**_SERVERS, "kafka.partitioner.class": "consistent_random"},
+    ),
+    Task(
+        "Write faster, or smaller",
+        "Try `lz4` first, and read the report before you change sizes ([tuning](tuning.md)).",
+        ("kafka.compression.*", "kafka.batch.size", "kafka.linger.ms", "kafka.buffer.memory",
+         "kafka.max.request.size", "kafka.send.buffer.bytes", "kafka.receive.buffer.bytes"),
+        {**_SERVERS, "kafka.compression.type": "lz4", "kafka.buffer.memory": "67108864"},
+    ),
+    Task(
+        "Ride out slow or restarting brokers",
+        "`kafka.delivery.timeout.ms` is the one that decides when a task fails.",
+        ("kafka.delivery.timeout.ms", "kafka.request.timeout.ms", "kafka.max.block.ms",
+         "kafka.retry.backoff.*", "kafka.reconnect.backoff.*",
+         "kafka.socket.connection.setup.*", "kafka.connections.max.idle.ms", "kafka.metadata.*"),
+        {**_SERVERS, "kafka.delivery.timeout.ms": "600000"},
+    ),
+    Task(
+        "Encrypt (TLS)",
+        "A CA that the system does not know, and a client certificate when brokers want one"
+        " ([secure listeners](security.md#tls)).",
+        ("kafka.security.protocol", "kafka.ssl.*"),
+        {**_SERVERS, "kafka.security.protocol": "SSL",
+         "kafka.ssl.truststore.location": "/etc/kafka/ca.pem"},
+    ),
+    Task(
+        "Log in (SASL)",
+        "A user and a password by reference; other mechanisms are in"
+        " [secure listeners](security.md#sasl).",
+        ("kafka.sasl.*",),
+        {**_SERVERS, "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-512",
+         "kafka.sasl.username": "spark", "kafka.sasl.password": "${file:/etc/secrets/kafka}"},
+    ),
+    Task(
+        "Know what was written",
+        "[Reports](reports.md) lists the fields and the outcomes.",
+        ("reportPath", "reportTopic", "reportListeners", "kafka.metrics.*",
+         "kafka.interceptor.classes"),
+        {**_SERVERS, "reportPath": "/var/log/kprod/orders/"},
+    ),
+)  # fmt: skip
+
+
+def obeyed() -> dict[str, Option]:
+    """The options that do something, by the names that users write."""
+    own = {name: one for name, one in SINK_OPTIONS.items() if one.status is Status.HONOURED}
+    kafka = {
+        f"kafka.{name}": one
+        for name, one in PRODUCER_OPTIONS.items()
+        if one.status is Status.HONOURED or name == "security.protocol"
+    }
+    return {name: one for name, one in (own | kafka).items() if not one.internal}
+
+
+def options_of(task: Task) -> Iterator[str]:
+    """The names of a task's options, its families written out."""
+    for wanted in task.options:
+        family = wanted.removesuffix("*")
+        for name in obeyed():
+            if name == wanted or (family != wanted and name.startswith(family)):
+                yield name
+
+
+def page_lines() -> Iterator[str]:
+    yield "What each option does, in a sentence. [Options](options.md) has types, bounds, the rest."
+    options = obeyed()
+    for task in TASKS:
+        yield from (
+            "",
+            f"## {task.title}",
+            "",
+            task.words,
+            "",
+            "```python",
+            '(df.write.format("kprod")',
+        )
+        yield from (f'   .option("{name}", "{value}")' for name, value in task.example.items())
+        yield from (
+            "   .save())",
+            "```",
+            "",
+            "| Option | Default | What it does |",
+            "|---|---|---|",
+        )
+        for name in options_of(task):
+            yield f"| `{name}` | {_default(options[name])} | {_sentence(options[name].doc)} |"
+
+
+def _default(option: Option) -> str:
+    value = option.default
+    if value is None or value in ("", ()):
+        return "-"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _sentence(text: str) -> str:
+    """The first one."""
+    return re.split(r"(?<=[a-z)`])\. (?=[A-Z])", text)[0].rstrip(".").replace("|", "\\|") + "."
