@@ -73,7 +73,7 @@ usage or a wrong setting. With `--json`, a change needs `--yes` or `--dry-run`. 
 stay; new ones may join them. Times are milliseconds. `phase` is `DONE` (nothing under way),
 `DECIDED` or `PARTIAL`; an `outcome` is `committed`, `open`, `lost` (the brokers aborted it) or
 `unknown` (they don't remember); `runIs` is `owner` (of a key of the log), `superseded`, or `not in
-the log`: it has not committed anything yet, or was forgotten.
+the log`: it has not committed anything yet, and planned since the owner took over.
 """
 
 
