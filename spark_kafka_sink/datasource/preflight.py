@@ -63,8 +63,8 @@ class TopicsSeen:
     compacted: frozenset[str] = frozenset()
 
 
-#: Asks the brokers of a config for topics within some milliseconds; raises KafkaError.
-Describe = Callable[[ProducerConfig, tuple[str, ...], int], TopicsSeen]
+#: Asks the brokers of a config for its topics within some milliseconds; raises KafkaError.
+Describe = Callable[[SinkConfig, tuple[str, ...], int], TopicsSeen]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class PreflightCheck:
         if mode is Preflight.WARN:
             limit_ms = min(limit_ms, WARN_WAIT_MS)
         try:
-            seen = self._describe(config.producer, topics, limit_ms)
+            seen = self._describe(config, topics, limit_ms)
         except KafkaError as error:
             if mode is Preflight.REQUIRED:
                 raise
@@ -142,17 +142,19 @@ def process_preflight() -> PreflightCheck:
     return _process_preflight
 
 
-def _describe(config: ProducerConfig, topics: tuple[str, ...], timeout_ms: int) -> TopicsSeen:
+def _describe(config: SinkConfig, topics: tuple[str, ...], timeout_ms: int) -> TopicsSeen:
     # The network is loaded only when it is asked: commit and abort plan too, without it.
     from spark_kafka_sink.admin.admin_client import AdminClient
     from spark_kafka_sink.datasource.topic_checks import check_topics
 
     try:
-        with AdminClient(config) as admin:
+        with AdminClient(config.producer) as admin:
             cluster = admin.describe_topics(
                 topics, timeout_ms=timeout_ms, missing_topic_timeout_ms=BELIEVE_MISSING_MS
             )
-            compacted = check_topics(admin, config, topics, timeout_ms=timeout_ms)
+            compacted = check_topics(
+                admin, config.producer, config.topic, config.report_topic, timeout_ms=timeout_ms
+            )
             return TopicsSeen(cluster, compacted)
     except UnresolvedReferenceError as error:
         raise error.seen_by("the driver") from None
