@@ -105,6 +105,7 @@ class Kind(StrEnum):
     USER_CODE = "KP0701"
     CLOSE_IN_CALLBACK = "KP0702"
     REPORT_NOT_WRITTEN = "KP0703"
+    NO_REPORTS_KEPT = "KP0704"
 
     ILLEGAL_STATE = "KP0900"
 
@@ -706,6 +707,19 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "One destination of the [report](reports.md) of a write failed; the write and the other "
         "destinations are as if it had not. The driver's log has the figures in one line.",
         ("a report can't be delivered: ...",),
+    ),
+    Kind.NO_REPORTS_KEPT: Entry(
+        "The driver keeps no reports",
+        "`last_report` asks the driver for the last report, which it keeps in the directory that "
+        "Spark gives to its Python processes. A Spark that gives them none, or isolates them, "
+        "can't be asked, and a driver whose spark-kafka-sink is older does not understand the "
+        "question. "
+        "The options `reportPath`, `reportTopic` and `reportListeners` do not depend on it: "
+        "[reports](reports.md).",
+        (
+            "the driver keeps no reports: ...",
+            "the driver's spark-kafka-sink is older, and keeps no reports",
+        ),
     ),
     Kind.ILLEGAL_STATE: Entry(
         "A bug, or a call in a state that forbids it",

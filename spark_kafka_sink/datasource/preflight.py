@@ -52,8 +52,8 @@ BELIEVE_MISSING_MS = 10_000
 #: Clusters kept by one planning process; a planner serves few.
 KEPT_ANSWERS = 16
 
-#: Asks the brokers of a config for topics within some milliseconds; raises KafkaError.
-Describe = Callable[[ProducerConfig, tuple[str, ...], int], Cluster]
+#: Asks the brokers of a config for its topics within some milliseconds; raises KafkaError.
+Describe = Callable[[SinkConfig, tuple[str, ...], int], Cluster]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class PreflightCheck:
         if mode is Preflight.WARN:
             limit_ms = min(limit_ms, WARN_WAIT_MS)
         try:
-            cluster = self._describe(config.producer, topics, limit_ms)
+            cluster = self._describe(config, topics, limit_ms)
         except KafkaError as error:
             if mode is Preflight.REQUIRED:
                 raise
@@ -131,17 +131,19 @@ def process_preflight() -> PreflightCheck:
     return _process_preflight
 
 
-def _describe(config: ProducerConfig, topics: tuple[str, ...], timeout_ms: int) -> Cluster:
+def _describe(config: SinkConfig, topics: tuple[str, ...], timeout_ms: int) -> Cluster:
     # The network is loaded only when it is asked: commit and abort plan too, without it.
     from spark_kafka_sink.admin.admin_client import AdminClient
     from spark_kafka_sink.datasource.topic_checks import check_topics
 
     try:
-        with AdminClient(config) as admin:
+        with AdminClient(config.producer) as admin:
             cluster = admin.describe_topics(
                 topics, timeout_ms=timeout_ms, missing_topic_timeout_ms=BELIEVE_MISSING_MS
             )
-            check_topics(admin, config, topics, timeout_ms=timeout_ms)
+            check_topics(
+                admin, config.producer, config.topic, config.report_topic, timeout_ms=timeout_ms
+            )
             return cluster
     except UnresolvedReferenceError as error:
         raise error.seen_by("the driver") from None

@@ -70,11 +70,15 @@ class KprodDataSource(DataSource):
     def name(cls) -> str:
         return FORMAT
 
-    def schema(self) -> str:
-        """The columns of a table that names none (CREATE TABLE ... USING kprod)."""
+    def schema(self) -> str | StructType:
+        """The columns of a table that names none (CREATE TABLE ... USING kprod); and the way by
+        which ``last_report`` asks the driver.
+        """
+        from spark_kafka_sink.datasource.report.last_report import LAST_REPORT, schema_with_report
         from spark_kafka_sink.datasource.write.schema import CANONICAL_SCHEMA
 
-        return CANONICAL_SCHEMA
+        asked = self.options.get(LAST_REPORT)
+        return CANONICAL_SCHEMA if asked is None else schema_with_report(asked)
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

@@ -543,7 +543,7 @@ class KafkaProducer:
         self.flush()
         if self._transaction_manager is not None:
             self._transaction_manager.maybe_fail_with_error()
-        report = self._recorder.report(self._metadata.fetch().cluster_id)
+        report = self._recorder.end_attempt(self._metadata.fetch().cluster_id)
         rows = self._accumulator.appended_records - self._rows_before
         alone, cause = self._recorder.failed_alone
         if alone and report.rows + alone == rows:

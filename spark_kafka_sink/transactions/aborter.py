@@ -18,7 +18,7 @@ from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.decision_log import DecisionLog, LogSession
 from spark_kafka_sink.transactions.ending import abort_all
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
-from spark_kafka_sink.transactions.sweep import Sweeper
+from spark_kafka_sink.transactions.sweep import Sweeper, is_superseded
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 
 _log = logging.getLogger(__name__)
@@ -69,8 +69,13 @@ class Aborter:
             return ()
         ended = abort_all(self._client, transactions, self._client.deadline())
         # And of superseded runs: a batch that was rolled forward had no commit that swept them.
-        runs = {owner.run_id, *(session.state.superseded if session.state else ())}
-        swept = self._sweep(owner.key, runs, keep, tasks_may_live=tasks_may_live)
+        state = session.state or CommitState()
+        swept = self._sweep(
+            owner.key,
+            lambda one: one.run == owner.run_id or is_superseded(one, state),
+            keep,
+            tasks_may_live=tasks_may_live,
+        )
         if ended and owner.numbering is Numbering.ONCE:
             try:
                 session.write(None, self._client.deadline())
@@ -102,7 +107,8 @@ class Aborter:
         session = retry_when_fenced(
             lambda: self._decisions.open(key, self._client.deadline()), give_up
         )
-        return self._sweep(key, runs, _decided(session.state), tasks_may_live=True)
+        keep = _decided(session.state)
+        return self._sweep(key, lambda one: one.run in runs, keep, tasks_may_live=True)
 
     def _give_up(self, owner: Owner, number: int, session: LogSession) -> LogSession:
         """Unless the batch is decided, or the key is not ours: from here on no commit of this run
@@ -128,11 +134,16 @@ class Aborter:
         return session
 
     def _sweep(
-        self, key: str, runs: Collection[str], keep: Collection[str], *, tasks_may_live: bool
+        self,
+        key: str,
+        is_orphan: Callable[[TransactionalId], bool],
+        keep: Collection[str],
+        *,
+        tasks_may_live: bool,
     ) -> tuple[str, ...]:
         def sweep() -> tuple[str, ...]:
             return self._sweeper.sweep(
-                key, runs, self._client.deadline(), keep=keep, patient=True
+                key, is_orphan, self._client.deadline(), keep=keep, patient=True
             ).ended
 
         swept = sweep()

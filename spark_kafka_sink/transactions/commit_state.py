@@ -121,7 +121,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class CommitState:
-    """``run_id`` owns the key in this ``generation``; ``superseded`` are run ids that did before.
+    """``run_id`` owns the key in this ``generation``, unless it was aborted; ``superseded`` are run
+    ids that did before, and those that were aborted.
 
     ``incarnation`` tells this log from one of the same key that was deleted or reset, where
     generations count from 1 again: it is the first owner's run id. ``done`` are the batches (micro-
@@ -152,11 +153,27 @@ class CommitState:
             return Phase.DONE
         return Phase.PARTIAL if self.lost else Phase.DECIDED
 
-    def standing(self, run_id: str) -> Standing:
-        """Whether that run may decide: the owner may, a superseded one never again."""
+    @property
+    def owner(self) -> str:
+        """The run that may decide; empty when there is none."""
+        return "" if self.run_id in self.superseded else self.run_id
+
+    def standing(self, run_id: str, planned: int | None = None) -> Standing:
+        """Whether that run may decide what it planned at generation ``planned`` (None: not known):
+        the owner may, a superseded one never again. The log need not know it for that: a driver
+        that dies before its first commit is in none of its records::
+
+            A, B and C have planned when the log was at generation 1; their tasks have begun
+            A dies. B takes over: generation 2
+            C commits: it was planned at 1, the log is at 2 and B's: C stops
+            B sweeps what A and C have open. Who plans from now on plans at 2, and is left alone
+        """
+        if run_id in self.superseded:
+            return Standing.SUPERSEDED
         if self.run_id == run_id:
             return Standing.OWNER
-        return Standing.SUPERSEDED if run_id in self.superseded else Standing.UNKNOWN
+        is_late = planned is not None and planned < self.generation
+        return Standing.SUPERSEDED if is_late else Standing.UNKNOWN
 
     def done_as(self, number: int) -> Done | None:
         """What is remembered of batch ``number``."""
@@ -183,31 +200,18 @@ class CommitState:
             burnt=(),
         )
 
-    def without(self, run_ids: Iterable[str]) -> CommitState:
-        """These runs must not decide anything any more. Who owned the key before counts as the
-        newest of them: its tasks were at work a moment ago.
-        """
-        former = self.superseded[-1:]
-        return replace(self, superseded=self._with_superseded(*run_ids, *former))
-
     def given_up(self, run_id: str) -> CommitState:
         """``run_id`` was aborted, and must not decide anything any more. Whoever comes next takes
         over as ever, with the generation that it was planned with.
         """
-        owner = "" if self.run_id == run_id else self.run_id
-        kept = owner == self.run_id
-        return replace(
-            self,
-            run_id=owner,
-            superseded=self._with_superseded(run_id),
-            parts_of=self.parts_of if kept else NOTHING_DONE,
-            parts=self.parts if kept else (),
-        )
+        given_up = replace(self, superseded=self._with_superseded(run_id))
+        if run_id != self.run_id:
+            return given_up
+        return replace(given_up, parts_of=NOTHING_DONE, parts=())
 
-    def _with_superseded(self, *run_ids: str) -> tuple[str, ...]:
-        added = dict.fromkeys(run for run in run_ids if run)
-        kept = [run for run in self.superseded if run not in added]
-        return (*kept, *added)[-KEPT_RUNS:]
+    def _with_superseded(self, run_id: str) -> tuple[str, ...]:
+        kept = (run for run in self.superseded if run != run_id)
+        return (*kept, *filter(None, [run_id]))[-KEPT_RUNS:]
 
     # -- a batch's way ----------------------------------------------------------------------------
 

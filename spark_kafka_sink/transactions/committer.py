@@ -44,7 +44,7 @@ from spark_kafka_sink.transactions.lease import lease_ms, margin_ms
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets, prepare_offsets
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, retry_when_fenced
-from spark_kafka_sink.transactions.sweep import Sweeper
+from spark_kafka_sink.transactions.sweep import Sweeper, is_superseded
 from spark_kafka_sink.transactions.topic_records import TopicRecord, prepare_record
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
 
@@ -205,12 +205,11 @@ class Committer:
         # A job decides one version only, so the owner of one that is done decides nothing more.
         done = before.run_id if owner.numbering is Numbering.VERSIONS else ""
         state = before.taken_over(owner.run_id, owner.query_id)
-        taken_over = state.generation != before.generation
-        if taken_over:
-            state = state.without(self._runs_before(owner))
         if self._done_before(owner, batch, before):
-            self._abort_all(batch)
-            if taken_over and owner.numbering is Numbering.MICRO_BATCHES:
+            abort_all(self._client, batch.transactions, self._client.deadline())
+            if state.generation != before.generation and (
+                owner.numbering is Numbering.MICRO_BATCHES
+            ):
                 # Nobody may know which query this is. Two that live under one name, and whose
                 # batches look alike, would drop each other's for ever; so one stops the other.
                 session.write(state, self._client.deadline())
@@ -255,26 +254,11 @@ class Committer:
         """The driver's own transactions of ``batch``, which share its decision."""
         deadline, part = self._client.deadline(), batch.part or 0
         if batch.report is not None:
-            report_id = TransactionalId(owner.key, owner.run_id, _REPORT, part)
+            report_id = TransactionalId(owner.key, owner.run_id, _REPORT, part, owner.generation)
             yield prepare_record(self._client, str(report_id), batch.report, deadline)
         if batch.offsets is not None:
-            offsets_id = TransactionalId(owner.key, owner.run_id, _OFFSETS, part)
+            offsets_id = TransactionalId(owner.key, owner.run_id, _OFFSETS, part, owner.generation)
             yield prepare_offsets(self._client, str(offsets_id), batch.offsets, deadline)
-
-    def _runs_before(self, owner: Owner) -> list[str]:
-        """Other runs with transactions under our key, as we take over. The log need not know
-        them: a driver that dies before its first commit is in none of its records, and what its
-        tasks left open would stall consumers until it times out.
-
-        None of them can commit any more, so that they count as superseded, and are swept::
-
-            A, B and C have planned when the log was at generation 1; their tasks have begun
-            A dies. B takes over: generation 2
-            C commits: it was planned at 1, the log is at 2 and B's: C stops, whatever we do here
-
-        Who plans from now on plans at 2, and begins its transactions after we have looked.
-        """
-        return sorted(self._sweeper.open_runs(owner.key, self._client.deadline()) - {owner.run_id})
 
     def _note_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
         """Every transaction is committed. That must not fail for want of a note of it: whoever ran
@@ -397,9 +381,6 @@ class Committer:
             )
         return state.finished()
 
-    def _abort_all(self, batch: Batch) -> None:
-        abort_all(self._client, batch.transactions, self._client.deadline())
-
     def _sweep(
         self, owner: Owner, session: LogSession, state: CommitState, *, also: str = ""
     ) -> None:
@@ -408,7 +389,9 @@ class Committer:
         """
         try:
             swept = self._sweeper.sweep(
-                owner.key, {owner.run_id, also, *state.superseded}, self._client.deadline()
+                owner.key,
+                lambda one: one.run in (owner.run_id, also) or is_superseded(one, state),
+                self._client.deadline(),
             )
             burnt = [i for i in swept.burnt if (p := parse(i)) and p.run == owner.run_id]
             if burnt and owner.numbering.is_of_micro_batches:

@@ -31,7 +31,7 @@ from spark_kafka_sink.protocol.control_messages import NewTopic
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.lease import lease_ms
-from spark_kafka_sink.transactions.log_parts import PART_BYTES, cut, key_of
+from spark_kafka_sink.transactions.log_parts import PART_BYTES, cut, join, key_of
 from spark_kafka_sink.transactions.log_reader import LogCache, LogReader, LogSnapshot, Wanted
 from spark_kafka_sink.transactions.log_writer import LogWriter
 from spark_kafka_sink.transactions.transactional_ids import log_id
@@ -177,7 +177,8 @@ class DecisionLog:
         self, key: str, tp: TopicPartition, topic_id: bytes | None, deadline_ms: int
     ) -> LogSnapshot:
         name = key.encode()
-        place = self._reader.read(tp, name, self._places.get(topic_id, name), deadline_ms)
+        before = self._places.get(topic_id, name)
+        place = self._reader.read_keys(tp, Wanted(name), before, deadline_ms)
         self._places.put(topic_id, name, place)
         return place
 
@@ -347,5 +348,5 @@ class LogSession:
 
 
 def _decoded(key: str, place: LogSnapshot) -> CommitState | None:
-    value = place.state(key.encode())
+    value = join(key.encode(), place.records)
     return None if value is None else CommitState.decode(key, value)

@@ -225,4 +225,4 @@ def standing_of(one: TransactionalId, states: Mapping[str, CommitState]) -> Stan
         standings = {state.standing(one.run) for state in states.values()}
         return next((s for s in Standing if s in standings), Standing.UNKNOWN)
     state = states.get(one.key)
-    return Standing.UNKNOWN if state is None else state.standing(one.run)
+    return Standing.UNKNOWN if state is None else state.standing(one.run, one.planned)

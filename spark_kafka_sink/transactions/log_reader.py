@@ -42,7 +42,7 @@ from spark_kafka_sink.records.log_records import (
     Unreadable,
     read_batches,
 )
-from spark_kafka_sink.transactions.log_parts import belongs_to, join
+from spark_kafka_sink.transactions.log_parts import belongs_to
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR
 
 #: Places that are remembered, the ones used last.
@@ -64,10 +64,6 @@ class LogSnapshot:
     next_offset: int = 0
     records: dict[bytes, bytes] = field(default_factory=dict)
     settled: bool = True
-
-    def state(self, key: bytes) -> bytes | None:
-        """As ``log_parts.join``."""
-        return join(key, self.records)
 
     def copy(self) -> LogSnapshot:
         return LogSnapshot(self.next_offset, dict(self.records), self.settled)
@@ -122,18 +118,12 @@ class LogReader:
         self._client = client
         self._rights = rights
 
-    def read(
-        self, tp: TopicPartition, key: bytes, place: LogSnapshot, deadline_ms: int
-    ) -> LogSnapshot:
-        """``place``, moved to the end that the partition has now. KafkaTimeoutError when that is
-        not reached in time, because a leader is silent.
-        """
-        return self.read_keys(tp, Wanted(key), place, deadline_ms)
-
     def read_keys(
         self, tp: TopicPartition, wanted: Wanted, place: LogSnapshot, deadline_ms: int
     ) -> LogSnapshot:
-        """As :meth:`read`, with the records of every key that is ``wanted``."""
+        """``place``, moved to the end that the partition has now, with the records of what is
+        ``wanted``. KafkaTimeoutError when that is not reached in time, because a leader is silent.
+        """
         end = self._offset(tp, OffsetSpec.LATEST, deadline_ms)
         if place.next_offset > end:
             place = LogSnapshot()  # the log was cut off behind our back: an unclean election

@@ -394,7 +394,7 @@ class Operator:
                 f"{key}'; or --force",
             )
         open_ = self.look.overview(prefix_of_key(key)).open
-        own = [t for t in open_ if t.id.key == key and t.id.run == state.run_id]
+        own = [t for t in open_ if t.id.key == key and t.standing is Standing.OWNER]
         if own:
             raise RefusedError(
                 f"{len(own)} transactions of the owner of '{key}', run {state.run_id}, are open "

@@ -96,7 +96,9 @@ class Owner:
             )
         if state is None or self.may_decide(state):
             return
-        if not state.run_id and state.standing(self.run_id) is Standing.SUPERSEDED:
+        # (Nobody has taken over since it planned, but for itself.)
+        nobody_else = self.generation == state.generation or self.run_id == state.run_id
+        if nobody_else and self.run_id in state.superseded:
             raise CommitError(
                 f"run {self.run_id} of '{self.key}' was aborted, and commits nothing any more",
                 hint="nothing of its last batch is visible, and the next start writes it again; "

@@ -30,6 +30,7 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionDescription,
     TransactionState,
 )
+from spark_kafka_sink.transactions.commit_state import CommitState, Standing
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR, TransactionalId, parse
 
 if TYPE_CHECKING:
@@ -57,10 +58,10 @@ class Sweeper:
         self._client = client
 
     def open_runs(
-        self, key: str, deadline_ms: int, mine: Callable[[TransactionalId], bool] = lambda _: True
+        self, key: str, deadline_ms: int, mine: Callable[[TransactionalId], bool]
     ) -> set[str]:
-        """Runs that have a transaction open under ``key``. Who asks acts upon it once, so a broker
-        that is silent is waited for.
+        """Runs that have a transaction open under ``key`` that is ``mine``. Who asks acts upon it
+        once, so a broker that is silent is waited for.
         """
         return {
             one.run
@@ -71,13 +72,13 @@ class Sweeper:
     def sweep(
         self,
         key: str,
-        runs: Collection[str],
+        is_orphan: Callable[[TransactionalId], bool],
         deadline_ms: int,
         *,
         keep: Collection[str] = (),
         patient: bool = False,
     ) -> Swept:
-        """End what is open under ``key`` of these ``runs``, but ``keep``. The ids of others are
+        """End what is open under ``key`` and ``is_orphan``, but ``keep``. Ids of other keys are
         never touched: "a" is not "a.b". ``patient`` as in ``TransactionClient.open_transactions``.
         """
         version = self._client.transaction_version(deadline_ms)
@@ -85,7 +86,7 @@ class Sweeper:
         ids = [
             str(one)
             for one, state in self._listed(key, deadline_ms, patient=patient).items()
-            if one.run in runs and state in endable and str(one) not in keep
+            if state in endable and str(one) not in keep and is_orphan(one)
         ]
         if not ids:
             return Swept()
@@ -128,6 +129,11 @@ class Sweeper:
             )
         parsed = ((parse(one.transactional_id), one.state) for one in found.transactions)
         return {one: state for one, state in parsed if one is not None and one.key == key}
+
+
+def is_superseded(one: TransactionalId, state: CommitState) -> bool:
+    """Its run never decides about it any more."""
+    return state.standing(one.run, one.planned) is Standing.SUPERSEDED
 
 
 def is_known(found: TransactionDescription) -> bool:

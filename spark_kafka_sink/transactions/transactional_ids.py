@@ -4,13 +4,15 @@ Owns: what an id looks like, which prefix is legal, whose an id is. Never: when 
 again (the task's pool), a broker.
 
 ========================================  =======================================================
-``{key}~{run}~{worker}~{k}``              the k-th task of a worker process in a batch of ``key``
+``{key}~{run}~g{g}.{worker}~{k}``         the k-th task of a worker process in a batch of ``key``
 ``{key}~~log``                            the decision log's writer of ``key``
 ``{prefix}~~check``                       what planning asks for, to learn early what is forbidden
 ========================================  =======================================================
 
 ``key`` is the commit log's (:func:`log_key`), so that an id alone tells under which key its
-transaction is decided. No two processes ever share a data id, so a stalled attempt can't hurt
+transaction is decided. ``g`` is the log's generation when the batch was planned: once the log is at
+a later one, only its owner decides, so what another run has open under the id is an orphan
+(``CommitState.standing``). No two processes ever share a data id, so a stalled attempt can't hurt
 another's transaction. ``~`` never occurs inside a part: "a" is no beginning of "a.b" when both are
 read whole.
 """
@@ -29,16 +31,21 @@ DEFAULT_PREFIX: Final = "kprod"
 
 _PART = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
+#: (A worker's name begins with hexadecimal digits: no "g".)
+_PLANNED = re.compile(r"g(0|[1-9][0-9]{0,18})\.(.+)")
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionalId:
-    """A data id, taken apart. ``run`` is a stream's run id, or what planning made for a job."""
+    """A data id, taken apart. ``run`` is a stream's run id, or what planning made for a job;
+    ``planned`` the generation, None in an id of a version before.
+    """
 
     key: str
     run: str
     worker: str
     number: int
+    planned: int | None = None
 
     @property
     def prefix(self) -> str:
@@ -50,7 +57,8 @@ class TransactionalId:
         return self.key == log_key(self.prefix, self.run)
 
     def __str__(self) -> str:
-        own = (self.run, self.worker) if self.worker else ()
+        worker = self.worker if self.planned is None else f"g{self.planned}.{self.worker}"
+        own = (self.run, worker) if worker else ()
         return SEPARATOR.join((self.key, *own, str(self.number)))
 
 
@@ -85,7 +93,11 @@ def parse(text: str) -> TransactionalId | None:
     if len(names) == 2:  # version 0.1
         return TransactionalId(SEPARATOR.join(names), names[1], "", int(number))
     *key, run, worker = names
-    return TransactionalId(SEPARATOR.join(key), run, worker, int(number))
+    planned = _PLANNED.fullmatch(worker)
+    if planned is not None:
+        worker = planned[2]
+    generation = None if planned is None else int(planned[1])
+    return TransactionalId(SEPARATOR.join(key), run, worker, int(number), generation)
 
 
 def log_key(prefix: str, name: str | None = None) -> str:

@@ -37,7 +37,7 @@ RUN = "5b0c1c2e-7f3e-4a52-8a50-0d3a3d1a9c11"
 def plan(**changes: object) -> TransactionPlan:
     values: dict[str, object] = {
         "key": "p",
-        "state": CommitState(),
+        "state": CommitState(generation=3),
         "numbering": Numbering.STREAM,
         "context": None,
         "number": None,
@@ -89,7 +89,7 @@ def test_an_id_is_not_used_again_before_the_driver_says_that_its_last_use_is_ove
 def test_runs_and_keys_count_by_themselves():
     worker = WorkerIds()
     taken = [
-        str(worker.take(plan(key=key), run, 0, -1)).replace(worker.token, "W")
+        str(worker.take(plan(key=key), run, 0, -1)).replace(f"g3.{worker.token}", "W")
         for key, run in (("p", "r"), ("p", "s"), ("p.q", "r"), ("p~app", "r"), ("p", "r"))
     ]
     assert taken == ["p~r~W~0", "p~s~W~0", "p.q~r~W~0", "p~app~r~W~0", "p~r~W~1"]
@@ -118,13 +118,25 @@ def test_an_id_tells_which_driver_planned_it():
     assert unseen.number == 1, "the numbers are the run's, whoever plans it"
 
 
+def test_an_id_tells_the_generation_that_it_was_planned_at_and_counts_by_itself_there():
+    """A run that takes over goes on at the next one."""
+    worker = WorkerIds()
+    first, second = (take(worker, n, n - 1, state=CommitState(generation=n)) for n in (0, 1))
+    assert (first.planned, second.planned) == (0, 1)
+    assert str(second) == f"p~{RUN}~g1.{worker.token}~0"
+    assert parse(str(second)) == second
+
+
 def test_an_id_that_the_driver_has_burnt_is_never_taken_again():
     worker = WorkerIds()
     taken = [str(take(worker, 0, -1)) for _ in range(3)]
-    burnt = CommitState(burnt=(taken[0], taken[2]))
+    burnt = CommitState(generation=3, burnt=(taken[0], taken[2]))
     assert ids_of(worker, 1, 0, 2, state=burnt) == [1, 3]
     assert ids_of(worker, 2, 1, 2, state=burnt) == [1, 3]
-    assert ids_of(worker, 3, 2, 2, state=CommitState(burnt=("p~other~w~0",))) == [0, 1]
+    assert ids_of(worker, 3, 2, 2, state=CommitState(generation=3, burnt=("p~other~w~0",))) == [
+        0,
+        1,
+    ]
 
 
 def test_an_id_that_is_given_up_is_never_taken_again():
@@ -232,7 +244,7 @@ class Tasks:
         return task.run(batches()).prepared
 
     def done(self, batch: int) -> None:
-        state = replace(self.plan.state, last_done=batch, generation=1)
+        state = replace(self.plan.state, last_done=batch)
         self.plan = replace(self.plan, state=state)
 
     @property
@@ -252,7 +264,7 @@ def test_a_batch_jobs_attempt_has_an_id_of_its_own_and_closes_its_producer(world
         token = tasks.worker.ids.token
         first = tasks.run(["a"], query_id="", run_id="", batch_id=-1, task_attempt_id=4)
         again = tasks.run(["a"], query_id="", run_id="", batch_id=-1, task_attempt_id=9)
-        ids = [f"p~j0b~j0b~{token}~{k}" for k in (0, 1)]
+        ids = [f"p~j0b~j0b~g3.{token}~{k}" for k in (0, 1)]
         assert [first.transactional_id, again.transactional_id] == ids
         assert all(network.closed for network in world.networks)
         assert world.asked == [("init", i) for i in ids]
@@ -269,7 +281,7 @@ def test_what_spark_tells_a_tasks_thread_names_no_id_of_a_job(world: ProducerWor
 
     def body():
         prepared = tasks.run(["a"], run_id="a-streams", batch_id=7)
-        assert prepared.transactional_id == f"p~j0b~j0b~{tasks.worker.ids.token}~0"
+        assert prepared.transactional_id == f"p~j0b~j0b~g3.{tasks.worker.ids.token}~0"
         world.end(prepared)
 
     world.run(body)
@@ -287,7 +299,7 @@ def test_the_micro_batches_of_a_foreach_batch_use_their_ids_again_and_stay_warm(
             prepared = [tasks.run([f"{n}{x}"], query_id="", run_id="", batch_id=-1) for x in "ab"]
             token = tasks.worker.ids.token
             assert [p.transactional_id for p in prepared] == [
-                f"p~name~run-f~{token}~{k}" for k in (0, 1)
+                f"p~name~run-f~g3.{token}~{k}" for k in (0, 1)
             ]
             for p in prepared:
                 world.end(p)
@@ -310,7 +322,7 @@ def test_a_versions_ids_are_its_runs_own_and_nothing_stays_warm(world: ProducerW
         tasks.plan = replace(tasks.plan, context=WriteContext("run-4"), number=4)
         prepared = tasks.run(["b"], query_id="", run_id="", batch_id=-1)
         token = tasks.worker.ids.token
-        assert prepared.transactional_id == f"p~app~run-4~{token}~0"
+        assert prepared.transactional_id == f"p~app~run-4~g3.{token}~0"
         assert len(tasks.worker.warm) == 0
         assert all(network.closed for network in world.networks)
         world.end(prepared)
@@ -328,7 +340,7 @@ def test_a_stream_reuses_a_warm_producer_once_its_micro_batch_is_done(world: Pro
             prepared = [tasks.run([f"{n}{x}"], batch_id=n) for x in "ab"]
             token = tasks.worker.ids.token
             assert [p.transactional_id for p in prepared] == [
-                f"p~{RUN}~{token}~{k}" for k in (0, 1)
+                f"p~{RUN}~g3.{token}~{k}" for k in (0, 1)
             ]
             identities |= {(p.producer_id, p.producer_epoch) for p in prepared}
             for p in prepared:
@@ -376,7 +388,7 @@ def test_a_failed_attempts_transaction_is_aborted_and_its_id_counts_as_used(worl
     def body():
         with pytest.raises(OSError, match="the input broke"):
             tasks.run(["x", "y"], fails=True)
-        failed = f"p~{RUN}~{tasks.worker.ids.token}~0"
+        failed = f"p~{RUN}~g3.{tasks.worker.ids.token}~0"
         world.scheduler.sleep(100)
         assert world.state_of(failed) != "Ongoing"
         retried = tasks.run(["x", "y"])
@@ -416,12 +428,12 @@ def test_an_id_whose_request_for_an_identity_got_lost_is_never_used(
         token = tasks.worker.ids.token
         for batch in range(3):
             prepared = tasks.run([f"{batch}"], batch_id=batch)
-            assert prepared.transactional_id == f"p~{RUN}~{token}~1"
+            assert prepared.transactional_id == f"p~{RUN}~g3.{token}~1"
             world.end(prepared)
             tasks.done(batch)
         assert lost.fired == 1
         assert world.values() == texts("0", "1", "2")
-        assert ("init", f"p~{RUN}~{token}~0") in world.asked
+        assert ("init", f"p~{RUN}~g3.{token}~0") in world.asked
         tasks.worker.warm.close()
 
     world.run(body)
@@ -450,7 +462,7 @@ def test_a_batch_jobs_attempt_takes_another_id_too(world: ProducerWorld):
         lost = world.cluster.control.cut(INIT)
         prepared = tasks.run(["a"], query_id="", run_id="", batch_id=-1, task_attempt_id=4)
         assert lost.fired == 1
-        assert prepared.transactional_id == f"p~j0b~j0b~{tasks.worker.ids.token}~1"
+        assert prepared.transactional_id == f"p~j0b~j0b~g3.{tasks.worker.ids.token}~1"
         world.end(prepared)
         assert world.values() == texts("a")
         assert all(network.closed for network in world.networks)
@@ -473,7 +485,7 @@ def test_an_attempt_whose_request_for_a_partition_got_lost_is_not_prepared(proce
         assert lost.fired == 1
         assert "Spark makes another one" in raised.value.hint
         world.scheduler.sleep(100)
-        assert world.state_of(f"p~{RUN}~{tasks.worker.ids.token}~0") != "Ongoing"
+        assert world.state_of(f"p~{RUN}~g3.{tasks.worker.ids.token}~0") != "Ongoing"
         again = tasks.run(["a"])
         world.end(again)
         assert world.values() == texts("a")
@@ -489,7 +501,7 @@ def test_a_task_gives_up_when_every_request_for_an_identity_gets_lost(world: Pro
         token = tasks.worker.ids.token
         for n in (1, 2, 3):  # the first one of each id: a fault does not count what another met
             world.cluster.control.cut(INIT, nth=n)
-        with pytest.raises(KafkaTimeoutError, match=f"InitProducerId for 'p~{RUN}~{token}~2'"):
+        with pytest.raises(KafkaTimeoutError, match=f"InitProducerId for 'p~{RUN}~g3.{token}~2'"):
             tasks.run(["a"])
 
     world.run(body)
@@ -610,6 +622,6 @@ def test_a_task_whose_transaction_has_no_time_left_gives_up_and_aborts(world: Pr
         assert "transaction.max.timeout.ms" in e.value.hint
         world.scheduler.sleep(100)
         assert world.values() == []
-        assert world.state_of(f"p~{RUN}~{tasks.worker.ids.token}~0") != "Ongoing"
+        assert world.state_of(f"p~{RUN}~g3.{tasks.worker.ids.token}~0") != "Ongoing"
 
     world.run(body)

@@ -81,6 +81,23 @@ def test_settings_that_do_not_fit_are_told_once_in_a_process(secure_kafka, look,
     assert all("/errors/#kp0307" in warning for warning in (batch, row, compression))
 
 
+def test_a_topic_of_reports_is_only_asked_whether_it_takes_them(secure_kafka, look, caplog):
+    """Options of the producer have nothing to do with it: a report is a batch by itself."""
+    takes = {"max.message.bytes": "905000"}
+    topic = secure_kafka.kafka.unique_topic("preflight")
+    small = secure_kafka.kafka.unique_topic("preflight", 1, SMALL)
+    large = secure_kafka.kafka.unique_topic("preflight", 1, takes)
+    rights = [("TOPIC", name, "WRITE") for name in (topic, small, large)]
+    rights += [("TOPIC", name, "DESCRIBE_CONFIGS") for name in (topic, small, large)]
+    with acl(secure_kafka, "bob", *rights):
+        look(topic, reportTopic=large)
+        assert warnings(caplog) == []
+        look(topic, reportTopic=small)
+    (warning,) = warnings(caplog)
+    assert f"topic {small} takes batches of at most 10000 bytes" in warning
+    assert "a report has up to 900000" in warning
+
+
 def test_settings_that_fit_are_not_spoken_of(secure_kafka, look, caplog):
     topic = secure_kafka.kafka.unique_topic("preflight", 1, SMALL)
     rights = (("TOPIC", topic, "WRITE"), ("TOPIC", topic, "DESCRIBE_CONFIGS"))

@@ -32,7 +32,6 @@ from spark_kafka_sink.errors import ErrorCode, KafkaTimeoutError, ProducerFenced
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.transactions import (
     aborter,
-    commit_state,
     committer,
     decision_log,
     ending,
@@ -97,7 +96,8 @@ def one_duel() -> AbstractContextManager[Any]:
 
 def strangers_are_not_superseded() -> AbstractContextManager[Any]:
     """A driver that died before its first commit is in no record."""
-    return patch.object(Committer, "_runs_before", lambda *_: [])
+    true = CommitState.standing
+    return patch.object(CommitState, "standing", lambda self, run, _=None: true(self, run))
 
 
 def doubt_is_ignored() -> AbstractContextManager[Any]:
@@ -292,7 +292,7 @@ def s4_named_jobs_sweep_no_dead_runs() -> AbstractContextManager[Any]:
     true = Committer._sweep
 
     def sweep(self: Any, owner: Owner, session: Any, state: CommitState, **more: Any) -> None:
-        known = state if "~" not in owner.key else replace(state, superseded=())
+        known = state if "~" not in owner.key else replace(state, superseded=(), generation=0)
         true(self, owner, session, known, **more)
 
     return patch.object(Committer, "_sweep", sweep)
@@ -345,18 +345,6 @@ def s9_what_was_swept_is_swept_again() -> AbstractContextManager[Any]:
         return answers
 
     return patch.object(TransactionClient, "abort_exactly", abort_exactly)
-
-
-def s10_the_dead_owner_is_forgotten_first() -> AbstractContextManager[Any]:
-    """Of many runs that left something the last owner is pushed out."""
-
-    def without(self: CommitState, run_ids: Any) -> CommitState:
-        return replace(self, superseded=self._with_superseded(*run_ids))
-
-    return _all(
-        patch.object(CommitState, "without", without),
-        patch.object(commit_state, "KEPT_RUNS", 1),
-    )
 
 
 def s11_invalid_txn_state_stops_the_healthy() -> AbstractContextManager[Any]:
@@ -491,7 +479,6 @@ REVIEWED: tuple[Mutant, ...] = (
     s7_brokers_are_as_they_were_minutes_ago,
     s8_a_sweep_fences_whoever_has_the_id,
     s9_what_was_swept_is_swept_again,
-    s10_the_dead_owner_is_forgotten_first,
     s11_invalid_txn_state_stops_the_healthy,
     s11_an_unclear_write_is_not_looked_up,
     s12_readers_wait_for_strangers,

@@ -86,6 +86,49 @@ def test_a_commit_that_its_successor_has_rolled_forward_is_not_called_failed(ver
     assert scene.batches() == {0, 1}
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_run_whose_successor_was_aborted_is_told_of_the_successor(version: int) -> None:
+    """Its own batch was not aborted: its user must know that two queries share a name."""
+
+    def play(scene: EdgeScene) -> None:
+        old, new = scene.run("run-0"), scene.run("run-1")
+        scene.batch(old, 0)
+        plan_old, plan_new = scene.plan(old), scene.plan(new)
+        messages_old = scene.write(old, 1, plan_old)
+        scene.commit(new, 1, plan_new, scene.write(new, 1, plan_new))
+        plan_new = scene.plan(new)
+        messages_new = scene.write(new, 2, plan_new)
+        scene.abort(new, 2, plan_new, messages_new)
+        with pytest.raises(SupersededError, match=r"run run-1 .* in place of run run-0"):
+            scene.commit(old, 1, plan_old, messages_old)
+        with pytest.raises(CommitError, match="run run-1 of 'orders' was aborted") as told:
+            scene.commit(new, 2, plan_new, messages_new)
+        assert not isinstance(told.value, SupersededError)
+        scene.abort(old, 1, plan_old, messages_old)
+        assert scene.open_ids() == []
+        assert scene.batch(scene.run("run-2"), 2) is Commit.COMMITTED
+
+    scene = EdgeScene.of(play, SparkLife(1, tasks=1, transaction_version=version))
+    assert scene.batches() == {0, 1, 2}
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_run_that_was_aborted_before_its_first_commit_is_told_so(before: int) -> None:
+    """Also beside the owner of the key, from which it has taken nothing."""
+
+    def play(scene: EdgeScene) -> None:
+        for number in range(before):
+            scene.batch(scene.run("run-0"), number)
+        run = scene.run("run-1")
+        plan = scene.plan(run)
+        messages = scene.write(run, before, plan)
+        scene.abort(run, before, plan, messages)
+        with pytest.raises(CommitError, match="run run-1 of 'orders' was aborted"):
+            scene.commit(run, before, plan, messages)
+
+    EdgeScene.of(play)
+
+
 # -- two queries with one prefix -------------------------------------------------------------------
 
 

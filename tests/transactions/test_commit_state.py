@@ -209,11 +209,11 @@ def test_a_record_of_version_0_1_is_read():
     assert decoded.decision.ids == ("p~u~17",)
 
 
-def test_the_runs_that_were_found_open_come_before_the_last_owner():
+def test_a_run_that_planned_before_the_last_take_over_is_superseded_though_nobody_knows_it():
     state = CommitState().taken_over("first", "q").taken_over("second", "q")
-    state = state.without([f"old{n:02}" for n in range(KEPT_RUNS + 5)])
-    assert len(state.superseded) == KEPT_RUNS
-    assert state.superseded[-1] == "first"
+    standings = [state.standing("stranger", planned) for planned in (0, 1, 2, None)]
+    assert standings == [*[Standing.SUPERSEDED] * 2, *[Standing.UNKNOWN] * 2]
+    assert state.standing("second", 1) is Standing.OWNER
 
 
 def test_parts_are_the_batch_s_own_and_end_with_their_run():

@@ -145,7 +145,8 @@ def test_a_driver_that_dies_between_two_parts_leaves_nothing_to_the_next_one(
 ) -> None:
     def body() -> None:
         with world.driver() as driver:
-            driver.commit(owner(driver), part(world, 0, "a", k=0))
+            mine = owner(driver)
+            driver.commit(mine, part(world, 0, "a", k=0))
         with world.driver() as later:
             batches = [part(world, i, f"again{i}", run="run-2", k=i) for i in (0, 1)]
             for batch in batches:
@@ -160,7 +161,7 @@ def test_a_driver_that_dies_between_two_parts_leaves_nothing_to_the_next_one(
         assert world.visible() == ["again0", "again1"]
         assert world.settled(f"{KEY}~run~w~0") == world.swept, "it is swept"
         with world.driver() as driver, pytest.raises(SupersededError):
-            driver.commit(owner(driver, "run"), end(1, number=1))
+            driver.commit(mine, end(1, number=1))
 
     world.play(body)
 

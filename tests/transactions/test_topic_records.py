@@ -43,7 +43,7 @@ def owner(driver: ExactlyOnceDriver, run: str) -> Owner:
 def batch(
     world: CommittingWorld, run: str, report: bytes, number: int = 0, value: str = "a"
 ) -> Batch:
-    prepared = world.prepared(f"{KEY}~{run}~w{number}~0", value)
+    prepared = world.prepared(f"{KEY}~{run}~g0.w{number}~0", value)
     record = TopicRecord(REPORTS, report)
     return Batch(number, (prepared,), Payload(1, 1, "t"), report=record)
 

@@ -18,12 +18,13 @@ from spark_kafka_sink.transactions.transactional_ids import (
 )
 
 PARTS = st.from_regex(r"[A-Za-z0-9._-]{1,40}", fullmatch=True)
+WORKERS = st.from_regex(r"[0-9a-f]{12}(\.[0-9a-f]{12})?|offsets", fullmatch=True)
 NUMBERS = st.integers(0, 2**63 - 1)
 
 
-@given(PARTS, st.one_of(st.none(), PARTS), PARTS, PARTS, NUMBERS)
-def test_an_id_is_read_back_and_tells_its_key(prefix, name, run, worker, number):
-    made = TransactionalId(log_key(prefix, name), run, worker, number)
+@given(PARTS, st.one_of(st.none(), PARTS), PARTS, WORKERS, NUMBERS, st.none() | NUMBERS)
+def test_an_id_is_read_back_and_tells_its_key(prefix, name, run, worker, number, planned):
+    made = TransactionalId(log_key(prefix, name), run, worker, number, planned)
     assert parse(str(made)) == made
     assert made.prefix == prefix
     assert made.is_only_run == (name == run)

@@ -7,11 +7,12 @@ a transaction's states (``producer/transaction/transaction_manager.py``), a row.
 **No two processes ever share an id.** Spark gives a failed, a speculative and a forgotten attempt
 of one task the same names, and any of them may come back late: a stalled InitProducerId of one
 would abort what another has prepared. So
-an id belongs to a worker process: ``{key}~{run}~{driver}.{token}~{k}``. The token is made once in a
-process, anew after a fork; before it stands the driver's (``driver_identity``). k is the smallest
-whose last use is over for sure: the batch of that use is done, as the driver's plan says
-(``last_done``), and the driver has not burnt the id (``sweep.py``). A use counts from the moment on
-when the id is taken, whether its attempt failed or not.
+an id belongs to a worker process: ``{key}~{run}~g{generation}.{driver}.{token}~{k}``. The token is
+made once in a process, anew after a fork; before it stands the driver's (``driver_identity``), and
+the log's generation when the batch was planned (``transactional_ids``). k is the smallest whose
+last use is over for sure: the batch of that use is done, as the driver's plan says (``last_done``),
+and the driver has not burnt the id (``sweep.py``). A use counts from the moment on when the id is
+taken, whether its attempt failed or not.
 
 A micro-batch that gives a worker three tasks, with lastDone 6 when it is planned::
 
@@ -99,25 +100,25 @@ class WorkerIds:
     """The ids of one process, whose ``token`` nobody else has. ``_lock`` guards all fields.
 
     Nothing is ever forgotten: an id that is not known as used would be used again. That is a number
-    for each task of the largest micro-batch of each run.
+    for each task of the largest micro-batch of each run (and of its first one, which takes over).
     """
 
     def __init__(self, token: str = "") -> None:
         self.token = token or os.urandom(6).hex()
         self._lock = threading.Lock()
-        #: By key and run: the batch in which each k was used last.
-        self._used: dict[tuple[str, str], list[int]] = {}
+        #: By key, run and generation: the batch in which each k was used last.
+        self._used: dict[tuple[str, str, int | None], list[int]] = {}
 
     def take(
         self, plan: TransactionPlan, run: str, batch_id: int, last_done: int
     ) -> TransactionalId:
         """The id for the next task of ``batch_id``; it counts as used in that."""
         worker = f"{plan.driver}{_OF_DRIVER}{self.token}" if plan.driver else self.token
-        burnt = plan.state.burnt
+        burnt, generation = plan.state.burnt, plan.state.generation
         with self._lock:
-            used = self._used.setdefault((plan.key, run), [])
+            used = self._used.setdefault((plan.key, run, generation), [])
             for k, last_use in enumerate([*used, last_done]):
-                found = TransactionalId(plan.key, run, worker, k)
+                found = TransactionalId(plan.key, run, worker, k, generation)
                 if last_use <= last_done and str(found) not in burnt:
                     break
             if k == len(used):
@@ -129,7 +130,7 @@ class WorkerIds:
     def give_up(self, id_: TransactionalId) -> None:
         """It is never taken again."""
         with self._lock:
-            self._used[id_.key, id_.run][id_.number] = _NEVER
+            self._used[id_.key, id_.run, id_.planned][id_.number] = _NEVER
 
 
 class TransactionalProducers:

@@ -125,8 +125,6 @@ class TaskIdentity:
             return context.getLocalProperty(name) or ""
 
         query_id = local("sql.streaming.queryId")
-        # getBatchDescriptionString: "<name><br/>id = ...<br/>runId = ...", without a name if none.
-        query_name, separator, _ = local("spark.job.description").partition("<br/>id = ")
         batch_id = local("streaming.sql.batchId")
         return cls(
             partition_id=context.partitionId(),
@@ -138,8 +136,21 @@ class TaskIdentity:
             run_id=local("spark.jobGroup.id") if query_id else "",
             batch_id=int(batch_id) if query_id and batch_id.isdigit() else -1,
             app_name=local("spark.app.name"),
-            query_name=query_name if query_id and separator else "",
+            query_name=_query_name(local("spark.job.description"), query_id) if query_id else "",
         )
+
+
+#: What Spark sets between the lines of a query's description: a new line, and before 4.0 "<br/>".
+_NEW_LINES = ("\n", "<br/>")
+
+
+def _query_name(description: str, query_id: str) -> str:
+    """Of the description of a micro-batch's job (``StreamExecution.getBatchDescriptionString``):
+    the name, "id = ...", "runId = ..." and "batch = ...", a line each. Empty without a name.
+    """
+    before, _, found = description.partition(f"id = {query_id}")
+    line = next((one for one in _NEW_LINES if found and before.endswith(one)), None)
+    return "" if line is None else before.removesuffix(line)
 
 
 @dataclass(frozen=True, slots=True)
