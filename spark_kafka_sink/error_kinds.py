@@ -85,6 +85,7 @@ class Kind(StrEnum):
     EXPIRED = "KP0501"
     BUFFER_EXHAUSTED = "KP0502"
     WRITE_FAILED = "KP0503"
+    RATE_TOO_LOW = "KP0504"
 
     COMMIT = "KP0600"
     NO_COMMIT_MESSAGE = "KP0601"
@@ -573,6 +574,14 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "answer. When they are only slow for a while, raise `kafka.delivery.timeout.ms` (and "
         "remove `kafka.max.block.ms`, or raise it too).",
         ("buffer.memory (... bytes) stayed used up for ... ms while ... bytes were wanted",),
+    ),
+    Kind.RATE_TOO_LOW: Entry(
+        "The rate does not fit into the transaction's time",
+        "With exactly-once a task's rows must be written within `kafka.transaction.timeout.ms` of "
+        "its first row, and what `maxRecordsPerSecond` or `maxBytesPerSecond` leaves is too slow "
+        "for the rows that are there. Raise the rate or that time-out, or give a micro-batch fewer "
+        "rows (`maxOffsetsPerTrigger`). See [tuning](tuning.md#a-limit-of-your-own).",
+        ("... more rows take ... ms at ..., and its transaction has ... ms left",),
     ),
     Kind.WRITE_FAILED: Entry(
         "Warning: a write failed, and rows of it stay in Kafka",

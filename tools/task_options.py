@@ -77,6 +77,12 @@ TASKS = (
         {**_SERVERS, "kafka.delivery.timeout.ms": "600000"},
     ),
     Task(
+        "Spare brokers and other users of them",
+        "A limit for all tasks together ([tuning](tuning.md#a-limit-of-your-own)).",
+        ("maxRecordsPerSecond", "maxBytesPerSecond", "tasksAtOnce"),
+        {**_SERVERS, "maxBytesPerSecond": "10000000"},
+    ),
+    Task(
         "Encrypt (TLS)",
         "A CA that the system does not know, and a client certificate when brokers want one"
         " ([secure listeners](security.md#tls)).",

@@ -24,6 +24,7 @@ from spark_kafka_sink.errors import ConfigError, safe_text
 _WAITS: Final = {
     "inputWaitMs": "Spark's next rows",
     "bufferWaitMs": "memory, because brokers took less than Spark gave",
+    "rateWaitMs": "maxRecordsPerSecond or maxBytesPerSecond",
     "metadataWaitMs": "the metadata of a topic",
     "brokerWaitMs": "acknowledgements after the last row",
 }

@@ -277,6 +277,15 @@ _SINK = (
            "What becomes of a row whose value is null: a record with a null value (`tombstone`), an"
            " `error`, or nothing (`skip`), which the report counts.",
            OneOfAnyCase(("tombstone", "error", "skip"))),
+    Option("maxRecordsPerSecond", _T.LONG, None, _LOW,
+           "The most records a second of all tasks of a write together. Tasks wait, and the report"
+           " tells how long. See tuning.md.", AtLeast(1)),
+    Option("maxBytesPerSecond", _T.LONG, None, _LOW,
+           "The same in bytes of keys, values and headers, before compression.", AtLeast(1)),
+    Option("tasksAtOnce", _T.INT, None, _LOW,
+           "How many tasks of a write run at once at most, by which maxRecordsPerSecond and"
+           " maxBytesPerSecond are divided. Unset: what Spark's configuration says of the"
+           " application's cores.", AtLeast(1)),
     Option("preflight", _T.STRING, None, _MEDIUM,
            "Whether the driver asks the cluster for the topic before any task starts: `required`"
            " (a missing topic or an unreachable cluster is an error), `warn` (it is a warning) or"

@@ -17,6 +17,7 @@ from spark_kafka_sink.config.named_columns import NamedColumns
 from spark_kafka_sink.config.option import OptionValue
 from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC, SINK_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.rate_limits import RateLimits
 from spark_kafka_sink.config.unknown_options import PREFIX
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
@@ -70,6 +71,7 @@ class SinkConfig:
     preflight: Preflight | None
     report_path: str | None
     named_columns: NamedColumns = field(default_factory=NamedColumns)
+    rate_limits: RateLimits = field(default_factory=RateLimits)
     report_topic: str | None = None
     report_listeners: tuple[str, ...] = ()
     #: None: none was given. The rest of these count with exactly-once only.
@@ -122,6 +124,7 @@ class SinkConfig:
             preflight=None if preflight is None else Preflight(preflight),
             report_path=_text(own.get("reportPath")),
             named_columns=NamedColumns.of(own),
+            rate_limits=RateLimits.of(own),
             report_topic=_text(own.get("reportTopic")),
             report_listeners=_texts(own.get("reportListeners")),
             transactional_id_prefix=_text(own.get("transactionalIdPrefix")),

@@ -261,11 +261,9 @@ OWNERS = (
     ),
     Owner(
         "no Kafka sink: how fast rows are written is for brokers and for the source",
-        "set a producer quota on the brokers, which is obeyed, or maxOffsetsPerTrigger on the"
+        "set maxRecordsPerSecond, or a producer quota on the brokers, which is obeyed, or maxOffsetsPerTrigger on the"
         " source of a stream",
-        frozenset(
-            {"maxrecordspersecond", "maxbytespersecond", "maxratepersecond", "maxratepertask"}
-        ),
+        frozenset({"maxratepersecond", "maxratepertask"}),
     ),
 )
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import WriterCommitMessage
 
+    from spark_kafka_sink.datasource.write.rate_limit import RateLimit
     from spark_kafka_sink.datasource.write.write_task import ProducerSource, TaskIdentity
 
 _log = logging.getLogger(__name__)
@@ -96,6 +97,7 @@ class WritePlan:
             self._producers(identity),
             identity,
             transaction_time=None if plan is None else plan.time,
+            rate=self._rate(),
         )
         try:
             if plan is not None and plan.is_done(identity):
@@ -106,6 +108,16 @@ class WritePlan:
             return task.run(batches)
         except UnresolvedReferenceError as error:
             raise error.seen_by("an executor") from None
+
+    def _rate(self) -> RateLimit | None:
+        """This task's share of the limits; None when there is none."""
+        if not self.config.rate_limits.limits:
+            return None
+        from spark_kafka_sink.datasource.write.rate_limit import RateLimit, tasks_at_once
+        from spark_kafka_sink.datasource.write.write_task import local_property
+
+        limits = self.config.rate_limits
+        return RateLimit(limits, tasks_at_once(limits, local_property))
 
     def _producers(self, identity: TaskIdentity) -> ProducerSource:
         if self.transactions is not None:

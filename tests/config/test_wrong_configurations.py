@@ -292,7 +292,7 @@ FOREIGN = [
     ("errors.deadletterqueue.topic.name", "here one fails its task"),
     ("key.converter", "Kafka Connect"),
     ("databricks.serviceCredential", "awsCredentialsProvider"),
-    ("maxRecordsPerSecond", "producer quota"),
+    ("maxRatePerSecond", "set maxRecordsPerSecond, or a producer quota"),
     ("processing.guarantee", "deliveryGuarantee=exactly-once"),
     ("sink.delivery-guarantee", "deliveryGuarantee"),
     ("group.id", "Kafka consumer"),

@@ -46,6 +46,8 @@ def summary_of(report: WriteReport) -> dict[str, str]:
     }
     if report.skipped_rows:
         values["skippedRows"] = report.skipped_rows
+    if report.rate_wait_ms:
+        values["rateWaitMs"] = report.rate_wait_ms
     if report.delivery_guarantee == DeliveryGuarantee.EXACTLY_ONCE:
         values["transactions"] = report.transactions
         values["outcome"] = report.outcome.replace(" ", "-")

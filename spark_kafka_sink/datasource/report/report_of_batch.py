@@ -125,6 +125,7 @@ def report_of_batch(
         max_queue_ms=produced.max_queue_ms,
         input_wait_ms=sum(m.input_wait_ms for m in messages),
         buffer_wait_ms=produced.buffer_wait_ms,
+        rate_wait_ms=sum(m.rate_wait_ms for m in messages),
         metadata_wait_ms=produced.metadata_wait_ms,
         broker_wait_ms=sum(m.broker_wait_ms for m in messages),
         connections=produced.connections,

@@ -261,6 +261,12 @@ class WriteReport:
     buffer_wait_ms: Annotated[
         int, Described("Waiting for memory (buffer.memory was used up), summed over tasks.", _MS)
     ]
+    rate_wait_ms: Annotated[
+        int,
+        Described(
+            "Waiting because of maxRecordsPerSecond or maxBytesPerSecond, summed over tasks.", _MS
+        ),
+    ] = 0
     metadata_wait_ms: Annotated[
         int, Described("Waiting for a topic's metadata, summed over tasks.", _MS)
     ]

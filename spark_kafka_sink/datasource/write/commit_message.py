@@ -58,7 +58,8 @@ class TaskCommitMessage(WriterCommitMessage):
     (-1: no exactly-once), ``start_ms`` the wall time of the transaction's first row (-1: none).
     ``begun_ms`` is the wall time at which the attempt began, ``input_wait_ms`` how long it waited
     for Spark's next rows, ``broker_wait_ms`` for acknowledgements after the last one;
-    ``skipped_rows`` are those that onNullValue=skip left out, beside ``rows``. ``app_id``,
+    ``skipped_rows`` are those that onNullValue=skip left out, beside ``rows``,
+    and ``rate_wait_ms`` the wait for maxRecordsPerSecond or maxBytesPerSecond. ``app_id``,
     ``app_name`` and ``query_name`` are Spark's, empty when it did not tell them.
     ``payload`` are rows and bytes that the task wrote, or that it would have written had its batch
     not been committed already; None when it didn't look, or without exactly-once.
@@ -102,6 +103,7 @@ class TaskCommitMessage(WriterCommitMessage):
     input_wait_ms: int = 0
     broker_wait_ms: int = 0
     skipped_rows: int = 0
+    rate_wait_ms: int = 0
     app_id: str = ""
     app_name: str = ""
     query_name: str = ""
@@ -203,6 +205,7 @@ def _checked(index: int, message: WriterCommitMessage | None) -> TaskCommitMessa
 _COUNTS = (
     *SUMMED, *LARGEST, "acknowledged", "elapsed_ms", "partition_id", "attempt", "task_attempt_id",
     "begun_ms", "input_wait_ms", "broker_wait_ms", "skipped_rows",
+    "rate_wait_ms",
 )  # fmt: skip
 _IDS = ("batch_id", "producer_id", "producer_epoch", "generation", "start_ms")
 _TEXTS = (

@@ -42,6 +42,9 @@ class TaskProgress:
         int, Described("Node id with the longest mean latency; -1: none answered.")
     ]
     slowest_broker_ms: Annotated[float, Described("Its mean latency.", "ms")]
+    rate_wait_ms: Annotated[
+        int, Described("Waited so far for maxRecordsPerSecond or maxBytesPerSecond.", "ms")
+    ] = 0
     waits_for: Annotated[
         str, Described("What the task waits for now, and which brokers owe it an answer.")
     ]

@@ -26,6 +26,7 @@ from spark_kafka_sink.datasource.write.task_progress import (
     TaskProgress,
     waits_for,
 )
+from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import DataError, DeliveryError, IllegalStateError, RecordTooLargeError
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.producer.metrics.producer_progress import ProducerProgress
@@ -39,6 +40,8 @@ from spark_kafka_sink.records.record_columns import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from spark_kafka_sink.datasource.write.rate_limit import RateLimit
 
 
 class TaskProducer(Protocol):
@@ -126,9 +129,7 @@ class TaskIdentity:
         if context is None:
             raise IllegalStateError("write() was called outside of a Spark task")
 
-        def local(name: str) -> str:
-            return context.getLocalProperty(name) or ""
-
+        local = local_property
         query_id = local("sql.streaming.queryId")
         batch_id = local("streaming.sql.batchId")
         return cls(
@@ -158,6 +159,16 @@ def _query_name(description: str, query_id: str) -> str:
     return "" if line is None else before.removesuffix(line)
 
 
+def local_property(name: str) -> str:
+    """A local property of the task that runs here, or an entry of Spark's configuration, which
+    Spark makes one of; empty when it is not set.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return "" if context is None else context.getLocalProperty(name) or ""
+
+
 @dataclass(frozen=True, slots=True)
 class TransactionTime:
     """How long a task's transaction may be open: all of ``timeout_ms`` (transaction.timeout.ms)
@@ -183,6 +194,24 @@ class TransactionTime:
             "jobs or micro-batches",
         )
 
+    def check_rate(
+        self, open_ms: int, rows: int, needed_ms: int, rate: str, partition: int
+    ) -> None:
+        """DeliveryError when ``rows`` that take ``needed_ms`` at a limit can't be sent in time:
+        now, and not after the wait.
+        """
+        left_ms = self.timeout_ms - self.margin_ms - open_ms
+        if needed_ms <= left_ms:
+            return
+        raise DeliveryError(
+            f"partition {partition}: {rows} more rows take {needed_ms} ms at {rate}, and its "
+            f"transaction has {left_ms} ms left (kafka.transaction.timeout.ms is "
+            f"{self.timeout_ms}, of which the driver needs the last {self.margin_ms})",
+            hint="raise the limit or kafka.transaction.timeout.ms, or write fewer rows in a job or "
+            "micro-batch",
+            kind=Kind.RATE_TOO_LOW,
+        )
+
 
 class WriteTask:
     """Runs once: :meth:`run` takes the iterator that Spark gives to ``write``."""
@@ -194,6 +223,7 @@ class WriteTask:
         identity: TaskIdentity,
         *,
         transaction_time: TransactionTime | None = None,
+        rate: RateLimit | None = None,
         monotonic_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         progress_every_s: float = EVERY_S,
@@ -206,6 +236,7 @@ class WriteTask:
         self._rows = self._skipped_rows = 0
         #: None without exactly-once.
         self._time = transaction_time
+        self._rate = rate
         self._first_row_ms = 0
         self._start_wall_ms = -1
         self._payload_bytes = 0
@@ -322,6 +353,7 @@ class WriteTask:
             oldest_batch_ms=max((age for _, age in on_wire), default=0),
             slowest_broker=slowest,
             slowest_broker_ms=0.0 if seen is None else round(seen.mean_latency_ms, 1),
+            rate_wait_ms=0 if self._rate is None else self._rate.waited_ms,
             waits_for=waits_for(self._step, progress),
             last_answer=answers[-1] if answers else "",
         )
@@ -342,7 +374,10 @@ class WriteTask:
             columns = from_record_batch(batch, self._plan, self._wall_ms())
             if self._time is not None:
                 self._payload_bytes += columns.payload_bytes()
-            producer.send_columns(columns)
+            if self._rate is None:
+                producer.send_columns(columns)
+            else:
+                self._send_at_rate(producer, columns, self._rate)
         except (DataError, RecordTooLargeError) as error:
             # One of these rows is at fault. The rooms below count rows of one Arrow batch; Spark's
             # user knows partitions. (Any other error may be of rows that were sent long before.)
@@ -353,6 +388,25 @@ class WriteTask:
                 f"{skipped if self._skipped_rows else ''}"
             )
             raise
+
+    def _send_at_rate(
+        self, producer: TaskProducer, columns: RecordColumns, rate: RateLimit
+    ) -> None:
+        if self._time is not None:
+            self._time.check_rate(
+                self._monotonic_ms() - self._first_row_ms,
+                columns.rows,
+                rate.cost_ms(columns),
+                rate.text,
+                self._identity.partition_id,
+            )
+        for part, cost_ms in rate.parts(columns):
+            self._step = f"its rate ({rate.text})"
+            # As for input: what was sent before does not wait for more.
+            with producer.waiting_for_input():
+                rate.wait(cost_ms)
+            self._step = ""
+            producer.send_columns(part)
 
     def _check_time(self) -> None:
         if self._time is not None:
@@ -416,6 +470,7 @@ class WriteTask:
             input_wait_ms=self._input_wait_ms,
             broker_wait_ms=self._broker_wait_ms,
             skipped_rows=self._skipped_rows,
+            rate_wait_ms=0 if self._rate is None else self._rate.waited_ms,
             app_id=identity.app_id,
             app_name=identity.app_name,
             query_name=identity.query_name,

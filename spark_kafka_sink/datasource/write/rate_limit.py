@@ -1,0 +1,122 @@
+"""A task's share of maxRecordsPerSecond and maxBytesPerSecond, and the wait that keeps it.
+
+Owns: :class:`RateLimit`, a token bucket in terms of time, and how many tasks share a rate. Never:
+what is sent (``write_task``), a clock of its own.
+
+**The bucket.** A row costs the time that its share of the rate takes; it is sent when that time has
+passed since the row before, or since the task's begin: the bucket starts empty, so that a write of
+many short tasks is no faster. Time that a task spent waiting for input counts for a second at most.
+
+**The share.** A Python writer is told neither how many partitions its write has nor where Spark
+runs them. What tasks see is Spark's configuration, and with it how many tasks the application can
+run at once; the rate is divided by that. So the sum over tasks is never above the rate, and it is
+below where fewer of them run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from spark_kafka_sink.clock import Clock, Latch, SystemClock
+from spark_kafka_sink.config.rate_limits import RateLimits
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.records.record_columns import RecordColumns
+
+#: What is sent at once takes so long at the limit; one row is, whatever it takes.
+PART_MS = 200
+#: So much of the time in which nothing was sent may be made up for.
+_BURST_MS = 1_000
+
+_LOCAL = re.compile(r"local(?:\[(?P<threads>[0-9]+|\*)(?:,.*)?\])?")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[ *([0-9]+) *, *([0-9]+) *, *[0-9]+ *\]")
+
+
+class RateLimit:
+    """One task's. ``waited_ms`` is how long it has waited so far; other threads may read it."""
+
+    def __init__(self, limits: RateLimits, tasks: int, clock: Clock | None = None) -> None:
+        self._clock = SystemClock() if clock is None else clock
+        self._ms_per_record = _ms_of_one(limits.records_per_second, tasks)
+        self._ms_per_byte = _ms_of_one(limits.bytes_per_second, tasks)
+        self._paid_until_ms = float(self._clock.now_ms())
+        self.waited_ms = 0
+        self.text = f"{' and '.join(limits.limits)}, shared by {tasks} tasks"
+
+    def parts(self, columns: RecordColumns) -> Iterator[tuple[RecordColumns, float]]:
+        """Slices of ``columns``, each with the milliseconds it costs: PART_MS, or a row's."""
+        costs = np.maximum(
+            np.arange(1, columns.rows + 1) * self._ms_per_record,
+            columns.input_bytes().cumsum() * self._ms_per_byte,
+        )
+        start, paid = 0, 0.0
+        while start < columns.rows:
+            end = max(int(costs.searchsorted(paid + PART_MS, side="right")), start + 1)
+            cost = float(costs[end - 1]) - paid
+            yield columns.slice(start, end - start), cost
+            start, paid = end, paid + cost
+
+    def cost_ms(self, columns: RecordColumns) -> int:
+        """How long ``columns`` take at the limit."""
+        size = int(columns.input_bytes().sum())
+        return int(max(columns.rows * self._ms_per_record, size * self._ms_per_byte))
+
+    def wait(self, cost_ms: float) -> None:
+        """Wait until what costs ``cost_ms`` may be sent. An interrupt ends it."""
+        now = self._clock.now_ms()
+        self._paid_until_ms = max(self._paid_until_ms, now - _BURST_MS) + cost_ms
+        # Rounded up: a limit is a limit.
+        until = -int(-self._paid_until_ms // 1)
+        if until > now:
+            self._clock.wait(Latch(), until)
+            self.waited_ms += self._clock.now_ms() - now
+
+
+def tasks_at_once(limits: RateLimits, told: Callable[[str], str]) -> int:
+    """How many tasks share the rate: tasksAtOnce, or what Spark's configuration allows. ``told``
+    gives one of its entries, empty when it is not set. ConfigError when neither says it.
+    """
+    if limits.tasks_at_once is not None:
+        return limits.tasks_at_once
+    cores = _cores(told)
+    if cores is None:
+        raise ConfigError(
+            f"{limits.limits[0]} is for all tasks together, and Spark's configuration does not tell"
+            " how many run at once",
+            hint="set tasksAtOnce: the cores of all executors, or the partitions of the DataFrame"
+            " if these are fewer",
+        )
+    return max(1, cores // _number(told("spark.task.cpus"), 1))
+
+
+def _cores(told: Callable[[str], str]) -> int | None:
+    master = told("spark.master")
+    local = _LOCAL.fullmatch(master)
+    if local is not None:
+        threads = local["threads"] or "1"
+        return (os.cpu_count() or 1) if threads == "*" else int(threads)
+    cluster = _LOCAL_CLUSTER.fullmatch(master)
+    if cluster is not None:
+        return int(cluster[1]) * int(cluster[2])
+    most = _number(told("spark.cores.max"), 0)
+    if master.startswith("spark:") and most:
+        return most
+    one = _number(told("spark.executor.cores"), 0)
+    if not one and master.startswith(("yarn", "k8s:")):
+        one = 1  # Spark's default there
+    dynamic = told("spark.dynamicAllocation.enabled") == "true"
+    count = _number(
+        told("spark.dynamicAllocation.maxExecutors" if dynamic else "spark.executor.instances"), 0
+    )
+    return one * count or None
+
+
+def _number(text: str, default: int) -> int:
+    return int(text) if text.isdecimal() else default
+
+
+def _ms_of_one(per_second: int | None, tasks: int) -> float:
+    return 0.0 if per_second is None else 1000 * tasks / per_second

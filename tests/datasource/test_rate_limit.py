@@ -1,0 +1,225 @@
+"""maxRecordsPerSecond and maxBytesPerSecond: a task's share, its waits, and what they cost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recording_producer import OneProducer, RecordingProducer
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config.rate_limits import RateLimits
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.write.rate_limit import PART_MS, RateLimit, tasks_at_once
+from spark_kafka_sink.datasource.write.write_task import TaskIdentity, TransactionTime, WriteTask
+from spark_kafka_sink.errors import ConfigError, DeliveryError
+from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
+from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.records.record_columns import RecordColumns
+from tests.fakes.clock import FakeClock
+
+BEGIN = 1_000_000
+
+
+def rows(*sizes):
+    values = pa.array([b"x" * size for size in sizes], pa.binary())
+    return RecordColumns(rows=len(sizes), topic="t", value=values)
+
+
+class Sending(RecordingProducer):
+    """Notes when each part comes, and how large it is."""
+
+    def __init__(self, clock, **more):
+        super().__init__(**more)
+        self.clock = clock
+        self.at = []
+
+    def send_columns(self, columns):
+        super().send_columns(columns)
+        self.at.append((self.clock.now_ms() - BEGIN, columns.rows, columns.payload_bytes()))
+
+
+def run(limits, *batches, tasks=1, clock=None, before=None, time=None):
+    clock = clock or FakeClock(BEGIN)
+    producer = Sending(clock)
+
+    def arriving():
+        for batch in batches:
+            if before is not None:
+                clock.advance(before)
+            yield pa.RecordBatch.from_pydict({"value": batch})
+
+    prepared = PreparedTransaction("p~j~42", 4711, 3, 2)
+    task = WriteTask(
+        ColumnPlan(topic="t", value_column=0),
+        OneProducer(producer, prepared if time else None),
+        TaskIdentity(partition_id=5),
+        transaction_time=time,
+        rate=RateLimit(limits, tasks, clock),
+        monotonic_ms=clock.now_ms,
+        wall_ms=clock.wall_ms,
+    )
+    return task.run(arriving()), producer.at
+
+
+def test_rows_are_spread_over_their_time_and_the_first_wait_too():
+    told, sent = run(RateLimits(records_per_second=100), [b"x"] * 50)
+    assert sent == [(200, 20, 20), (400, 20, 20), (500, 10, 10)]
+    assert (told.rows, told.rate_wait_ms, told.input_wait_ms) == (50, 500, 0)
+
+
+def test_a_task_has_its_share():
+    _, sent = run(RateLimits(records_per_second=100), [b"x"] * 10, tasks=4)
+    assert sent == [(200, 5, 5), (400, 5, 5)]
+
+
+def test_bytes_are_limited_and_a_huge_row_is_sent_alone_after_its_time():
+    _, sent = run(RateLimits(bytes_per_second=1000), [b"x" * 100, b"y" * 5000, b"z" * 100])
+    assert sent == [(100, 1, 100), (5100, 1, 5000), (5200, 1, 100)]
+
+
+def test_of_two_limits_the_stricter_holds():
+    both = RateLimits(records_per_second=10, bytes_per_second=1000)
+    _, sent = run(both, [b"x", b"y" * 400, b"z"])
+    assert [at for at, _, _ in sent] == [100, 401, 402]
+
+
+def test_time_without_input_is_made_up_for_up_to_a_second():
+    """Each batch comes ten seconds after the one before, with rows for two seconds."""
+    told, sent = run(RateLimits(records_per_second=10), [b"x"] * 20, [b"x"] * 20, before=10_000)
+    assert sent[0][0] == 10_000
+    assert sum(count for at, count, _ in sent if at <= 10_000) == 10
+    assert told.rate_wait_ms == 2_000
+    assert sent[-1][0] == 11_000 + 10_000 + 1_000
+
+
+def test_many_short_tasks_are_no_faster_than_a_long_one():
+    clock = FakeClock(BEGIN)
+    for _ in range(20):
+        run(RateLimits(records_per_second=10), [b"x"], clock=clock)
+    assert clock.now_ms() - BEGIN == 2_000
+
+
+@given(
+    st.lists(st.integers(0, 3000), min_size=1, max_size=60),
+    st.none() | st.integers(1, 500),
+    st.integers(1, 5000),
+    st.integers(1, 7),
+)
+def test_no_second_has_more_than_the_limit_and_a_part(sizes, records, size, tasks):
+    """Without waits for input: over any time from the begin on, the limit holds exactly."""
+    clock = FakeClock(BEGIN)
+    limits = RateLimits(records_per_second=records, bytes_per_second=size)
+    rate = RateLimit(limits, tasks, clock)
+    columns = rows(*sizes)
+    sent = sent_bytes = 0
+    for part, cost in rate.parts(columns):
+        assert part.rows == 1 or cost <= PART_MS * 1.001
+        rate.wait(cost)
+        sent += part.rows
+        sent_bytes += part.payload_bytes()
+        seconds = (clock.now_ms() - BEGIN) / 1000 + 1e-6
+        assert sent_bytes <= size / tasks * seconds
+        assert records is None or sent <= records / tasks * seconds
+    assert (sent, sent_bytes) == (len(sizes), sum(sizes))
+    assert rate.waited_ms == clock.now_ms() - BEGIN
+    assert abs(rate.waited_ms - rate.cost_ms(columns)) <= 2
+
+
+def test_a_rate_that_does_not_fit_the_transactions_time_fails_before_the_wait():
+    clock = FakeClock(BEGIN)
+    with pytest.raises(DeliveryError) as raised:
+        run(
+            RateLimits(records_per_second=10), [b"x"] * 5, [b"x"] * 100,
+            clock=clock, time=TransactionTime(10_000, 3_000),
+        )  # fmt: skip
+    assert raised.value.kind.kp_code == "KP0504"
+    assert raised.value.message == (
+        "partition 5: 100 more rows take 10000 ms at maxRecordsPerSecond=10, shared by 1 tasks, and"
+        " its transaction has 6500 ms left (kafka.transaction.timeout.ms is 10000, of which the"
+        " driver needs the last 3000)"
+    )
+    assert clock.now_ms() == BEGIN + 500, "it waited for the first batch alone"
+
+
+def test_rows_that_fit_the_transactions_time_are_sent():
+    told, _ = run(
+        RateLimits(records_per_second=10), [b"x"] * 70, time=TransactionTime(10_000, 3_000)
+    )
+    assert told.rows == 70
+
+
+def test_an_interrupt_ends_the_wait_and_closes_the_producer():
+    producers = OneProducer(RecordingProducer())
+    limits = RateLimits(records_per_second=1)
+    task = WriteTask(
+        ColumnPlan(topic="t", value_column=0),
+        producers,
+        TaskIdentity(),
+        rate=RateLimit(limits, 1_000_000, SystemClock()),
+    )
+    # The wait would last for eleven days.
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        task.run(iter([pa.RecordBatch.from_pydict({"value": ["a"]})]))
+    timer.join()
+    assert (producers.discarded, producers.producer.sent) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("tasks", "configuration"),
+    [
+        (1, {"spark.master": "local"}),
+        (3, {"spark.master": "local[3]"}),
+        (3, {"spark.master": "local[3,4]"}),
+        (os.cpu_count(), {"spark.master": "local[*]"}),
+        (6, {"spark.master": "local-cluster[2,3,1024]"}),
+        (8, {"spark.master": "yarn", "spark.executor.instances": "8"}),
+        (16, {"spark.master": "yarn", "spark.executor.instances": "8", "spark.executor.cores": "4",
+              "spark.task.cpus": "2"}),
+        (40, {"spark.master": "k8s://https://api", "spark.dynamicAllocation.enabled": "true",
+              "spark.dynamicAllocation.maxExecutors": "20", "spark.executor.instances": "2",
+              "spark.executor.cores": "2"}),
+        (12, {"spark.master": "spark://m:7077", "spark.cores.max": "12"}),
+        (4, {"spark.master": "spark://m:7077", "spark.executor.instances": "2",
+             "spark.executor.cores": "2"}),
+    ],
+)  # fmt: skip
+def test_sparks_configuration_tells_how_many_tasks_run_at_once(tasks, configuration):
+    limits = RateLimits(records_per_second=1)
+    assert tasks_at_once(limits, lambda name: configuration.get(name, "")) == tasks
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        {},
+        {"spark.master": "spark://m:7077"},
+        {"spark.master": "yarn", "spark.dynamicAllocation.enabled": "true"},
+    ],
+)
+def test_where_nothing_tells_it_the_option_is_asked_for(configuration):
+    with pytest.raises(ConfigError, match="maxBytesPerSecond=5 is for all tasks") as raised:
+        tasks_at_once(RateLimits(bytes_per_second=5), lambda name: configuration.get(name, ""))
+    assert "set tasksAtOnce" in raised.value.hint
+    assert tasks_at_once(RateLimits(5, None, 7), lambda name: configuration.get(name, "")) == 7
+
+
+def parse(**options):
+    return SinkConfig.parse({"kafka.bootstrap.servers": "b:9092"} | options).rate_limits
+
+
+def test_options_of_the_rate():
+    assert parse() == RateLimits()
+    assert parse(maxrecordspersecond="10", tasksatonce="2") == RateLimits(10, None, 2)
+    assert parse(maxBytesPerSecond="10").limits == ("maxBytesPerSecond=10",)
+    with pytest.raises(ConfigError, match="tasksAtOnce would have no effect"):
+        parse(tasksAtOnce="2")
+    with pytest.raises(ConfigError, match="Value must be at least 1"):
+        parse(maxRecordsPerSecond="0")
