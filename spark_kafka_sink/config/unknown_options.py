@@ -260,9 +260,9 @@ OWNERS = (
         frozenset({"databricks.servicecredential"}),
     ),
     Owner(
-        "no Kafka sink: how fast rows are written is for brokers and for the source",
-        "set maxRecordsPerSecond, or a producer quota on the brokers, which is obeyed, or maxOffsetsPerTrigger on the"
-        " source of a stream",
+        "Spark's older receivers and other sinks",
+        "set maxRecordsPerSecond, or a producer quota on the brokers, which is obeyed, or"
+        " maxOffsetsPerTrigger on the source of a stream",
         frozenset({"maxratepersecond", "maxratepertask"}),
     ),
 )
