@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
     from spark_kafka_sink.datasource.monitoring.kprod_listener import KprodListener
     from spark_kafka_sink.datasource.registration import register
+    from spark_kafka_sink.datasource.report.last_report import last_report
+    from spark_kafka_sink.datasource.report.write_report import WriteReport
     from spark_kafka_sink.producer.interceptors import ProducerInterceptor
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
     from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord, RecordMetadata
@@ -31,9 +33,11 @@ __all__ = [
     "RecordFuture",
     "RecordMetadata",
     "Serializer",
+    "WriteReport",
     "__version__",
     "check",
     "foreach_batch",
+    "last_report",
     "register",
     "transaction",
 ]
@@ -48,8 +52,10 @@ _HOMES = {
     "RecordFuture": "spark_kafka_sink.producer.record_future",
     "RecordMetadata": "spark_kafka_sink.producer.producer_record",
     "Serializer": "spark_kafka_sink.producer.serialization",
+    "WriteReport": "spark_kafka_sink.datasource.report.write_report",
     "check": "spark_kafka_sink.datasource.executor_checks",
     "foreach_batch": "spark_kafka_sink.datasource.foreach_batch",
+    "last_report": "spark_kafka_sink.datasource.report.last_report",
     "register": "spark_kafka_sink.datasource.registration",
     "transaction": "spark_kafka_sink.datasource.foreach_batch",
 }

@@ -62,6 +62,8 @@ class Kind(StrEnum):
     NULL_TOPIC = "KP0211"
     PARTITION_NOT_THERE = "KP0212"
     RECORD_TOO_LARGE = "KP0213"
+    NULL_VALUE = "KP0214"
+    NULL_KEY = "KP0215"
     SERIALIZATION = "KP0220"
 
     NO_BROKER = "KP0301"
@@ -105,6 +107,7 @@ class Kind(StrEnum):
     USER_CODE = "KP0701"
     CLOSE_IN_CALLBACK = "KP0702"
     REPORT_NOT_WRITTEN = "KP0703"
+    NO_REPORTS_KEPT = "KP0704"
 
     ILLEGAL_STATE = "KP0900"
 
@@ -433,6 +436,23 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "Partitions count from 0; null lets the partitioner decide.",
         ("Partition ... of topic ... with partition count ... is not present in metadata",),
     ),
+    Kind.NULL_VALUE: Entry(
+        "A row has a null value, and onNullValue is error",
+        "A null value deletes its key from a compacted topic (a tombstone). `onNullValue=tombstone`"
+        " writes it, `onNullValue=skip` leaves the row out. See [columns](columns.md#null-values).",
+        ("a null value, and onNullValue is error",),
+    ),
+    Kind.NULL_KEY: Entry(
+        "A compacted topic takes no record without a key",
+        "Before the first task the driver asks for the topic's `cleanup.policy`. Where it says "
+        "`compact`, a write without a key column, or a row with a null key, is an error: brokers "
+        "would refuse its batch with INVALID_RECORD. Give each row a key (a column `key`, or "
+        "`keyColumns`), or filter rows without one. `preflight=off` leaves the question out.",
+        (
+            "topic ... is compacted (cleanup.policy), so brokers refuse every row without a key",
+            "a null key, and the topic is compacted (cleanup.policy)",
+        ),
+    ),
     Kind.RECORD_TOO_LARGE: Entry(
         "A row is larger than the producer may send",
         "The row named in the error is larger than `kafka.max.request.size` or "
@@ -706,6 +726,19 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "One destination of the [report](reports.md) of a write failed; the write and the other "
         "destinations are as if it had not. The driver's log has the figures in one line.",
         ("a report can't be delivered: ...",),
+    ),
+    Kind.NO_REPORTS_KEPT: Entry(
+        "The driver keeps no reports",
+        "`last_report` asks the driver for the last report, which it keeps in the directory that "
+        "Spark gives to its Python processes. A Spark that gives them none, or isolates them, "
+        "can't be asked, and a driver whose spark-kafka-sink is older does not understand the "
+        "question. "
+        "The options `reportPath`, `reportTopic` and `reportListeners` do not depend on it: "
+        "[reports](reports.md).",
+        (
+            "the driver keeps no reports: ...",
+            "the driver's spark-kafka-sink is older, and keeps no reports",
+        ),
     ),
     Kind.ILLEGAL_STATE: Entry(
         "A bug, or a call in a state that forbids it",

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, ClassVar
 
-from spark_kafka_sink.documentation import error_url
+from spark_kafka_sink.documentation import error_url, where_to_read
 from spark_kafka_sink.error_kinds import Kind
 
 #: More than a process has reasons to say; a text may hold a value that is new each time.
@@ -30,7 +30,7 @@ _said: set[str] = set()
 
 def coded(code: str, text: str, hint: str | None = None) -> str:
     """One line of an error or a warning: its code before it, and where to read more behind it."""
-    return f"[{code}] {text} ({'' if hint is None else f'{hint}; '}see {error_url(code)})"
+    return f"[{code}] {text} ({'' if hint is None else f'{hint}; '}see {where_to_read(code)})"
 
 
 def warn(
@@ -79,7 +79,8 @@ class KafkaError(Exception):
 
     def __str__(self) -> str:
         """The code and the message on one line; the hint and the page's address on another."""
-        more = f"see {self.url}" if self.hint is None else f"hint: {self.hint}; see {self.url}"
+        see = f"see {where_to_read(self.kind.kp_code)}"
+        more = see if self.hint is None else f"hint: {self.hint}; {see}"
         return f"[{self.kind.kp_code}] {self.message}\n  {more}"
 
     def one_line(self) -> str:

@@ -42,7 +42,9 @@ INTRODUCTION = """\
 machine and a write. `kprod explain KP0301` says what an error means, `kprod options WORD` what can
 be set, `kprod template` has properties files to fill in, `kprod convert` makes one of another
 client's, and `kprod report` reads the files of `reportPath`; none of these asks anybody.
-`kprod --install-completion` completes names in your shell.
+`kprod --install-completion` completes names in your shell (bash, zsh, fish, PowerShell; start a new
+one), `kprod --show-completion` prints the script. What takes longer than a second has a bar on
+standard error, if that is a terminal, and never with `--json`.
 
 `kprod txn` is for whoever operates jobs with
 `deliveryGuarantee=exactly-once` ([what they promise](delivery-guarantees.md)): it shows which

@@ -23,7 +23,7 @@ import report_docs  # noqa: E402
 import task_options  # noqa: E402
 import upstream_behaviours  # noqa: E402
 
-from spark_kafka_sink import error_kinds, errors  # noqa: E402
+from spark_kafka_sink import documentation, error_kinds, errors  # noqa: E402
 from spark_kafka_sink.config import unknown_options  # noqa: E402
 from spark_kafka_sink.config.option import (  # noqa: E402
     INT_MAX,
@@ -425,7 +425,7 @@ def _errors_lines() -> Iterator[str]:
             _REACTIONS[info.error_class],
             "" if code is errors.ErrorCode.NONE else f"`{info.error_type.__name__}`",
             info.meaning,
-            info.hint or "",
+            (info.hint or "") + _in_runbook(code.kp_code),
         )
 
 
@@ -453,7 +453,22 @@ def _kinds() -> Iterator[str]:
         yield from (f"### {_anchored(kind.kp_code)}: {entry.title}", "")
         if entry.says:
             yield from (*(f"> {_escaped(message)}  " for message in entry.says), "")
-        yield from (entry.advice, "")
+        yield from (f"{entry.advice}{_in_runbook(kind.kp_code)}", "")
+
+
+def _in_runbook(code: str) -> str:
+    """A link to the section that an error has there, or nothing."""
+    anchor = documentation.RUNBOOK.get(code)
+    if anchor is None:
+        return ""
+    page = f"{documentation.RUNBOOK_PAGE}.md"
+    headings = (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()
+    (title,) = (
+        h.removeprefix("## ")
+        for h in headings
+        if h.startswith("## ") and h[3:].lower().replace(" ", "-") == anchor
+    )
+    return f" Runbook: [{title}]({page}#{anchor})."
 
 
 def _anchored(code: str) -> str:

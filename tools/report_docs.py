@@ -25,7 +25,8 @@ _MEANINGS = {
     " finds out.",
     Outcome.PARTIAL: "Exactly once: brokers aborted a part of the batch after its decision."
     " [What to do](troubleshooting.md).",
-    Outcome.ABORTED: "Spark gave the batch up, after a task or the commit had failed.",
+    Outcome.ABORTED: "Spark gave the batch up before its commit: a task failed, or the query was"
+    " stopped.",
 }
 
 
@@ -109,6 +110,27 @@ def to_pager(report):          # reportListeners=ops.reports:to_pager
     if not report.outcome.is_success:
         page(report.query_name, report.outcome, report.error and report.error.message)
 ```
+
+**In a session**, classic or Spark Connect, with no option at all:
+
+```python
+from spark_kafka_sink import last_report
+
+report = last_report(query)    # of the query's last batch; last_report(spark): of any write
+if report is not None:         # nothing was written yet
+    print(report.outcome, report.rows, report.brokers)
+```
+
+It asks the driver, which keeps the last report of each query (of a hundred at most) in the local
+directory of the Spark application, and needs no task. A batch that is refused before its first task
+leaves no report. Over Connect `last_report(spark)` is the last one of the server, whichever session
+wrote it. Run on a classic session and on a Connect server on the same machine; not run on
+Databricks, where Python processes of the driver may be isolated: then
+[KP0704](errors.md#kp0704) says so, and `reportPath` or `reportTopic` is the way.
+
+**One report for each time that Spark runs a batch**: of its commit, whether that went well or
+failed, or of its abort when Spark tried no commit. Spark aborts after a commit that failed, too;
+that makes no second report. (A Spark that names no local directory has both.)
 
 A destination that fails is a warning ([KP0703](errors.md#kp0703)), because the rows are what they
 are.

@@ -66,6 +66,8 @@ _IN_FLIGHT: Final = 100
 FIRST_BACKOFF_MS: Final = 2
 #: How long one poll lasts at most while a broker may become ready by itself.
 _POLL_MS: Final = 100
+#: Between two calls of ``RequestLoop.told``.
+_TELL_MS: Final = 200
 #: Ids in one FindCoordinator: with ids of 300 bytes the request stays below 512 KiB.
 _MOST_IDS: Final = 1000
 #: FindCoordinator takes several ids from here on (KIP-699, brokers since 3.0).
@@ -129,6 +131,9 @@ class RequestLoop:
         #: A broker was there to take a request.
         self.reached = False
         self._new_client = new_client or new_network_client
+        #: Called with how many calls of a run are over, and how many they are: at least every
+        #: _TELL_MS, and when the run ends, however it does.
+        self.told: Callable[[int, int], None] | None = None
         self._interrupted = False
         self._ran_ms = 0
         self.client = self._connect()
@@ -160,9 +165,28 @@ class RequestLoop:
             self.found.clear()
         self._ran_ms = deadline_ms - self.clock.now_ms()
         whole = _Dispatcher(self, cast("list[Call[object]]", list(calls)), deadline_ms)
-        self.poll_until(whole.go_on, deadline_ms)
+        with self._telling(whole) as look:
+            self.poll_until(look, deadline_ms)
         whole.ended = True
         return all(call.done for call in whole.calls)
+
+    @contextmanager
+    def _telling(self, whole: _Dispatcher) -> Iterator[Callable[[int], int | None]]:
+        """``whole.go_on``, which says how far it is when somebody wants to be told."""
+        told, total = self.told, len(whole.calls)
+        if told is None:
+            yield whole.go_on
+            return
+
+        def look(now: int) -> int | None:
+            wait = whole.go_on(now)
+            told(total - whole.open, total)
+            return None if wait is None else min(wait, _TELL_MS)
+
+        try:
+            yield look
+        finally:
+            told(total, total)
 
     def ask(self, call: Call[ResponseT], deadline_ms: int, what: str = "") -> ResponseT:
         """The response of one call, as :meth:`run`; else :meth:`timeout`."""
@@ -256,7 +280,8 @@ class _Dispatcher:
         self.ended = False
         self._loop = loop
         self._deadline_ms = deadline_ms
-        self._open = len(calls)
+        #: Calls that are not over.
+        self.open = len(calls)
         self._queues: dict[int, deque[Call[object]]] = {}
         self._nodes: dict[int, Node] = {}
         self._anywhere: deque[Call[object]] = deque()
@@ -276,14 +301,14 @@ class _Dispatcher:
         """
         if self._failure is not None:
             raise self._failure
-        if self._open == 0:
+        if self.open == 0:
             return None
         if now >= self._deadline_ms:
             return 0
         later = self._backing_off
         while later and later[0][0] <= now:
             self._route(heapq.heappop(later)[2], now)
-        if self._open == 0:
+        if self.open == 0:
             return None  # all that was asked is where they are
         wait = later[0][0] - now if later else NEVER
         if self._to_look_up:
@@ -363,7 +388,7 @@ class _Dispatcher:
 
     def _end(self, call: Call[object], *, done: bool) -> None:
         call.done, call.over = done, True
-        self._open -= 1
+        self.open -= 1
 
     # -- sending ----------------------------------------------------------------------------------
 

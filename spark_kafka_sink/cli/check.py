@@ -16,6 +16,7 @@ from rich.table import Table
 
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import FAILED, one_line_errors, settings_of
+from spark_kafka_sink.cli.progress import bar, spinner
 from spark_kafka_sink.cli.show import Json, new_console, print_json
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.check_steps import State, Step
@@ -45,7 +46,8 @@ def check(
         if from_executors is None or not from_executors.startswith("sc://"):
             steps = _here(settings, timeout_ms, as_json=as_json)
         if from_executors is not None:
-            hosts = check_from(from_executors, settings, timeout_ms=timeout_ms)
+            with spinner("asking executors", as_json=as_json):
+                hosts = check_from(from_executors, settings, timeout_ms=timeout_ms)
             if not as_json:
                 new_console(markup=True).print(_hosts_table(hosts))
     ok = all(s.state is not State.FAILED for s in (*steps, *(s for h in hosts for s in h.steps)))
@@ -65,10 +67,17 @@ def _here(settings: SinkConfig, timeout_ms: int, *, as_json: bool) -> list[Step]
         return list(found)
     steps: list[Step] = []
     console = new_console(markup=True)
+    # Where the table is not seen to grow, because it goes into a file.
+    told = bar("checking", as_json=console.is_terminal)
     with Live(_table(steps), console=console, auto_refresh=False) as live:
-        for step in found:
-            steps.append(step)
-            live.update(_table(steps), refresh=console.is_terminal)
+        told(0, len(STEPS))
+        try:
+            for step in found:
+                steps.append(step)
+                told(len(steps), len(STEPS))
+                live.update(_table(steps), refresh=console.is_terminal)
+        finally:
+            told(0, 0)
     return steps
 
 

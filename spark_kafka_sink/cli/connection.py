@@ -17,6 +17,7 @@ import typer
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.cli.arguments import Where
+from spark_kafka_sink.cli.progress import shown
 from spark_kafka_sink.config.config_file import OPTION
 from spark_kafka_sink.config.given_options import given_options
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -46,7 +47,9 @@ class Connected:
 
 
 @contextmanager
-def connected(cluster: Where, check: Callable[[], object] = lambda: None) -> Iterator[Connected]:
+def connected(
+    cluster: Where, check: Callable[[], object] = lambda: None, *, as_json: bool = False
+) -> Iterator[Connected]:
     """Connections to the cluster, while they are open. An error ends the command: one line, and its
     exit code.
 
@@ -65,20 +68,25 @@ def connected(cluster: Where, check: Callable[[], object] = lambda: None) -> Ite
                 client.describe_topics(
                     (), timeout_ms=int(limit_s * 1000), allow_auto_topic_creation=False
                 )
-            yield Connected(client, DecisionLog(client, log_topic), log_topic)
+            with shown(client.loop, as_json=as_json):
+                yield Connected(client, DecisionLog(client, log_topic), log_topic)
 
 
 @contextmanager
-def operator_and_log(cluster: Where, check: Callable[[], object]) -> Iterator[tuple[Operator, str]]:
+def operator_and_log(
+    cluster: Where, check: Callable[[], object], *, as_json: bool
+) -> Iterator[tuple[Operator, str]]:
     """An operator over :func:`connected`, and the topic of its commit log."""
-    with connected(cluster, check) as to:
+    with connected(cluster, check, as_json=as_json) as to:
         yield Operator(to.log, to.client), to.log_topic
 
 
 @contextmanager
-def operator_of(cluster: Where, check: Callable[[], object]) -> Iterator[Operator]:
+def operator_of(
+    cluster: Where, check: Callable[[], object], *, as_json: bool
+) -> Iterator[Operator]:
     """The operator of :func:`operator_and_log`."""
-    with operator_and_log(cluster, check) as (operator, _):
+    with operator_and_log(cluster, check, as_json=as_json) as (operator, _):
         yield operator
 
 

@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from spark_kafka_sink.documentation import error_url, page_url
+from spark_kafka_sink.documentation import page_url, where_to_read
 from spark_kafka_sink.error_kinds import ENTRIES, Kind
 from spark_kafka_sink.errors import CODES, ErrorCode
 
@@ -41,7 +41,7 @@ def explain(code: str) -> None:
 
 
 def _show(code: str, title: str, paragraphs: list[str]) -> None:
-    sys.stdout.write("\n\n".join((f"{code}: {title}", *paragraphs, error_url(code))) + "\n")
+    sys.stdout.write("\n\n".join((f"{code}: {title}", *paragraphs, where_to_read(code))) + "\n")
 
 
 def _addressed(markdown: str) -> str:

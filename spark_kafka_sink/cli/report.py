@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from spark_kafka_sink.cli.connection import one_line_errors
+from spark_kafka_sink.cli.progress import bar
 from spark_kafka_sink.cli.show import Json, print_json, say, show_rows
 from spark_kafka_sink.cli.watching import watched
 from spark_kafka_sink.datasource.described_fields import described_fields
@@ -33,7 +34,8 @@ _MOST_PARTITIONS: Final = 20
 def show(path: Path, batch: int | None, *, as_json: bool) -> None:
     """The last report, or the last of a batch, with the meaning of its fields."""
     with one_line_errors():
-        found = [one for one in _reports(path) if batch is None or batch in _numbers(one)]
+        every = _reports(path, as_json=as_json)
+        found = [one for one in every if batch is None or batch in _numbers(one)]
         if not found:
             of = "" if batch is None else f" of batch {batch}"
             raise ConfigError(f"{_shown(path)} has no report{of}")
@@ -55,7 +57,7 @@ def tail(path: Path, count: int, *, watch: bool) -> None:
 
     def look() -> None:
         with one_line_errors():
-            found = _reports(path)[-count:]
+            found = _reports(path, as_json=False)[-count:]
         rows = [
             (
                 _time(one),
@@ -76,14 +78,20 @@ def tail(path: Path, count: int, *, watch: bool) -> None:
     watched(look, watch=watch)
 
 
-def _reports(path: Path) -> list[Json]:
+def _reports(path: Path, *, as_json: bool) -> list[Json]:
     """All of them, the oldest first. ConfigError."""
+    found: list[Json] = []
+    told = bar("reading reports", as_json=as_json)
     try:
         files = sorted(path.glob("*.json*")) if path.is_dir() else [path]
-        found = [one for file in files for one in _reports_in(file)]
+        for done, file in enumerate(files):
+            told(done, len(files))
+            found += _reports_in(file)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         raise ConfigError(f"{_shown(path)} can't be read: {why}") from None
+    finally:
+        told(0, 0)
     return sorted(found, key=_written_ms)
 
 

@@ -75,7 +75,7 @@ class Asking:
 
 def fence(where: Where, ask: Asking, name: str) -> None:
     """Another client's id."""
-    with connected(where, lambda: _check_another(name)) as to:
+    with connected(where, lambda: _check_another(name), as_json=ask.as_json) as to:
         before: Json = {"command": "fence", "transactionalId": name}
         if ask.goes_on(before, f"abort what is open of '{name}', and fence its producer."):
             to.client.init_producer_id(name, _FENCE_TIMEOUT_MS, to.client.deadline())
@@ -84,7 +84,7 @@ def fence(where: Where, ask: Asking, name: str) -> None:
 
 def commit(where: Where, ask: Asking, key: str) -> None:
     """A batch that is DECIDED."""
-    with operator_of(where, lambda: check_key(key)) as operator:
+    with operator_of(where, lambda: check_key(key), as_json=ask.as_json) as operator:
         report = operator.plan_commit(key)
         before: Json = {"command": "commit", "key": report_json(report), "after": None}
         decision = report.state.decision
@@ -108,13 +108,13 @@ def commit(where: Where, ask: Asking, key: str) -> None:
 
 def abort(where: Where, ask: Asking, ids: Sequence[str], *, force: bool) -> None:
     """Transactions by name."""
-    with operator_of(where, lambda: _check_ids(ids)) as operator:
+    with operator_of(where, lambda: _check_ids(ids), as_json=ask.as_json) as operator:
         _end(operator, operator.plan_abort(ids, force=force), ask, "abort")
 
 
 def abort_run(where: Where, ask: Asking, prefix: str, run: str, *, force: bool) -> None:
     """All that is open of a run."""
-    with operator_of(where, lambda: check_part("PREFIX", prefix)) as operator:
+    with operator_of(where, lambda: check_part("PREFIX", prefix), as_json=ask.as_json) as operator:
         _end(operator, operator.plan_abort_run(prefix, run, force=force), ask, "abort")
 
 
@@ -128,14 +128,14 @@ def sweep(
     force: bool,
 ) -> None:
     """Orphans."""
-    with operator_of(where, lambda: check_part("PREFIX", prefix)) as operator:
+    with operator_of(where, lambda: check_part("PREFIX", prefix), as_json=ask.as_json) as operator:
         plan = operator.plan_sweep(prefix, run=run, older_than_ms=older_than_ms, force=force)
         _end(operator, plan, ask, "sweep")
 
 
 def resolve(where: Where, ask: Asking, key: str, batch: int, *, done: bool, force: bool) -> None:
     """A batch that is PARTIAL."""
-    with operator_of(where, lambda: check_key(key)) as operator:
+    with operator_of(where, lambda: check_key(key), as_json=ask.as_json) as operator:
         plan = operator.plan_resolve(key, batch, done=done, force=force)
         before: Json = {
             "command": "resolve",
@@ -158,7 +158,7 @@ def resolve(where: Where, ask: Asking, key: str, batch: int, *, done: bool, forc
 
 def reset(where: Where, ask: Asking, key: str, *, force: bool) -> None:
     """A key of the commit log."""
-    with operator_of(where, lambda: check_key(key)) as operator:
+    with operator_of(where, lambda: check_key(key), as_json=ask.as_json) as operator:
         report = operator.plan_reset(key, force=force)
         before: Json = {"command": "reset", "key": report_json(report)}
         if not ask.as_json:

@@ -30,7 +30,10 @@ from spark_kafka_sink.transactions.transactional_ids import check_part
 
 def list_prefix(where: Where, prefix: str, *, watch: bool, as_json: bool) -> None:
     """What is open of a prefix, and its keys of the commit log."""
-    with operator_and_log(where, lambda: check_part("PREFIX", prefix)) as (operator, log_topic):
+    with operator_and_log(where, lambda: check_part("PREFIX", prefix), as_json=as_json) as (
+        operator,
+        log_topic,
+    ):
         if not as_json:
             look = operator.look
             watched(lambda: show_overview(prefix, log_topic, look.overview(prefix)), watch=watch)
@@ -52,7 +55,7 @@ def list_prefix(where: Where, prefix: str, *, watch: bool, as_json: bool) -> Non
 
 def list_all(where: Where, *, watch: bool, as_json: bool) -> None:
     """What is open in the whole cluster, of every client."""
-    with connected(where) as to:
+    with connected(where, as_json=as_json) as to:
         watched(lambda: _list_all(to, as_json=as_json), watch=watch)
 
 
@@ -73,7 +76,7 @@ def _list_all(to: Connected, *, as_json: bool) -> None:
 
 def blockers(where: Where, topic: str, *, watch: bool, as_json: bool) -> None:
     """Who holds the last stable offsets of a topic."""
-    with connected(where) as to:
+    with connected(where, as_json=as_json) as to:
         watched(lambda: _blockers(to, topic, as_json=as_json), watch=watch)
 
 
@@ -90,7 +93,7 @@ def _blockers(to: Connected, topic: str, *, as_json: bool) -> None:
 
 def describe(where: Where, name: str, *, as_json: bool) -> None:
     """Keys of the commit log, and what coordinators hold of what they decided."""
-    with operator_of(where, lambda: check_key(name)) as operator:
+    with operator_of(where, lambda: check_key(name), as_json=as_json) as operator:
         reports = operator.look.describe(name)
         if as_json:
             keys = [report_json(report) for report in reports]

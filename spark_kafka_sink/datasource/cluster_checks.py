@@ -43,6 +43,7 @@ from spark_kafka_sink.errors import (
     AuthenticationError,
     AuthorizationError,
     ConfigError,
+    ErrorCode,
     KafkaError,
     UnsupportedVersionError,
     named,
@@ -105,8 +106,7 @@ def check_host(
     config: SinkConfig, *, timeout_ms: int, clock: Clock | None = None
 ) -> Iterator[Step]:
     """Each of :data:`HOST_STEPS`, as :func:`check_cluster`."""
-    found = _steps(config, timeout_ms, clock, host_only=True)
-    return _all_of(HOST_STEPS, (step for step in found if step.name in HOST_STEPS))
+    return _all_of(HOST_STEPS, _steps(config, timeout_ms, clock, host_only=True))
 
 
 def _all_of(names: Iterable[str], found: Iterator[Step]) -> Iterator[Step]:
@@ -139,7 +139,10 @@ def _steps(
             yield brokers
             if brokers.state is State.FAILED:
                 return
-            settings = yield from _topic(admin, config, timeout_ms)
+            if host_only:
+                settings = _settings_if_there(admin, config.topic, timeout_ms)
+            else:
+                settings = yield from _topic(admin, config, timeout_ms)
             yield from asked(_CLOCK, lambda: _clock(admin, config, settings or {}, timeout_ms))
     if not host_only:
         yield from _transactions(config, timeout_ms)
@@ -273,6 +276,20 @@ def _settings(
         return None, lambda name: unanswered(name, failure)
     reason = "the principal may not see the topic's settings (DESCRIBE_CONFIGS)"
     return found, lambda name: Step(name, State.SKIPPED, reason)
+
+
+def _settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) -> _Settings:
+    """For the clock's row: a topic bounds timestamps. A topic that is not there is not waited for:
+    that row is the driver's, and one machine that waits is enough.
+    """
+    if topic is None:
+        return None
+    try:
+        if topics_in_full(admin, (topic,), timeout_ms)[topic].error is not ErrorCode.NONE:
+            return None
+    except KafkaError:
+        return None
+    return _settings(admin, topic, timeout_ms)[0]
 
 
 def _partitions(cluster: Cluster, topic: str) -> Step:

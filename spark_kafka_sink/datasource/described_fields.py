@@ -1,7 +1,8 @@
 """Dataclasses whose fields say what they mean: their JSON and their JSON Schema are made from that.
 
 Owns: :class:`Described`, with which such a field is annotated, :func:`described_fields`,
-:func:`as_json` and :func:`json_schema`. Never: what a report or a progress holds.
+:func:`as_json`, :func:`from_json` and :func:`json_schema`. Never: what a report or a progress
+holds.
 
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
 
@@ -13,9 +14,12 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
+from functools import cache
+
+T = typing.TypeVar("T")
 
 #: Of each class that was written: its fields' names, here and in JSON.
 _names: dict[type, tuple[tuple[str, str], ...]] = {}
@@ -49,6 +53,43 @@ def as_json(value: object) -> Json:
         assert is_dataclass(cls)
         names = _names[cls] = tuple((one.name, json_name(one.name)) for one in fields(cls))
     return {shown: as_json(getattr(value, name)) for name, shown in names}
+
+
+def from_json(cls: type[T], told: Mapping[str, object]) -> T:
+    """What :func:`as_json` made ``told`` of. Names that ``cls`` does not have are left out: a later
+    package may have written it. KeyError for a name that is missing, ValueError or TypeError for a
+    value that is another.
+    """
+    values = {name: _value_of(hint, told[shown]) for name, shown, hint in _hints(cls)}  # type: ignore[arg-type] # mypy: no class is hashable
+    return cls(**values)
+
+
+@cache
+def _hints(cls: type) -> tuple[tuple[str, str, object], ...]:
+    """The name of each field, its name in JSON, and its type."""
+    names = (one.name for one in fields(cls))
+    described = described_fields(cls)
+    return tuple((n, shown, hint) for n, (shown, _, hint) in zip(names, described, strict=True))
+
+
+def _value_of(hint: object, told: object) -> object:
+    inner = typing.get_args(hint)
+    if isinstance(hint, types.UnionType):
+        return None if told is None else _value_of(inner[0], told)
+    if typing.get_origin(hint) is tuple:
+        return tuple(_value_of(inner[0], one) for one in _checked(list, told))
+    assert isinstance(hint, type)
+    if is_dataclass(hint):
+        return from_json(hint, _checked(dict, told))
+    if issubclass(hint, StrEnum):
+        return hint(_checked(str, told))
+    return float(_checked((int, float), told)) if hint is float else _checked(hint, told)
+
+
+def _checked(of: type | tuple[type, ...], told: object) -> typing.Any:  # noqa: ANN401 - of JSON
+    if not isinstance(told, of):
+        raise TypeError(f"a {type(told).__name__} in the place of another type")
+    return told
 
 
 def json_schema(cls: type) -> dict[str, Json]:

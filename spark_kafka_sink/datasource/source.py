@@ -70,11 +70,15 @@ class KprodDataSource(DataSource):
     def name(cls) -> str:
         return FORMAT
 
-    def schema(self) -> str:
-        """The columns of a table that names none (CREATE TABLE ... USING kprod)."""
+    def schema(self) -> str | StructType:
+        """The columns of a table that names none (CREATE TABLE ... USING kprod); and the way by
+        which ``last_report`` asks the driver.
+        """
+        from spark_kafka_sink.datasource.report.last_report import LAST_REPORT, schema_with_report
         from spark_kafka_sink.datasource.write.schema import CANONICAL_SCHEMA
 
-        return CANONICAL_SCHEMA
+        asked = self.options.get(LAST_REPORT)
+        return CANONICAL_SCHEMA if asked is None else schema_with_report(asked)
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -135,7 +139,11 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.datasource.preflight import process_preflight
         from spark_kafka_sink.datasource.process_logging import configure_logging
         from spark_kafka_sink.datasource.report.destinations import listener
-        from spark_kafka_sink.datasource.write.schema import near_names, plan_columns
+        from spark_kafka_sink.datasource.write.schema import (
+            near_names,
+            plan_columns,
+            with_keys_required,
+        )
         from spark_kafka_sink.datasource.write_plan import WritePlan
         from spark_kafka_sink.security.allow_lists import check_report_path
 
@@ -180,7 +188,10 @@ class KprodDataSource(DataSource):
 
             check(own)
         warn_once(_log, [*config.warnings, *near_names(schema, columns)])
-        cluster = process_preflight().check(config, streaming=streaming)
+        seen = process_preflight().check(config, streaming=streaming)
+        cluster = None if seen is None else seen.cluster
+        if seen is not None and config.topic in seen.compacted:
+            columns = with_keys_required(columns)
         if not config.is_exactly_once:
             return WritePlan(config, columns, cluster)
         from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions

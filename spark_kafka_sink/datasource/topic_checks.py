@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 from spark_kafka_sink.admin.admin_client import AdminClient, ClockDifference
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import (
     AuthorizationError,
@@ -37,12 +38,17 @@ CHECK_MS: Final = 5_000
 LARGEST: Final = "max.message.bytes"
 COMPRESSION: Final = "compression.type"
 LEAST_IN_SYNC: Final = "min.insync.replicas"
+CLEANUP: Final = "cleanup.policy"
+#: What it says, alone or beside ``delete``, of topics that take no record without a key.
+_COMPACT: Final = "compact"
 _TIMESTAMPS: Final = "message.timestamp.type"
 _AFTER: Final = "message.timestamp.after.max.ms"
 _BEFORE: Final = "message.timestamp.before.max.ms"
 #: A clock that is further off is said to be off, whatever a topic takes: logins by token or by
 #: signature begin to fail.
 _CLOCK_OFF_MS: Final = 60_000
+#: What a record batch of one record has around its value, and room to spare.
+_AROUND_A_REPORT: Final = 1_000
 #: Bits of authorized operations: the codes of Kafka's AclOperation.
 _OPERATIONS: Final = {
     3: "READ",
@@ -72,23 +78,35 @@ class TopicWarning:
 
 
 def check_topics(
-    admin: AdminClient, config: ProducerConfig, topics: Collection[str], *, timeout_ms: int
-) -> None:
-    """AuthorizationError for a topic that the principal may not write to; a warning, once in a
-    process, for settings with which rows may fail or cost more than they need.
+    admin: AdminClient,
+    config: ProducerConfig,
+    topic: str | None,
+    report_topic: str | None,
+    *,
+    timeout_ms: int,
+) -> frozenset[str]:
+    """Which of the topics are compacted, as far as the principal may see settings.
+
+    AuthorizationError for a topic that it may not write to; a warning, once in a process, for
+    settings with which rows may fail or cost more than they need, and for a ``report_topic`` that
+    does not take every report.
 
     An answer that does not come, or a question that a broker does not know or does not allow, says
     nothing about a topic: the tasks find what there is.
     """
+    topics = [one for one in (topic, report_topic) if one is not None]
     if not topics:
-        return
+        return frozenset()
     limit_ms = min(timeout_ms, CHECK_MS)
     rights = _asked(lambda: topic_rights(admin, topics, limit_ms))
-    for topic, operations in rights.items():
-        check_write(topic, operations)
-    for topic, settings in _asked(lambda: topic_settings(admin, topics, limit_ms)).items():
-        found = warnings_of(config, topic, settings)
+    for name, operations in rights.items():
+        check_write(name, operations)
+    told = _asked(lambda: topic_settings(admin, topics, limit_ms))
+    for name, settings in told.items():
+        # Reports are batches of one record, which options of the producer have nothing to do with.
+        found = warnings_of(config, name, settings) if name == topic else _too_small(name, settings)
         warn_once(_log, (one.error.one_line() for one in found))
+    return frozenset(t for t, settings in told.items() if _COMPACT in (settings.get(CLEANUP) or ""))
 
 
 def _asked(ask: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
@@ -141,7 +159,7 @@ def topic_settings(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, Mapping[str, str | None]]:
     """Those of each topic's settings that a write has to do with; empty where brokers don't say."""
-    names = (LARGEST, COMPRESSION, LEAST_IN_SYNC, _TIMESTAMPS, _AFTER, _BEFORE)
+    names = (LARGEST, COMPRESSION, LEAST_IN_SYNC, CLEANUP, _TIMESTAMPS, _AFTER, _BEFORE)
     return admin.topic_configs(topics, names, admin.deadline(timeout_ms))
 
 
@@ -181,6 +199,18 @@ def _size_warnings(config: ProducerConfig, topic: str, largest: int) -> Iterator
             f"{takes}, and kafka.batch.size is {config.batch_size}: each full batch is refused, "
             "split and sent again",
             f"lower kafka.batch.size, or raise {LARGEST}",
+        )
+
+
+def _too_small(report_topic: str, settings: Mapping[str, str | None]) -> Iterator[TopicWarning]:
+    largest = settings.get(LARGEST) or ""
+    if largest.isdecimal() and int(largest) < MAX_JSON_BYTES + _AROUND_A_REPORT:
+        yield _warning(
+            LARGEST,
+            f"topic {report_topic} takes batches of at most {largest} bytes ({LARGEST}), and a "
+            f"report has up to {MAX_JSON_BYTES} before compression: that of a batch to thousands "
+            "of partitions may be refused, and with exactly-once its commit fails then",
+            f"raise {LARGEST} of the topic that reportTopic names",
         )
 
 

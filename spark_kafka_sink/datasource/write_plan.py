@@ -12,6 +12,7 @@ them. Only commit messages travel back.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,12 +23,13 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.process_logging import configure_logging
 from spark_kafka_sink.datasource.report.destinations import publish, topic_record
+from spark_kafka_sink.datasource.report.kept_reports import is_kept
 from spark_kafka_sink.datasource.report.report_of_batch import (
-    new_report_id,
+    after_commit,
     outcome_of_error,
     report_of_batch,
 )
-from spark_kafka_sink.datasource.report.write_report import Outcome
+from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
 from spark_kafka_sink.datasource.write.commit_message import (
     TaskCommitMessage,
     checked_messages,
@@ -131,19 +133,24 @@ class WritePlan:
         ``batch_id`` is the micro-batch's, None for a batch job. Raises CommitError; then nothing
         is undone: with at-least-once the rows stay in Kafka, and Spark may write them again.
         """
-        report_id = new_report_id()
+        begun = time.monotonic()
+        report = None
         try:
             checked = checked_messages(messages)
-            outcome = self._committed(checked, batch_id, report_id)
+            # Before the commit, whose decision has it (reportTopic); what came of it follows.
+            report = report_of_batch(self.config, checked, Outcome.COMMITTED, batch_id=batch_id)
+            outcome = self._committed(checked, batch_id, report)
         except KafkaError as error:
-            finished, unfinished = finished_messages(messages), _unfinished(messages)
-            how = outcome_of_error(error)
-            self._publish(finished, how, batch_id, error=error, unfinished=unfinished)
+            if report is None:
+                report = self._report_of_some(messages, Outcome.FAILED, batch_id)
+            publish(
+                after_commit(report, outcome_of_error(error), error, _since(begun)), self.config
+            )
             raise
-        self._publish(checked, outcome, batch_id, report_id=report_id)
+        publish(after_commit(report, outcome, None, _since(begun)), self.config)
 
     def _committed(
-        self, messages: tuple[TaskCommitMessage, ...], batch_id: int | None, report_id: str
+        self, messages: tuple[TaskCommitMessage, ...], batch_id: int | None, report: WriteReport
     ) -> Outcome:
         for message in messages:
             if batch_id is not None and message.batch_id not in (-1, batch_id):
@@ -156,41 +163,32 @@ class WritePlan:
         from spark_kafka_sink.datasource.exactly_once import transaction_commit
 
         configure_logging()
-        record = None
-        if self.config.report_topic is not None:
-            report = report_of_batch(
-                self.config, messages, Outcome.COMMITTED, batch_id=batch_id, report_id=report_id
-            )
-            record = topic_record(report, self.config.report_topic)
+        topic = self.config.report_topic
         commit = transaction_commit.commit(
             self.config,
             self.transactions,
             messages,
             batch_id,
-            record,
+            None if topic is None else topic_record(report, topic),
         )
         return Outcome(commit.value)
 
-    def _publish(
+    def _report_of_some(
         self,
-        messages: Sequence[TaskCommitMessage],
+        messages: Sequence[WriterCommitMessage | None],
         outcome: Outcome,
         batch_id: int | None,
-        *,
         error: KafkaError | None = None,
-        unfinished: Sequence[int] = (),
-        report_id: str = "",
-    ) -> None:
-        report = report_of_batch(
+    ) -> WriteReport:
+        """Of a batch of which not every task told."""
+        return report_of_batch(
             self.config,
-            messages,
+            finished_messages(messages),
             outcome,
             batch_id=batch_id,
             error=error,
-            unfinished=unfinished,
-            report_id=report_id,
+            unfinished=_unfinished(messages),
         )
-        publish(report, self.config)
 
     def abort(
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
@@ -218,7 +216,10 @@ class WritePlan:
                     _names(unfinished),
                     sum(message.rows for message in finished),
                 )
-            self._publish(finished, Outcome.ABORTED, batch_id, error=problem, unfinished=unfinished)
+            report = self._report_of_some(messages, Outcome.ABORTED, batch_id, problem)
+            # Spark aborts after a commit that failed, too: that has told why, and of which rows.
+            if not is_kept(report):
+                publish(report, self.config)
         except Exception:  # noqa: BLE001 - the user needs the error that led here
             return
 
@@ -266,6 +267,11 @@ class WritePlan:
             len(swept),
         )
         return None
+
+
+def _since(begun: float) -> int:
+    """Milliseconds."""
+    return round((time.monotonic() - begun) * 1000)
 
 
 def _unfinished(messages: Sequence[WriterCommitMessage | None]) -> list[int]:

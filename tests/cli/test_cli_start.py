@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -52,3 +53,18 @@ def test_the_help_names_the_usual_commit_log() -> None:
     """As text, because to import the constant would take longer than all of help."""
     (option,) = (p for p in commands_of(app)["txn", "list"].params if p.name == "log_topic")
     assert option.help.endswith(f"or {COMMIT_LOG_TOPIC}.")
+
+
+def test_names_are_completed_at_once_too() -> None:
+    """What the script of ``--install-completion`` asks of kprod at each tab."""
+    asked = {"_KPROD_COMPLETE": "complete_bash", "COMP_WORDS": "kprod txn bl", "COMP_CWORD": "2"}
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | asked,
+    )
+    assert run.stdout.split() == ["blockers"], run.stderr
+    assert not set(run.stderr.split()) & HEAVY

@@ -55,6 +55,23 @@ def test_no_kind_is_unused():
     assert set().union(*map(kinds_named_in, modules)) == set(Kind.__members__)
 
 
+def test_a_code_of_the_runbook_is_one_of_ours_and_leads_to_a_heading_there():
+    runbook = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## (.+)$", runbook, re.MULTILINE)
+    anchors = {heading.lower().replace(" ", "-") for heading in headings}
+    assert set(documentation.RUNBOOK) <= set(CODES)
+    assert set(documentation.RUNBOOK.values()) <= anchors
+    for code, anchor in documentation.RUNBOOK.items():
+        section = PAGE.partition(f'<a id="{code.lower()}">')[2].partition('<a id="')[0]
+        assert f"](runbook.md#{anchor})" in section
+
+
+def test_an_error_with_a_section_of_the_runbook_names_it():
+    text = str(KafkaTimeoutError("nobody answered", hint="ask again"))
+    assert text.endswith(f"/errors/#kp0305 and {documentation.runbook_url('KP0305')}")
+    assert "runbook" not in str(ConfigError("wrong"))
+
+
 def test_every_code_has_one_entry_on_the_page():
     assert set(ENTRIES) == set(Kind)
     assert sorted(re.findall(r'<a id="(kp[0-9]{4})"></a>KP', PAGE)) == sorted(map(str.lower, CODES))
@@ -183,7 +200,7 @@ def test_explain_says_what_stands_on_the_page_without_links_that_lead_nowhere(co
     result = typer.testing.CliRunner().invoke(app, ["explain", code])
     assert result.exit_code == 0
     assert result.stdout.startswith(f"{code}: {ENTRIES[Kind(code)].title}\n")
-    assert result.stdout.endswith(f"{documentation.error_url(code)}\n")
+    assert result.stdout.endswith(f"{documentation.where_to_read(code)}\n")
     assert ".md" not in result.stdout
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.preflight import KEPT_MS, WARN_WAIT_MS, PreflightCheck
-from spark_kafka_sink.documentation import error_url
+from spark_kafka_sink.documentation import where_to_read
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo, PartitionInfos, TopicPartition
 
@@ -102,7 +102,7 @@ def test_a_failure_warns_a_stream_once_a_minute_and_costs_little(caplog):
     (warning,) = (r.getMessage() for r in caplog.records)
     assert warning == (
         "preflight=warn, going on all the same: [KP0305] no broker answered (tried a:1; see "
-        f"{error_url('KP0305')})"
+        f"{where_to_read('KP0305')})"
     )
 
 

@@ -74,8 +74,11 @@ spark_kafka_sink.register(spark)
 rows = spark.range(5).selectExpr("cast(id AS string) AS value").coalesce(1)
 assert "connect" in type(rows.write).__module__
 
+assert spark_kafka_sink.last_report(spark) is None
 rows.write.format("kprod").options(**options).save()
 rows.write.options(**options).save(format="kprod", mode="append")
+told = spark_kafka_sink.last_report(spark)
+assert (told.rows, told.outcome, told.query_id) == (5, "acknowledged", None), told
 
 def refused(text, action):
     try:
@@ -109,9 +112,11 @@ except ConfigError as error:
     assert "continuous trigger" in str(error)
 else:
     raise AssertionError("the continuous trigger was not refused")
-query = start({"availableNow": True})
+query = start({"availableNow": True}, queryName="connected")
 query.awaitTermination()
 assert query.exception() is None
+told = spark_kafka_sink.last_report(query)
+assert (told.query_id, told.query_name, told.rows) == (query.id, "connected", 5), told
 
 spark.sql("CREATE TABLE t (value string) USING kprod")
 rows.writeTo("t").options(**options).append()

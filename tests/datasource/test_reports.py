@@ -235,11 +235,20 @@ def test_the_json_holds_what_the_line_holds(caplog, tmp_path):
 
 def test_reports_are_appended_one_json_object_a_line(tmp_path):
     path = tmp_path / "report.jsonl"
-    for report in (first := two_tasks(), second := two_tasks()):
+    for report in (first := two_tasks(), second := report_of([message(task_attempt_id=18)])):
         publish(report, config(reportPath=str(path)))
     told = [checked(line)["reportId"] for line in path.read_text().splitlines()]
     assert told == [first.report_id, second.report_id]
     assert len(set(told)) == 2
+
+
+def test_the_same_attempts_of_tasks_have_the_same_report_id_and_others_have_another():
+    """By it an abort knows that the commit of its batch has told what there is to tell."""
+    tasks = [message(partition_id=i, task_attempt_id=i, host="h") for i in range(3)]
+    assert report_of(tasks).report_id == report_of(tasks[::-1], Outcome.ABORTED).report_id
+    again = [*tasks[:2], message(partition_id=2, task_attempt_id=9, host="h")]
+    assert report_of(tasks).report_id != report_of(again).report_id
+    assert report_of([]).report_id != report_of([]).report_id
 
 
 def test_a_batch_job_has_neither_query_nor_batch_in_its_json():

@@ -16,7 +16,12 @@ from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.check_steps import State
-from spark_kafka_sink.datasource.cluster_checks import STEPS, check_cluster
+from spark_kafka_sink.datasource.cluster_checks import (
+    HOST_STEPS,
+    STEPS,
+    check_cluster,
+    check_host,
+)
 from spark_kafka_sink.protocol.control_messages import NewTopic
 from tests.secure_kafka import acl
 
@@ -183,6 +188,10 @@ def test_a_clock_that_is_off_is_named(secure_kafka, settings, off_ms, state, tex
     if state is State.FAILED:
         assert first_red(steps) is found
         assert "NTP" in found.change
+    options = {"kafka.bootstrap.servers": secure_kafka.kafka.bootstrap, "topic": topic}
+    alone = list(check_host(SinkConfig.parse(options), timeout_ms=5_000, clock=clock))
+    assert [step.name for step in alone] == list(HOST_STEPS)
+    assert (alone[-1].state, text in alone[-1].said) == (state, True), "an executor finds it, too"
 
 
 def test_who_may_not_describe_the_cluster_is_told_no_time(secure_kafka, bob):
@@ -217,6 +226,17 @@ def test_a_topic_that_is_not_there_is_not_created(secure_kafka):
     for _ in range(2):
         steps = steps_of(secure_kafka.kafka.bootstrap, {"topic": "check.nobody-made-it"})
         assert_named(steps, "topic", "UNKNOWN_TOPIC_OR_PARTITION")
+
+
+def test_an_executor_leaves_a_topic_that_is_not_there_to_the_driver(secure_kafka):
+    options = {
+        "kafka.bootstrap.servers": secure_kafka.kafka.bootstrap,
+        "topic": "check.nobody-made-it",
+    }
+    found = list(check_host(SinkConfig.parse(options), timeout_ms=60_000))
+    assert [step.name for step in found] == list(HOST_STEPS)
+    assert State.FAILED not in {step.state for step in found}
+    assert found[-1].state is State.OK
 
 
 def test_rights_on_the_topic(secure_kafka, bob):

@@ -63,7 +63,7 @@ def test_who_may_write_and_nothing_else_hears_nothing(secure_kafka, look, caplog
     """The settings don't fit, but only DESCRIBE_CONFIGS would show them."""
     topic = secure_kafka.kafka.unique_topic("preflight", 1, SMALL)
     with acl(secure_kafka, "bob", ("TOPIC", topic, "WRITE")):
-        assert topic in look(topic).topics
+        assert topic in look(topic).cluster.topics
     assert warnings(caplog) == []
 
 
@@ -72,13 +72,30 @@ def test_settings_that_do_not_fit_are_told_once_in_a_process(secure_kafka, look,
     rights = (("TOPIC", topic, "WRITE"), ("TOPIC", topic, "DESCRIBE_CONFIGS"))
     with acl(secure_kafka, "bob", *rights):
         for _ in range(2):
-            assert topic in look(topic).topics
+            assert topic in look(topic).cluster.topics
     row, batch, compression = warnings(caplog)
     takes = f"[KP0307] topic {topic} takes batches of at most 10000 bytes (max.message.bytes), and "
     assert batch.startswith(f"{takes}kafka.batch.size is 262144: ")
     assert row.startswith(f"{takes}kafka.max.request.size is 1048576: ")
     assert "compression.type=gzip, and batches come with kafka.compression.type=none" in compression
     assert all("/errors/#kp0307" in warning for warning in (batch, row, compression))
+
+
+def test_a_topic_of_reports_is_only_asked_whether_it_takes_them(secure_kafka, look, caplog):
+    """Options of the producer have nothing to do with it: a report is a batch by itself."""
+    takes = {"max.message.bytes": "905000"}
+    topic = secure_kafka.kafka.unique_topic("preflight")
+    small = secure_kafka.kafka.unique_topic("preflight", 1, SMALL)
+    large = secure_kafka.kafka.unique_topic("preflight", 1, takes)
+    rights = [("TOPIC", name, "WRITE") for name in (topic, small, large)]
+    rights += [("TOPIC", name, "DESCRIBE_CONFIGS") for name in (topic, small, large)]
+    with acl(secure_kafka, "bob", *rights):
+        look(topic, reportTopic=large)
+        assert warnings(caplog) == []
+        look(topic, reportTopic=small)
+    (warning,) = warnings(caplog)
+    assert f"topic {small} takes batches of at most 10000 bytes" in warning
+    assert "a report has up to 900000" in warning
 
 
 def test_settings_that_fit_are_not_spoken_of(secure_kafka, look, caplog):
@@ -97,3 +114,13 @@ def test_settings_that_fit_are_not_spoken_of(secure_kafka, look, caplog):
 )
 def test_a_broker_that_does_not_know_the_field_is_not_believed(operations):
     topic_checks.check_write("t", operations)
+
+
+def test_a_compacted_topic_is_known_by_who_may_see_its_settings(secure_kafka, look):
+    policy = {"cleanup.policy": "compact,delete"}
+    topic = secure_kafka.kafka.unique_topic("preflight", 1, policy)
+    with acl(secure_kafka, "bob", ("TOPIC", topic, "WRITE")):
+        assert look(topic).compacted == frozenset()
+    rights = (("TOPIC", topic, "WRITE"), ("TOPIC", topic, "DESCRIBE_CONFIGS"))
+    with acl(secure_kafka, "bob", *rights):
+        assert look(topic).compacted == {topic}

@@ -64,7 +64,7 @@ def test_the_entry_point_runs_and_a_cluster_that_is_not_there_is_one_line() -> N
     assert run.stderr.startswith(
         "kprod: [KP0301] no broker answered within 300 ms; tried 127.0.0.1:1: Connection refused"
     )
-    assert run.stderr.endswith("/errors/#kp0301)\n")
+    assert run.stderr.endswith("/runbook/#a-job-hangs)\n")
 
 
 def test_a_cluster_that_is_not_there_is_given_up_long_before_a_step_is(

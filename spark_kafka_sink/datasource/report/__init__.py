@@ -6,6 +6,8 @@ Owns, by file:
 write_report        the value: :class:`WriteReport`, version 1, and its JSON
 report_of_batch     how it is made: of commit messages, or of an error
 report_file         reports as files
+kept_reports        the last one of each query, for who asks on the driver
+last_report         ``last_report``: who asks, from anywhere
 log_line            its one line in the driver's log
 destinations        where it goes: the one registry of destinations
 ==================  ==================================================================

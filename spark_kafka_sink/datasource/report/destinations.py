@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.process_logging import configure_logging
+from spark_kafka_sink.datasource.report.kept_reports import keep
 from spark_kafka_sink.datasource.report.log_line import line_of, summary_of
 from spark_kafka_sink.datasource.report.report_file import write_report_file
 from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text, warn
 from spark_kafka_sink.security.import_paths import find, place_of
+from spark_kafka_sink.security.local_files import UnusableFileError
 
 if TYPE_CHECKING:
     from spark_kafka_sink.transactions.topic_records import TopicRecord
@@ -68,6 +70,20 @@ def _log_success(report: WriteReport) -> None:
         configure_logging()
         # Spark's JSON log of Python workers shows the fields of "context" as columns.
         _log.info("%s", line_of(report), extra={"context": summary_of(report)})
+
+
+def _last_report(config: SinkConfig) -> Destination | None:  # noqa: ARG001 - every write has one
+    return _keep
+
+
+def _keep(report: WriteReport) -> None:
+    try:
+        keep(report)
+    except UnusableFileError as error:
+        problem = str(error)
+    else:
+        return
+    raise KafkaError(f"it is not kept for last_report: {problem}", kind=Kind.REPORT_NOT_WRITTEN)
 
 
 def _report_path(config: SinkConfig) -> Destination | None:
@@ -126,6 +142,7 @@ def listener(path: str) -> Destination:
 #: In the order in which they are called.
 DESTINATIONS: tuple[Callable[[SinkConfig], Destination | None], ...] = (
     _log_line,
+    _last_report,
     _report_path,
     _report_topic,
     _listeners,

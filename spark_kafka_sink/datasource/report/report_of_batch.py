@@ -5,11 +5,13 @@ Owns: :func:`report_of_batch`. Never: what a field means (``write_report.py``), 
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import statistics
 import time
 import uuid
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import pyspark
 
@@ -47,11 +49,10 @@ def report_of_batch(
     error: KafkaError | None = None,
     unfinished: Sequence[int] = (),
     wall_ms: int | None = None,
-    report_id: str = "",
 ) -> WriteReport:
     """The report of a batch whose finished tasks sent ``messages``; ``unfinished`` are the indices
-    of the others. ``wall_ms`` is now, in ms since the epoch. A batch that is reported twice, in
-    its decision and behind it, has one ``report_id``.
+    of the others. ``wall_ms`` is now, in ms since the epoch. What becomes known behind it is
+    replaced (:func:`after_commit`).
     """
     now = time.time_ns() // 1_000_000 if wall_ms is None else wall_ms
     produced = ProduceReport.merge(m.produced() for m in messages)
@@ -64,7 +65,7 @@ def report_of_batch(
         {tp.topic for tp in produced.offsets} | ({config.topic} if config.topic else set())
     )
     return WriteReport(
-        report_id=report_id or new_report_id(),
+        report_id=_report_id(messages),
         written_at_ms=now,
         outcome=outcome,
         error=None if error is None else _error(error),
@@ -102,6 +103,7 @@ def report_of_batch(
         row_skew=_row_skew(with_rows),
         slowest_task=None if longest is None else _task(longest),
         rows=produced.rows,
+        skipped_rows=sum(m.skipped_rows for m in messages),
         bytes=produced.bytes,
         bytes_before_compression=produced.batch_bytes,
         compression_rate=round(produced.bytes / produced.batch_bytes, 3)
@@ -117,6 +119,7 @@ def report_of_batch(
         splits=produced.splits,
         duplicates=produced.duplicates,
         elapsed_ms=elapsed,
+        commit_ms=None,
         throttle_ms=produced.throttle_ms,
         mean_queue_ms=round(produced.queue_ms / produced.batches, 3) if produced.batches else 0.0,
         max_queue_ms=produced.max_queue_ms,
@@ -132,9 +135,20 @@ def report_of_batch(
     )
 
 
-def new_report_id() -> str:
-    """For a report that is made twice."""
-    return uuid.uuid4().hex
+def after_commit(
+    report: WriteReport, outcome: Outcome, error: KafkaError | None, took_ms: int
+) -> WriteReport:
+    """``report``, which was made before the commit, with what came of that."""
+    why = None if error is None else _error(error)
+    return replace(report, outcome=outcome, error=why, commit_ms=took_ms)
+
+
+def _report_id(messages: Sequence[TaskCommitMessage]) -> str:
+    """The same for the same attempts of tasks, so that an abort knows the commit's."""
+    if not messages:
+        return uuid.uuid4().hex
+    attempts = sorted((m.app_id, m.host, m.task_attempt_id, m.begun_ms) for m in messages)
+    return hashlib.sha256(repr(attempts).encode()).hexdigest()[:32]
 
 
 def outcome_of_error(error: BaseException) -> Outcome:

@@ -44,7 +44,7 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"
     #: Committed in part: the broker aborted some of the transactions.
     PARTIAL = "partial"
-    #: Spark gave the batch up, after a task or the commit had failed.
+    #: Spark gave the batch up before its commit: a task failed, or the query was stopped.
     ABORTED = "aborted"
 
     @property
@@ -120,15 +120,18 @@ class TaskReport:
 class WriteReport:
     """What one batch or micro-batch wrote, or why it was not written.
 
-    Sums are over the tasks whose commit messages the driver has. A batch of which a commit failed
-    has two reports: ``failed`` (or ``unknown``, ``partial``), and then ``aborted``.
+    Sums are over the tasks whose commit messages the driver has. A batch has one report of each
+    time that Spark ran it: of its commit, whether that went well or failed, or, if Spark tried
+    none, of its abort.
     """
 
     report_version: Annotated[int, Described("Version of this schema.")] = REPORT_VERSION
     report_id: Annotated[
         str, Described("Unlike that of every other report; the same at all destinations.")
     ]
-    written_at_ms: Annotated[int, Described("When the report was made.", _EPOCH_MS)]
+    written_at_ms: Annotated[
+        int, Described("When the report was made: the commit, or the abort, began.", _EPOCH_MS)
+    ]
     outcome: Annotated[Outcome, Described("What became of the rows.")]
     error: Annotated[ErrorReport | None, Described("Why the batch failed; null when it did not.")]
 
@@ -183,7 +186,7 @@ class WriteReport:
     ]
     oldest_transaction_ms: Annotated[
         int | None,
-        Described("From the first row of the oldest of them to this report; null: none.", _MS),
+        Described("From the first row of the oldest of them to writtenAtMs; null: none.", _MS),
     ]
     transaction_timeout_ms: Annotated[
         int | None,
@@ -208,6 +211,9 @@ class WriteReport:
 
     # -- rows ---------------------------------------------------------------------------------
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
+    skipped_rows: Annotated[
+        int, Described("Rows with a null value that onNullValue=skip left out.", "rows")
+    ] = 0
     bytes: Annotated[int, Described("Record batches on the wire, after compression.", "bytes")]
     bytes_before_compression: Annotated[int, Described("The same before compression.", "bytes")]
     compression_rate: Annotated[float, Described("bytes by bytesBeforeCompression.", "ratio")]
@@ -233,7 +239,15 @@ class WriteReport:
     ]
 
     # -- time ---------------------------------------------------------------------------------
-    elapsed_ms: Annotated[int, Described("From the first task's begin to this report.", _MS)]
+    elapsed_ms: Annotated[int, Described("From the first task's begin to writtenAtMs.", _MS)]
+    commit_ms: Annotated[
+        int | None,
+        Described(
+            "What the commit took after that; null without one, and in the record of reportTopic"
+            " that is a part of it.",
+            _MS,
+        ),
+    ]
     throttle_ms: Annotated[
         int, Described("Throttling that brokers imposed, summed over answers.", _MS)
     ]
@@ -255,7 +269,12 @@ class WriteReport:
     ]
 
     # -- brokers and partitions ---------------------------------------------------------------
-    connections: Annotated[int, Described("Connections that tasks have opened.", "connections")]
+    connections: Annotated[
+        int,
+        Described(
+            "Connections that tasks have opened, those to coordinators among them.", "connections"
+        ),
+    ]
     brokers: Annotated[tuple[BrokerReport, ...], Described("Every broker that answered, by id.")]
     partitions: Annotated[
         tuple[PartitionReport, ...],
@@ -275,7 +294,16 @@ class WriteReport:
         return max(self.brokers, key=lambda one: one.mean_latency_ms, default=None)
 
     def json(self) -> str:
-        """One line of JSON of at most MAX_JSON_BYTES bytes (it is ASCII)."""
+        """One line of JSON of at most MAX_JSON_BYTES bytes (it is ASCII).
+
+        Several destinations take the same one: the last is remembered.
+        """
+        global _last
+        if _last is None or _last[0] is not self:
+            _last = (self, self._json())
+        return _last[1]
+
+    def _json(self) -> str:
         text = _dumps(self)
         report = self
         while len(text) > MAX_JSON_BYTES and report.partitions:
@@ -290,6 +318,10 @@ class WriteReport:
             )
             text = _dumps(report)
         return text
+
+
+#: The report whose JSON was made last, and that. Any thread; who comes in between makes it again.
+_last: tuple[WriteReport, str] | None = None
 
 
 def _dumps(report: WriteReport) -> str:

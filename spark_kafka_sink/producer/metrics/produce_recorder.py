@@ -48,6 +48,9 @@ class ProduceRecorder:
         self.failed_batch: ProducerBatch | None = None
         self._report = _Counts()
         self._before = self._waits()
+        #: Connections that :meth:`end_attempt` has told of. One begins before its first row: it is
+        #: connected for InitProducerId already.
+        self._connections_told = 0
         #: What a broker said last that made a batch go again: for messages about waits.
         self.last_answer: str | None = None
         self._failed_alone = 0
@@ -169,27 +172,35 @@ class ProduceRecorder:
 
     def report(self, cluster_id: str | None = None) -> ProduceReport:
         """What this attempt did so far, on the cluster of that id."""
-        buffer, metadata, connections = (
+        buffer, metadata = (
             now - before for now, before in zip(self._waits(), self._before, strict=True)
         )
+        connections = self._connections()
         with self._lock:
             return self._report.freeze(
                 buffer_wait_ms=buffer,
                 metadata_wait_ms=metadata,
-                connections=connections,
+                connections=connections - self._connections_told,
                 cluster_id=cluster_id,
             )
 
-    def _waits(self) -> tuple[int, int, int]:
-        """Of the producer's whole life: waits for memory and topics (ms), connections made."""
+    def end_attempt(self, cluster_id: str | None) -> ProduceReport:
+        """:meth:`report`, for the last time of this attempt."""
+        report = self.report(cluster_id)
+        with self._lock:
+            self._connections_told += report.connections
+        return report
+
+    def _waits(self) -> tuple[int, int]:
+        """Of the producer's whole life: waits for memory and topics (ms)."""
         metrics = self._metrics
         if metrics is None:
-            return 0, 0, 0
-        return (
-            int(metrics.total(Stream.POOL_WAIT)),
-            int(metrics.total(Stream.METADATA_WAIT)),
-            metrics.count(Stream.CONNECTED),
-        )
+            return 0, 0
+        return int(metrics.total(Stream.POOL_WAIT)), int(metrics.total(Stream.METADATA_WAIT))
+
+    def _connections(self) -> int:
+        """That were made in the producer's whole life."""
+        return 0 if self._metrics is None else self._metrics.count(Stream.CONNECTED)
 
 
 class _Counts:

@@ -1,0 +1,93 @@
+"""How far a command is, for people: a bar on standard error for what takes longer than a second.
+
+Owns: when there is one, and how it looks. Never: what is counted. Nothing is drawn into a file or a
+pipe, nor with ``--json``.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from spark_kafka_sink.admin.request_loop import RequestLoop
+
+#: Seconds after which there is a bar.
+_AFTER_S: Final = 1.0
+
+
+class Bar:
+    """Called with how many of how many are done; when all are, it is wiped away.
+
+    It is drawn by that call alone, so that no thread writes between the lines of a command.
+    """
+
+    def __init__(
+        self, console: Console, what: str, monotonic_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._console = console
+        self._what = what
+        self._monotonic_s = monotonic_s
+        self._began: float | None = None
+        self._shown: Progress | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._began is None:
+            self._began = self._monotonic_s()
+        if done >= total:
+            self.close()
+        elif self._shown is not None or self._monotonic_s() - self._began >= _AFTER_S:
+            self._draw(done, total)
+
+    def _draw(self, done: int, total: int) -> None:
+        if self._shown is None:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+            self._shown = Progress(
+                *columns, TimeElapsedColumn(), console=self._console, transient=True,
+                auto_refresh=False,
+            )  # fmt: skip
+            self._shown.add_task(self._what)
+            self._shown.start()
+        self._shown.update(self._shown.task_ids[0], completed=done, total=total, refresh=True)
+
+    def close(self) -> None:
+        """Wiped away; the next call may begin another."""
+        shown, self._shown, self._began = self._shown, None, None
+        if shown is not None:
+            shown.stop()
+
+
+def bar(what: str, *, as_json: bool) -> Callable[[int, int], None]:
+    """A bar, or what takes its place where nobody looks."""
+    console = Console(file=sys.stderr)
+    if as_json or not console.is_terminal:
+        return lambda _done, _total: None
+    return Bar(console, what)
+
+
+@contextmanager
+def shown(loop: RequestLoop, *, as_json: bool) -> Iterator[None]:
+    """The questions that ``loop`` asks are counted in a bar."""
+    told = bar("asking brokers", as_json=as_json)
+    loop.told = told
+    try:
+        yield
+    finally:
+        loop.told = None
+        told(0, 0)
+
+
+@contextmanager
+def spinner(what: str, *, as_json: bool) -> Iterator[None]:
+    """For what can't be counted."""
+    console = Console(file=sys.stderr)
+    if as_json or not console.is_terminal:
+        yield
+        return
+    with console.status(what):
+        yield

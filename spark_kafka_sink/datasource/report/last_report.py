@@ -1,0 +1,91 @@
+"""``last_report``: a query's, or a session's, last report, in the user's process.
+
+Owns: the question and its answer. Never: where reports are kept (``kept_reports.py``).
+
+A session's Python, or a Connect session's client on another machine, shares neither memory nor
+files with the process in which Spark commits. What it can make Spark do is to look at the schema of
+a data source, which runs on the driver, beside the commits, needs no task and so no free slot. So
+the report travels as the metadata of a column (:func:`schema_with_report`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_kafka_sink.datasource.described_fields import from_json
+from spark_kafka_sink.datasource.report.kept_reports import kept
+from spark_kafka_sink.datasource.report.write_report import REPORT_VERSION, WriteReport
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.security.local_files import UnusableFileError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+#: The option of the data source that asks for a report, and its value for that of any write.
+LAST_REPORT: Final = "lastReport"
+_OF_ANY: Final = "any"
+_COLUMN: Final = "report"
+_TEXT, _PROBLEM = "report", "problem"
+_HINT: Final = "give the writes the option reportPath (or reportTopic), and read the report there"
+
+
+class NoReportsKeptError(KafkaError):
+    """Whether there is a report can't be known: the driver keeps none, or not in a way that this
+    package understands.
+    """
+
+    default_kind = Kind.NO_REPORTS_KEPT
+
+
+def last_report(query_or_spark: StreamingQuery | SparkSession) -> WriteReport | None:
+    """The report of the last batch of a streaming query, or of the last write of the application
+    that a session belongs to (over Spark Connect: of the server, all sessions of it). None when
+    there is none yet: nothing was written by ``kprod``, or it is not committed.
+
+    For classic and Connect sessions. It asks the driver, starts no job, and takes some tens of
+    milliseconds. A report of a micro-batch of which no task was finished counts as its query's when
+    a batch of the same options came before it. Raises NoReportsKeptError.
+    """
+    from pyspark.sql import SparkSession
+
+    # Both kinds of sessions have a version; only a query has a run.
+    query_id = getattr(query_or_spark, "id", None) if hasattr(query_or_spark, "runId") else None
+    spark = SparkSession.active() if query_id is not None else query_or_spark
+    asked = _OF_ANY if query_id is None else str(query_id)
+    schema = spark.read.format("kprod").option(LAST_REPORT, asked).load().schema  # type: ignore[union-attr] # a session, then
+    told = schema[_COLUMN].metadata if _COLUMN in schema.names else None
+    if told is None:
+        raise NoReportsKeptError(
+            "the driver's spark-kafka-sink is older, and keeps no reports", hint=_HINT
+        )
+    if _PROBLEM in told:
+        raise NoReportsKeptError(f"the driver keeps no reports: {told[_PROBLEM]}", hint=_HINT)
+    return _report(told[_TEXT]) if _TEXT in told else None
+
+
+def schema_with_report(asked: str) -> StructType:
+    """What the data source answers on the driver."""
+    try:
+        text = kept(None if asked == _OF_ANY else asked)
+        told = {} if text is None else {_TEXT: text}
+    except UnusableFileError as error:
+        told = {_PROBLEM: str(error)}
+    return StructType([StructField(_COLUMN, StringType(), metadata=told)])
+
+
+def _report(text: str) -> WriteReport:
+    told = json.loads(text)
+    try:
+        if told["reportVersion"] == REPORT_VERSION:
+            return from_json(WriteReport, told)
+    except (KeyError, TypeError, ValueError):
+        pass
+    raise NoReportsKeptError(
+        "the driver's spark-kafka-sink is of another version, and its report can't be understood",
+        hint="install the same version here and on the driver",
+    )

@@ -1,0 +1,199 @@
+"""``last_report``: what the driver keeps, and what a session is told of it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import replace
+
+import pytest
+from pyspark.sql.functions import raise_error
+from test_datasource_commit_message import message
+
+from spark_kafka_sink import WriteReport, foreach_batch, last_report
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.described_fields import from_json
+from spark_kafka_sink.datasource.report import kept_reports
+from spark_kafka_sink.datasource.report.destinations import publish
+from spark_kafka_sink.datasource.report.last_report import NoReportsKeptError, schema_with_report
+from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
+from spark_kafka_sink.datasource.report.write_report import Outcome
+
+OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"}
+QUERY = "3f0c9c3e-0000-4000-8000-000000000001"
+OTHER = "3f0c9c3e-0000-4000-8000-000000000002"
+
+
+@pytest.fixture
+def kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/blockmgr,/elsewhere")
+    return tmp_path / "blockmgr" / "kprod-reports"
+
+
+def config(**options):
+    return SinkConfig.parse(OPTIONS | options)
+
+
+def report(at_ms, query_id=QUERY, **fields):
+    told = message(query_id=query_id, batch_id=7, task_attempt_id=at_ms)
+    made = report_of_batch(config(), [told], Outcome.ACKNOWLEDGED, wall_ms=at_ms)
+    return replace(made, **fields)
+
+
+def test_a_report_is_read_as_it_was_written():
+    one = report(5, commit_ms=3)
+    assert from_json(WriteReport, json.loads(one.json()) | {"ofALaterPackage": 1}) == one
+    broken = json.loads(one.json())
+    with pytest.raises(TypeError):
+        from_json(WriteReport, broken | {"rows": "3"})
+    del broken["rows"]
+    with pytest.raises(KeyError):
+        from_json(WriteReport, broken)
+
+
+def test_of_each_query_the_last_report_is_kept_and_of_all_the_newest_is_told(kept):
+    for one in (report(1), report(2, OTHER), report(3), report(4, "", batch_id=None)):
+        kept_reports.keep(one)
+    assert [f.name.split("~")[0] for f in sorted(kept.iterdir())] == [QUERY, OTHER, "none"]
+    assert json.loads(kept_reports.kept(QUERY))["writtenAtMs"] == 3
+    assert json.loads(kept_reports.kept(OTHER))["writtenAtMs"] == 2
+    assert json.loads(kept_reports.kept(None))["writtenAtMs"] == 4
+    assert kept_reports.kept("never-there") is None
+
+
+def test_a_batch_of_which_no_task_was_finished_is_its_querys_by_its_options(kept):
+    kept_reports.keep(report(1))
+    publish(report_of_batch(config(), [], Outcome.ABORTED, batch_id=8, unfinished=[0]), config())
+    assert json.loads(kept_reports.kept(QUERY))["outcome"] == "aborted"
+    (file,) = kept.iterdir()
+    others = config(topic="u")
+    publish(report_of_batch(others, [], Outcome.ABORTED, batch_id=8, unfinished=[0]), others)
+    assert len(list(kept.iterdir())) == 2
+    assert file.exists()
+
+
+def test_the_number_of_kept_reports_is_bounded_and_the_oldest_go(kept):
+    for at in range(kept_reports.MOST_KEPT + 3):
+        kept_reports.keep(report(at, str(uuid.uuid4())))
+    times = sorted(json.loads(one.read_text())["writtenAtMs"] for one in kept.iterdir())
+    assert times == list(range(3, kept_reports.MOST_KEPT + 3))
+
+
+def test_a_query_id_leads_to_no_other_file(kept, tmp_path):
+    (tmp_path / "blockmgr").mkdir()
+    (tmp_path / "blockmgr" / "secret~1.json").write_text("canary4711")
+    assert kept_reports.kept("../secret") is None
+    assert kept_reports.kept("*") is None
+    kept_reports.keep(report(1, "../../x"))
+    assert [f.name.split("~")[0] for f in kept.iterdir()] == ["none"]
+
+
+def test_a_driver_that_is_told_of_no_directory_keeps_nothing_and_says_so(monkeypatch, caplog):
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    publish(report(1), config())
+    assert "can't be delivered" not in caplog.text
+    (column,) = schema_with_report("any")
+    assert column.metadata == {"problem": "SPARK_LOCAL_DIRS is not set on the driver"}
+
+
+def test_a_directory_that_can_not_be_written_is_a_warning(kept, caplog):
+    kept.parent.write_text("")
+    publish(report(1), config())
+    assert "a report can't be delivered: it is not kept for last_report: " in caplog.text
+
+
+# --- on Spark -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def options(kafka):
+    topic = kafka.unique_topic("last-report")
+    return {"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic}
+
+
+@pytest.fixture
+def source(spark, tmp_path):
+    folder = tmp_path / "source"
+    spark.range(5).selectExpr("cast(id AS string) AS value").coalesce(1).write.json(str(folder))
+    return spark.readStream.schema("value string").json(str(folder))
+
+
+def start(source, options, tmp_path, name=None):
+    writer = source.writeStream.format("kprod").options(**options)
+    if name is not None:
+        writer = writer.queryName(name)
+    writer = writer.option("checkpointLocation", f"{tmp_path}/checkpoint")
+    return writer.trigger(availableNow=True).start()
+
+
+def test_a_session_is_told_of_its_last_write_whatever_became_of_it(spark, options):
+    rows = spark.range(5).selectExpr("cast(id AS string) AS value")
+    rows.write.format("kprod").options(**options).save()
+    told = last_report(spark)
+    assert isinstance(told, WriteReport)
+    assert (told.outcome, told.rows, told.query_id) == (Outcome.ACKNOWLEDGED, 5, None)
+    assert (told.application_id, told.topics) == (
+        spark.sparkContext.applicationId, (options["topic"],),
+    )  # fmt: skip
+    with pytest.raises(Exception, match="planned"):
+        rows.select(raise_error("planned").cast("string").alias("value")).write.format(
+            "kprod"
+        ).options(**options).save()
+    assert last_report(spark).outcome is Outcome.ABORTED
+
+
+def test_a_query_is_told_of_its_own_batch_and_by_its_name(spark, source, options, tmp_path):
+    query = start(source, options, tmp_path, "ord<ers & id = 7")
+    query.awaitTermination()
+    spark.range(1).selectExpr("'v' AS value").write.format("kprod").options(**options).save()
+    told = last_report(query)
+    assert (told.query_id, told.batch_id, told.rows) == (query.id, 0, 5)
+    assert (told.run_id, told.query_name) == (query.runId, "ord<ers & id = 7")
+    assert last_report(spark).query_id is None
+
+
+def test_a_query_without_a_name_and_one_that_writes_elsewhere(spark, source, options, tmp_path):
+    query = start(source, options, tmp_path)
+    query.awaitTermination()
+    assert last_report(query).query_name is None
+    other = source.writeStream.format("noop").option("checkpointLocation", f"{tmp_path}/other")
+    other = other.trigger(availableNow=True).start()
+    other.awaitTermination()
+    assert last_report(other) is None
+
+
+def test_foreach_batch_counts_as_its_querys(source, options, tmp_path):
+    write = foreach_batch(f"last-{uuid.uuid4().hex[:6]}", **options)
+    writer = source.writeStream.queryName("each").foreachBatch(write)
+    query = writer.option("checkpointLocation", f"{tmp_path}/c").trigger(availableNow=True).start()
+    query.awaitTermination()
+    told = last_report(query)
+    assert (told.query_name, told.outcome, told.txn_version) == ("each", Outcome.COMMITTED, 0)
+    assert told.commit_ms is not None
+    assert told.connections >= 1, "that for InitProducerId, before the first row"
+
+
+def test_a_session_that_wrote_nothing_and_a_driver_that_keeps_nothing(spark, monkeypatch):
+    class Asked:
+        """A session whose driver answers ``schema``."""
+
+        def __init__(self, schema):
+            self.schema = schema
+            self.read = self
+
+        def format(self, _):
+            return self
+
+        def option(self, *_):
+            return self
+
+        def load(self):
+            return self
+
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    with pytest.raises(NoReportsKeptError, match="SPARK_LOCAL_DIRS is not set") as raised:
+        last_report(Asked(schema_with_report("any")))
+    assert "reportPath" in raised.value.hint
+    older = spark.range(1).selectExpr("'v' AS value").schema
+    with pytest.raises(NoReportsKeptError, match="is older"):
+        last_report(Asked(older))
