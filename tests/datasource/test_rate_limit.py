@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
+import time
 
 import pyarrow as pa
 import pytest
@@ -44,7 +46,7 @@ class Sending(RecordingProducer):
         self.at.append((self.clock.now_ms() - BEGIN, columns.rows, columns.payload_bytes()))
 
 
-def run(limits, *batches, tasks=1, clock=None, before=None, time=None):
+def run(limits, *batches, tasks=1, clock=None, before=None, timed=None):
     clock = clock or FakeClock(BEGIN)
     producer = Sending(clock)
 
@@ -57,9 +59,9 @@ def run(limits, *batches, tasks=1, clock=None, before=None, time=None):
     prepared = PreparedTransaction("p~j~42", 4711, 3, 2)
     task = WriteTask(
         ColumnPlan(topic="t", value_column=0),
-        OneProducer(producer, prepared if time else None),
+        OneProducer(producer, prepared if timed else None),
         TaskIdentity(partition_id=5),
-        transaction_time=time,
+        transaction_time=timed,
         rate=RateLimit(limits, tasks, clock),
         monotonic_ms=clock.now_ms,
         wall_ms=clock.wall_ms,
@@ -136,7 +138,7 @@ def test_a_rate_that_does_not_fit_the_transactions_time_fails_before_the_wait():
     with pytest.raises(DeliveryError) as raised:
         run(
             RateLimits(records_per_second=10), [b"x"] * 5, [b"x"] * 100,
-            clock=clock, time=TransactionTime(10_000, 3_000),
+            clock=clock, timed=TransactionTime(10_000, 3_000),
         )  # fmt: skip
     assert raised.value.kind.kp_code == "KP0504"
     assert raised.value.message == (
@@ -149,7 +151,7 @@ def test_a_rate_that_does_not_fit_the_transactions_time_fails_before_the_wait():
 
 def test_rows_that_fit_the_transactions_time_are_sent():
     told, _ = run(
-        RateLimits(records_per_second=10), [b"x"] * 70, time=TransactionTime(10_000, 3_000)
+        RateLimits(records_per_second=10), [b"x"] * 70, timed=TransactionTime(10_000, 3_000)
     )
     assert told.rows == 70
 
@@ -170,6 +172,30 @@ def test_an_interrupt_ends_the_wait_and_closes_the_producer():
         task.run(iter([pa.RecordBatch.from_pydict({"value": ["a"]})]))
     timer.join()
     assert (producers.discarded, producers.producer.sent) == (1, [])
+
+
+def test_a_task_that_waits_for_its_rate_says_so(caplog):
+    class Watched(FakeClock):
+        def wait(self, latch, deadline_ms):
+            deadline = time.monotonic() + 30
+            while not any("waitsFor=its rate" in r.getMessage() for r in caplog.records):
+                assert time.monotonic() < deadline, caplog.text
+                time.sleep(0.005)
+            return super().wait(latch, deadline_ms)
+
+    clock = Watched(BEGIN)
+    task = WriteTask(
+        ColumnPlan(topic="t", value_column=0),
+        OneProducer(RecordingProducer()),
+        TaskIdentity(),
+        rate=RateLimit(RateLimits(records_per_second=10), 2, clock),
+        progress_every_s=0.01,
+    )
+    with caplog.at_level(logging.INFO, "spark_kafka_sink"):
+        task.run(iter([pa.RecordBatch.from_pydict({"value": ["a", "b"]})]))
+    line = next(r.getMessage() for r in caplog.records if "its rate" in r.getMessage())
+    assert "waitsFor=its rate (maxRecordsPerSecond=10, shared by 2 tasks)" in line
+    assert " rateWaitMs=0 " in line
 
 
 @pytest.mark.parametrize(
