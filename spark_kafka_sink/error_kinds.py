@@ -62,6 +62,8 @@ class Kind(StrEnum):
     NULL_TOPIC = "KP0211"
     PARTITION_NOT_THERE = "KP0212"
     RECORD_TOO_LARGE = "KP0213"
+    NULL_VALUE = "KP0214"
+    NULL_KEY = "KP0215"
     SERIALIZATION = "KP0220"
 
     NO_BROKER = "KP0301"
@@ -433,6 +435,23 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "A row names a partition that the topic does not have",
         "Partitions count from 0; null lets the partitioner decide.",
         ("Partition ... of topic ... with partition count ... is not present in metadata",),
+    ),
+    Kind.NULL_VALUE: Entry(
+        "A row has a null value, and onNullValue is error",
+        "A null value deletes its key from a compacted topic (a tombstone). `onNullValue=tombstone`"
+        " writes it, `onNullValue=skip` leaves the row out. See [columns](columns.md#null-values).",
+        ("a null value, and onNullValue is error",),
+    ),
+    Kind.NULL_KEY: Entry(
+        "A compacted topic takes no record without a key",
+        "Before the first task the driver asks for the topic's `cleanup.policy`. Where it says "
+        "`compact`, a write without a key column, or a row with a null key, is an error: brokers "
+        "would refuse its batch with INVALID_RECORD. Give each row a key (a column `key`, or "
+        "`keyColumns`), or filter rows without one. `preflight=off` leaves the question out.",
+        (
+            "topic ... is compacted (cleanup.policy), so brokers refuse every row without a key",
+            "a null key, and the topic is compacted (cleanup.policy)",
+        ),
     ),
     Kind.RECORD_TOO_LARGE: Entry(
         "A row is larger than the producer may send",

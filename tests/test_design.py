@@ -14,6 +14,7 @@ PAGES = {
     for page in (
         ROOT / "DESIGN.md",
         ROOT / "CONTRIBUTING.md",
+        ROOT / "tests" / "exactly_once" / "README.md",
         *sorted((ROOT / "docs" / "design").glob("*.md")),
     )
 }

@@ -26,7 +26,16 @@ SHOWN = {
     "errors.md": ("KP0399", "UNSTABLE_OFFSET_COMMIT"),
     "metrics.md": ("wakeup-rate", "wakeup-total"),
 }
-_COPIED = ("spark_kafka_sink", "tests", "tools", "docs", "conf", "pyproject.toml", "README.md")
+_COPIED = (
+    "spark_kafka_sink",
+    "tests",
+    "tools",
+    "docs",
+    "conf",
+    "pyproject.toml",
+    "README.md",
+    "bench",
+)
 
 #: What Kafka defines of the added API (clients/src/main/resources/common/message).
 _DEFINITIONS = {

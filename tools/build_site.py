@@ -150,7 +150,8 @@ def named() -> Iterator[tuple[str, str, str]]:
     for path in (ROOT / "spark_kafka_sink").rglob("*.py"):
         for name, anchor in call.findall(path.read_text(encoding="utf-8")):
             yield path.name, name, anchor
-    address = re.compile(r"spark-kafka-sink\.readthedocs\.io/en/[^/]+/([a-z-]+)/(?:#([a-z0-9-]+))?")
+    site = r"spark-kafka-sink\.readthedocs\.io/en/[^/]+/"
+    address = re.compile(site + r"([a-z-]+)/(?:#([a-z0-9-]+))?(?=[\"')\s])")
     for name in ("README.md", "pyproject.toml", "conf/monitoring/kprod-alerts.yml"):
         for found, anchor in address.findall((ROOT / name).read_text(encoding="utf-8")):
             yield name, found, anchor

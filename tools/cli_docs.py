@@ -65,7 +65,7 @@ nobody. A command that changes something shows what it would do and asks (`--yes
 confirmation). What contradicts a decision, or the one who owns it, is refused; `--force` does it
 all the same. Between the look and the change, a driver may have gone on: so each change first
 fences whoever could decide otherwise, and looks again. A driver that is committing at that very
-moment then fails with `SupersededError`, and nothing of its batch is visible.
+moment then fails with `CommitError`, and nothing of its batch is visible.
 
 **For scripts.** `--json` writes one object to standard output; errors are one line on standard
 error (wrong usage: with the usage around it). Exit codes: 0 done, 1 refused or failed, 2 wrong

@@ -32,7 +32,8 @@ TASKS = (
     Task(
         "Make values, keys and headers of any columns",
         "[Columns](columns.md) has the types, and what is an error.",
-        ("valueColumns", "valueFormat", "keyColumns", "keyFormat", "headersColumns"),
+        ("valueColumns", "valueFormat", "keyColumns", "keyFormat", "headersColumns",
+         "onNullValue"),
         {**_SERVERS, "valueColumns": "id, customer, amount", "keyColumns": "id",
          "keyFormat": "string"},
     ),

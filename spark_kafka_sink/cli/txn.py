@@ -213,7 +213,7 @@ def abort(
 ) -> None:
     """Abort open transactions by name, or all of a run.
 
-    A driver that is committing them at that moment fails with SupersededError. Refuses when a
+    A driver that is committing them at that moment fails with CommitError. Refuses when a
     decision names one of them.
     """
     from spark_kafka_sink.cli import txn_changes

@@ -25,6 +25,16 @@ class ColumnFormat(StrEnum):
     STRING = "string"
 
 
+class OnNullValue(StrEnum):
+    """What becomes of a row whose value is null."""
+
+    #: A record with a null value, which deletes its key from a compacted topic.
+    TOMBSTONE = "tombstone"
+    ERROR = "error"
+    #: No record; the report counts the row.
+    SKIP = "skip"
+
+
 @dataclass(frozen=True, slots=True)
 class NamedColumns:
     """Names as the user writes them; empty where no option names any."""
@@ -34,6 +44,7 @@ class NamedColumns:
     value: tuple[str, ...] = ()
     value_format: ColumnFormat = ColumnFormat.JSON
     headers: tuple[str, ...] = ()
+    on_null_value: OnNullValue = OnNullValue.TOMBSTONE
 
     @classmethod
     def of(cls, own: Mapping[str, OptionValue]) -> NamedColumns:
@@ -44,12 +55,25 @@ class NamedColumns:
             value=_names(own, "valueColumns"),
             value_format=_format(own, "valueFormat", "valueColumns"),
             headers=_names(own, "headersColumns"),
+            on_null_value=_on_null_value(own),
         )
 
 
 def _names(own: Mapping[str, OptionValue], option: str) -> tuple[str, ...]:
     text = own.get(option)
     return column_names(text) if isinstance(text, str) else ()
+
+
+def _on_null_value(own: Mapping[str, OptionValue]) -> OnNullValue:
+    option = "onNullValue"
+    is_json = _format(own, "valueFormat", "valueColumns") is ColumnFormat.JSON
+    if option in own and is_json and _names(own, "valueColumns"):
+        raise ConfigError(
+            f"{option} would have no effect, because valueColumns become JSON, which is never null",
+            hint=f"remove {option}, or write a column value that is null where it must be",
+            kind=Kind.NO_EFFECT,
+        )
+    return OnNullValue(str(own.get(option, OnNullValue.TOMBSTONE)))
 
 
 def _format(own: Mapping[str, OptionValue], option: str, columns: str) -> ColumnFormat:

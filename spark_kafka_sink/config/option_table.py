@@ -273,6 +273,10 @@ _SINK = (
     Option("headersColumns", _T.STRING, None, _LOW,
            "Columns of strings or bytes that become headers of their names, in place of a column"
            " `headers`. A null is no header.", ColumnNames()),
+    Option("onNullValue", _T.STRING, "tombstone", _LOW,
+           "What becomes of a row whose value is null: a record with a null value (`tombstone`), an"
+           " `error`, or nothing (`skip`), which the report counts.",
+           OneOfAnyCase(("tombstone", "error", "skip"))),
     Option("preflight", _T.STRING, None, _MEDIUM,
            "Whether the driver asks the cluster for the topic before any task starts: `required`"
            " (a missing topic or an unreachable cluster is an error), `warn` (it is a warning) or"

@@ -5,7 +5,7 @@ seconds for which its answer is kept. Never: the asking itself (``admin``, ``top
 anything before
 ``commit`` or ``abort``: there a broker's blip would fail a batch that is acknowledged already.
 
-The answer, a :class:`Cluster`, travels to the tasks inside the writer: 200 tasks don't ask the
+The answer's :class:`Cluster` travels to the tasks inside the writer: 200 tasks don't ask the
 same brokers the same question at the same moment.
 
 **How planning is told from commit** (seen on pyspark 4.2). Spark calls ``streamWriter`` in three
@@ -52,13 +52,24 @@ BELIEVE_MISSING_MS = 10_000
 #: Clusters kept by one planning process; a planner serves few.
 KEPT_ANSWERS = 16
 
+
+@dataclass(frozen=True, slots=True)
+class TopicsSeen:
+    """What brokers told: the cluster with the topics, and which of these are compacted (none where
+    the principal may not see settings).
+    """
+
+    cluster: Cluster
+    compacted: frozenset[str] = frozenset()
+
+
 #: Asks the brokers of a config for its topics within some milliseconds; raises KafkaError.
-Describe = Callable[[SinkConfig, tuple[str, ...], int], Cluster]
+Describe = Callable[[SinkConfig, tuple[str, ...], int], TopicsSeen]
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    cluster: Cluster | None
+    seen: TopicsSeen | None
     until_ms: int
 
 
@@ -71,8 +82,8 @@ class PreflightCheck:
         self._lock = threading.Lock()
         self._answers: dict[tuple[ProducerConfig, tuple[str, ...]], _Answer] = {}
 
-    def check(self, config: SinkConfig, *, streaming: bool) -> Cluster | None:
-        """The cluster as its brokers describe it, or None when that is not known.
+    def check(self, config: SinkConfig, *, streaming: bool) -> TopicsSeen | None:
+        """The cluster and its topics as brokers describe them, or None when that is not known.
 
         With ``required``, raises what went wrong: KafkaTimeoutError for brokers that can't be
         reached within max.block.ms, or for a topic that is not there (after
@@ -87,20 +98,20 @@ class PreflightCheck:
         key = (config.producer, topics)
         kept = self._kept(key, required=mode is Preflight.REQUIRED)
         if kept is not None:
-            return kept.cluster
+            return kept.seen
         limit_ms = config.producer.max_block_ms
         if mode is Preflight.WARN:
             limit_ms = min(limit_ms, WARN_WAIT_MS)
         try:
-            cluster = self._describe(config, topics, limit_ms)
+            seen = self._describe(config, topics, limit_ms)
         except KafkaError as error:
             if mode is Preflight.REQUIRED:
                 raise
             _log.warning("preflight=warn, going on all the same: %s", error.one_line())
             self._keep(key, None)
             return None
-        self._keep(key, cluster)
-        return cluster
+        self._keep(key, seen)
+        return seen
 
     def _kept(
         self, key: tuple[ProducerConfig, tuple[str, ...]], *, required: bool
@@ -110,12 +121,12 @@ class PreflightCheck:
             answer = self._answers.get(key)
         if answer is None or answer.until_ms <= self._clock.now_ms():
             return None
-        return None if answer.cluster is None and required else answer
+        return None if answer.seen is None and required else answer
 
-    def _keep(self, key: tuple[ProducerConfig, tuple[str, ...]], cluster: Cluster | None) -> None:
+    def _keep(self, key: tuple[ProducerConfig, tuple[str, ...]], seen: TopicsSeen | None) -> None:
         with self._lock:
             self._answers.pop(key, None)
-            self._answers[key] = _Answer(cluster, self._clock.now_ms() + KEPT_MS)
+            self._answers[key] = _Answer(seen, self._clock.now_ms() + KEPT_MS)
             while len(self._answers) > KEPT_ANSWERS:
                 del self._answers[next(iter(self._answers))]
 
@@ -131,7 +142,7 @@ def process_preflight() -> PreflightCheck:
     return _process_preflight
 
 
-def _describe(config: SinkConfig, topics: tuple[str, ...], timeout_ms: int) -> Cluster:
+def _describe(config: SinkConfig, topics: tuple[str, ...], timeout_ms: int) -> TopicsSeen:
     # The network is loaded only when it is asked: commit and abort plan too, without it.
     from spark_kafka_sink.admin.admin_client import AdminClient
     from spark_kafka_sink.datasource.topic_checks import check_topics
@@ -141,9 +152,9 @@ def _describe(config: SinkConfig, topics: tuple[str, ...], timeout_ms: int) -> C
             cluster = admin.describe_topics(
                 topics, timeout_ms=timeout_ms, missing_topic_timeout_ms=BELIEVE_MISSING_MS
             )
-            check_topics(
+            compacted = check_topics(
                 admin, config.producer, config.topic, config.report_topic, timeout_ms=timeout_ms
             )
-            return cluster
+            return TopicsSeen(cluster, compacted)
     except UnresolvedReferenceError as error:
         raise error.seen_by("the driver") from None

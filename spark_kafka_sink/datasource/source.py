@@ -139,7 +139,11 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.datasource.preflight import process_preflight
         from spark_kafka_sink.datasource.process_logging import configure_logging
         from spark_kafka_sink.datasource.report.destinations import listener
-        from spark_kafka_sink.datasource.write.schema import near_names, plan_columns
+        from spark_kafka_sink.datasource.write.schema import (
+            near_names,
+            plan_columns,
+            with_keys_required,
+        )
         from spark_kafka_sink.datasource.write_plan import WritePlan
         from spark_kafka_sink.security.allow_lists import check_report_path
 
@@ -184,7 +188,10 @@ class KprodDataSource(DataSource):
 
             check(own)
         warn_once(_log, [*config.warnings, *near_names(schema, columns)])
-        cluster = process_preflight().check(config, streaming=streaming)
+        seen = process_preflight().check(config, streaming=streaming)
+        cluster = None if seen is None else seen.cluster
+        if seen is not None and config.topic in seen.compacted:
+            columns = with_keys_required(columns)
         if not config.is_exactly_once:
             return WritePlan(config, columns, cluster)
         from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions

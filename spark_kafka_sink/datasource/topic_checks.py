@@ -38,6 +38,9 @@ CHECK_MS: Final = 5_000
 LARGEST: Final = "max.message.bytes"
 COMPRESSION: Final = "compression.type"
 LEAST_IN_SYNC: Final = "min.insync.replicas"
+CLEANUP: Final = "cleanup.policy"
+#: What it says, alone or beside ``delete``, of topics that take no record without a key.
+_COMPACT: Final = "compact"
 _TIMESTAMPS: Final = "message.timestamp.type"
 _AFTER: Final = "message.timestamp.after.max.ms"
 _BEFORE: Final = "message.timestamp.before.max.ms"
@@ -81,25 +84,29 @@ def check_topics(
     report_topic: str | None,
     *,
     timeout_ms: int,
-) -> None:
-    """AuthorizationError for a topic that the principal may not write to; a warning, once in a
-    process, for settings with which rows may fail or cost more than they need, and for a
-    ``report_topic`` that does not take every report.
+) -> frozenset[str]:
+    """Which of the topics are compacted, as far as the principal may see settings.
+
+    AuthorizationError for a topic that it may not write to; a warning, once in a process, for
+    settings with which rows may fail or cost more than they need, and for a ``report_topic`` that
+    does not take every report.
 
     An answer that does not come, or a question that a broker does not know or does not allow, says
     nothing about a topic: the tasks find what there is.
     """
     topics = [one for one in (topic, report_topic) if one is not None]
     if not topics:
-        return
+        return frozenset()
     limit_ms = min(timeout_ms, CHECK_MS)
     rights = _asked(lambda: topic_rights(admin, topics, limit_ms))
     for name, operations in rights.items():
         check_write(name, operations)
-    for name, settings in _asked(lambda: topic_settings(admin, topics, limit_ms)).items():
+    told = _asked(lambda: topic_settings(admin, topics, limit_ms))
+    for name, settings in told.items():
         # Reports are batches of one record, which options of the producer have nothing to do with.
         found = warnings_of(config, name, settings) if name == topic else _too_small(name, settings)
         warn_once(_log, (one.error.one_line() for one in found))
+    return frozenset(t for t, settings in told.items() if _COMPACT in (settings.get(CLEANUP) or ""))
 
 
 def _asked(ask: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
@@ -152,7 +159,7 @@ def topic_settings(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, Mapping[str, str | None]]:
     """Those of each topic's settings that a write has to do with; empty where brokers don't say."""
-    names = (LARGEST, COMPRESSION, LEAST_IN_SYNC, _TIMESTAMPS, _AFTER, _BEFORE)
+    names = (LARGEST, COMPRESSION, LEAST_IN_SYNC, CLEANUP, _TIMESTAMPS, _AFTER, _BEFORE)
     return admin.topic_configs(topics, names, admin.deadline(timeout_ms))
 
 

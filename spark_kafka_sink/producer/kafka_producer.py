@@ -47,7 +47,7 @@ from spark_kafka_sink.producer.record_appender import RecordAppender
 from spark_kafka_sink.producer.record_future import Callback, RecordFuture
 from spark_kafka_sink.producer.record_partitioner import ColumnsPartitioner, RecordPartitioner
 from spark_kafka_sink.producer.sender.batch_completion import BatchCompletionListener
-from spark_kafka_sink.producer.sender.network_thread import Forks, StartThread, start_thread
+from spark_kafka_sink.producer.sender.network_thread import ForkCounter, StartThread, start_thread
 from spark_kafka_sink.producer.sender.producer_failure import ProducerFailure, first_line
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
@@ -118,7 +118,7 @@ class KafkaProducer:
         self._config = config
         self._clock: Clock = SystemClock() if clock is None else clock
         self._pid = os.getpid()
-        self._forks = Forks.count
+        self._forks = ForkCounter.count
         self._closed = False
         self._rows_before = 0
         self._metrics = ProducerMetrics(
@@ -466,7 +466,7 @@ class KafkaProducer:
         manager = self._transaction_manager
         if (
             not self._closed
-            and self._forks == Forks.count
+            and self._forks == ForkCounter.count
             and manager is not None
             and manager.has_ongoing_transaction
             and not manager.is_completing
@@ -507,7 +507,7 @@ class KafkaProducer:
             not self._closed
             and self._failure.failure is None
             and self._recorder.failed_batch is None
-            and self._forks == Forks.count
+            and self._forks == ForkCounter.count
             and self._thread.is_alive()
             and not self._accumulator.has_incomplete
             # A producer that never sent anything has no id yet, and is as good as new. One whose
@@ -593,7 +593,7 @@ class KafkaProducer:
         self._accumulator.fail(batch.error)
 
     def _check_usable(self) -> None:
-        if self._forks != Forks.count:
+        if self._forks != ForkCounter.count:
             raise IllegalStateError(
                 f"this producer was made in process {self._pid}, not in {os.getpid()}",
                 hint="a fork has neither its network thread nor its own connections: make a new "
@@ -626,7 +626,7 @@ class KafkaProducer:
         is aborted. Never raises for what could not be delivered: that is the futures' to say, or
         :meth:`flush`'s. In a forked child it does nothing; from a callback it drops everything.
         """
-        if self._closed or self._forks != Forks.count:
+        if self._closed or self._forks != ForkCounter.count:
             return
         self._closed = True
         if timeout_ms is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_kafka_sink.config.named_columns import ColumnFormat
+from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,8 @@ class ColumnPlan:
 
     ``key``, ``value`` and ``headers`` are columns that options name for that part; the column of
     the same part is None then.
+
+    ``keys_required``: a null key is an error, because brokers would refuse its row.
     """
 
     topic: str | None = None
@@ -49,6 +51,8 @@ class ColumnPlan:
     value: ComposedColumns | None = None
     key: ComposedColumns | None = None
     headers: tuple[NamedColumn, ...] = ()
+    on_null_value: OnNullValue = OnNullValue.TOMBSTONE
+    keys_required: bool = False
 
     @property
     def names_columns(self) -> bool:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.config.option import TopicName
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import DataError, safe_text
@@ -118,6 +119,10 @@ def from_record_batch(batch: pa.RecordBatch, plan: ColumnPlan, now_ms: int) -> R
         from spark_kafka_sink.records.composed_columns import with_composed
 
         batch, plan = with_composed(batch, plan)
+    if plan.keys_required:
+        _refuse_null_key(_column(batch, plan.key_column), where)
+    if plan.on_null_value is OnNullValue.ERROR:
+        _refuse_null_value(_column(batch, plan.value_column), where)
     return RecordColumns(
         rows=batch.num_rows,
         topic=topic,
@@ -127,6 +132,51 @@ def from_record_batch(batch: pa.RecordBatch, plan: ColumnPlan, now_ms: int) -> R
         headers=_headers(_column(batch, plan.headers_column), where),
         timestamp=_timestamp(_column(batch, plan.timestamp_column), now_ms, where),
     )
+
+
+def rows_with_value(batch: pa.RecordBatch, plan: ColumnPlan) -> pa.RecordBatch:
+    """``batch`` without the rows whose value is null; itself when there are none."""
+    index = plan.value_column if plan.value is None else plan.value.columns[0].index
+    column = _column(batch, index)
+    if column is None or column.null_count == 0:
+        return batch
+    there = pa.array(column.is_valid().to_numpy(zero_copy_only=False).nonzero()[0])
+    columns = [_without_views(one).take(there) for one in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _without_views(column: pa.Array) -> pa.Array:
+    """Arrow takes no rows of views."""
+    if pa.types.is_string_view(column.type):
+        return column.cast(pa.large_string())
+    return column.cast(pa.large_binary()) if pa.types.is_binary_view(column.type) else column
+
+
+def _refuse_null_key(column: pa.Array | None, topic: str) -> None:
+    if column is None or column.null_count == 0 or len(column) == 0:
+        return
+    raise DataError(
+        f"column 'key', row {_first_null(column)} of the Arrow batch (topic {topic}): a null key,"
+        " and the topic is compacted (cleanup.policy): brokers refuse a record without one",
+        hint="give each row a key, or filter rows without one; preflight=off writes without this"
+        " look at the topic",
+        kind=Kind.NULL_KEY,
+    )
+
+
+def _refuse_null_value(column: pa.Array | None, topic: str) -> None:
+    if column is None or column.null_count == 0:
+        return
+    raise DataError(
+        f"column 'value', row {_first_null(column)} of the Arrow batch (topic {topic}): a null"
+        " value, and onNullValue is error",
+        hint="onNullValue=tombstone writes it, onNullValue=skip leaves the row out and counts it",
+        kind=Kind.NULL_VALUE,
+    )
+
+
+def _first_null(column: pa.Array) -> int:
+    return _first(column.is_null().to_numpy(zero_copy_only=False))
 
 
 def _column(batch: pa.RecordBatch, index: int | None) -> pa.Array | None:

@@ -143,7 +143,22 @@ def test_a_compacted_topic_takes_no_row_without_a_key(
     spark: SparkSession, fails: Fails, write: Write, kafka: RealKafka, consume: Consume
 ) -> None:
     topic = kafka.unique_topic("compacted", configs={"cleanup.policy": "compact"})
-    failure = fails(five_rows(spark, "if(id IN (2, 4), null, 'k') AS key"), topic)
+    rows = five_rows(spark, "if(id IN (2, 4), null, 'k') AS key")
+    failure = fails(rows, topic)
+    failure.says(
+        f"column 'key', row 2 of the Arrow batch (topic {topic}): a null key, and the topic is "
+        "compacted (cleanup.policy): brokers refuse a record without one",
+        "give each row a key",
+        "while sending rows 0 to 4 of partition 0",
+    )
+    assert "[KP0215]" in failure.line
+    at_planning = fails(five_rows(spark), topic)
+    at_planning.says(
+        f"topic {topic} is compacted (cleanup.policy), so brokers refuse every row without a key",
+        "add a column key, or set keyColumns; preflight=off",
+    )
+    assert at_planning.on_the_driver
+    failure = fails(rows, topic, preflight="off")
     failure.says(
         f"DeliveryError: {topic}-0: 5 rows were not acknowledged",
         "INVALID_RECORD (87)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.config.column_names import column_names
-from spark_kafka_sink.config.named_columns import ColumnFormat, NamedColumns
+from spark_kafka_sink.config.named_columns import ColumnFormat, NamedColumns, OnNullValue
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.errors import ConfigError
 
@@ -82,6 +82,18 @@ def test_what_is_no_list_of_names_is_an_error(option, text, says):
 def test_options_that_contradict_each_other_are_an_error(options, says):
     with pytest.raises(ConfigError, match=says):
         named(**options)
+
+
+def test_a_null_value_is_a_tombstone_unless_the_option_says_otherwise():
+    assert named().on_null_value is OnNullValue.TOMBSTONE
+    assert named(onNullValue="Skip").on_null_value is OnNullValue.SKIP
+    string = named(onNullValue="error", valueColumns="a", valueFormat="string")
+    assert string.on_null_value is OnNullValue.ERROR
+
+
+def test_a_rule_for_null_values_means_nothing_with_json():
+    with pytest.raises(ConfigError, match="onNullValue would have no effect, because valueColumns"):
+        named(onNullValue="skip", valueColumns="a")
 
 
 def test_a_format_that_is_misspelt_names_the_nearest():

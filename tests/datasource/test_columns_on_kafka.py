@@ -126,6 +126,45 @@ def test_the_pages_batch_example_writes_the_pages_table(spark, kafka, consume):
         assert f"| `{key.decode()}` | `{value.decode()}` |" in PAGE
 
 
+def test_the_pages_example_of_null_values_skips_and_the_report_counts(
+    spark, kafka, consume, tmp_path
+):
+    topics = {}
+    report = tmp_path / "report.json"
+    code = EXAMPLES[2].replace(".save()", f'.option("reportPath", {str(report)!r}).save()')
+    run_example(code, spark, kafka, topics)
+    assert sorted(consume(topics["changes"]).values) == [b"new", b"newer"]
+    told = json.loads(report.read_text())
+    assert (told["rows"], told["skippedRows"]) == (2, 1)
+
+
+def test_a_stream_skips_too(spark, kafka, consume, tmp_path):
+    topic = kafka.unique_topic("skip", partitions=1)
+    rows = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=10, numPartitions=1)
+    values = rows.load().selectExpr("IF(value % 2 = 0, NULL, CAST(value AS STRING)) AS value")
+    writer = values.writeStream.format("kprod").option("kafka.bootstrap.servers", kafka.bootstrap)
+    query = writer.options(
+        topic=topic, onNullValue="skip", checkpointLocation=str(tmp_path / "c")
+    ).start()  # fmt: skip
+    try:
+        while len(query.recentProgress) < 2:
+            assert query.isActive, query.exception()
+            query.awaitTermination(0.1)
+    finally:
+        query.stop()
+    found = [int(value) for value in consume(topic).values]
+    assert found
+    assert all(value % 2 for value in found)
+
+
+def test_a_null_value_can_be_an_error(spark, kafka, write, consume):
+    topic = kafka.unique_topic("null-error", partitions=1)
+    frame = spark.sql("SELECT * FROM VALUES ('a'), (NULL) AS t(value)").coalesce(1)
+    with pytest.raises(Exception, match=r"\[KP0214\] column 'value', row 1 of the Arrow batch"):
+        write(frame, topic, onNullValue="error")
+    assert len(consume(topic)) == 0
+
+
 def test_the_pages_stream_writes_whole_rows(spark, kafka, consume, tmp_path):
     topics = {}
     query = run_example(EXAMPLES[1], spark, kafka, topics, checkpoint=str(tmp_path))["query"]

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 )
 
 from spark_kafka_sink.config.named_columns import ColumnFormat, NamedColumns
-from spark_kafka_sink.datasource.write.schema import near_names, plan_columns
+from spark_kafka_sink.datasource.write.schema import near_names, plan_columns, with_keys_required
 from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
 
@@ -166,6 +166,16 @@ def test_a_header_is_text_or_bytes():
     assert "headersColumns: column a is of type bigint, which kprod can't write as a header" in (
         error.message
     )
+
+
+def test_a_compacted_topic_needs_a_column_for_the_key():
+    keyed = plan(schema(("key", TEXT), ("value", TEXT)))
+    assert with_keys_required(keyed).keys_required
+    assert with_keys_required(plan(schema(("a", TEXT), ("value", TEXT)), key=("a",))).keys_required
+    with pytest.raises(SchemaError, match="topic t is compacted") as raised:
+        with_keys_required(plan(schema(("value", TEXT))))
+    assert raised.value.kind.kp_code == "KP0215"
+    assert "preflight=off" in raised.value.hint
 
 
 def test_a_column_that_is_named_is_not_said_to_be_ignored():

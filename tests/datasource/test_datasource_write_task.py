@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from recording_producer import OneProducer, RecordingProducer
 
+from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.datasource.write.task_progress import ProgressLog
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity, TransactionTime, WriteTask
 from spark_kafka_sink.errors import DataError, DeliveryError, IllegalStateError
@@ -146,6 +147,36 @@ def test_a_bad_rows_error_says_where_in_the_dataframe_it_is():
 def test_outside_of_a_task_there_is_no_identity():
     with pytest.raises(IllegalStateError, match="outside of a Spark task"):
         TaskIdentity.current()
+
+
+SKIP = ColumnPlan(topic="t", value_column=0, on_null_value=OnNullValue.SKIP)
+
+
+def test_rows_without_a_value_are_skipped_and_counted():
+    producers = OneProducer(RecordingProducer())
+    told = run(producers, [batch("a", None), batch(None, None), batch(None, "b")], SKIP)
+    assert (told.rows, told.acknowledged, told.skipped_rows) == (2, 2, 4)
+    assert producers.producer.events == ["start", "send 1", "send 1", "finish"]
+
+
+def test_a_partition_of_skipped_rows_alone_opens_no_connection():
+    producers = OneProducer(RecordingProducer())
+    told = run(producers, [batch(None), batch(None, None)], SKIP)
+    assert (producers.acquired, told.rows, told.skipped_rows) == (0, 0, 3)
+
+
+def test_an_errors_note_says_that_skipped_rows_are_not_counted():
+    producers = OneProducer(RecordingProducer(fail_at_send=1, error=DataError("no")))
+    with pytest.raises(DataError) as raised:
+        run(producers, [batch(None, "a", "b")], SKIP)
+    (note,) = raised.value.__notes__
+    assert note.startswith("  while sending rows 0 to 1 of partition 5 of the DataFrame")
+    assert note.endswith(", of which 1 rows were skipped and are not counted")
+
+
+def test_what_a_batch_that_is_done_would_have_written_leaves_out_skipped_rows():
+    task = WriteTask(SKIP, OneProducer(RecordingProducer()), IDENTITY)
+    assert task.drop(iter([batch("ab", None)]), look=True).payload == (1, 2)
 
 
 # --- exactly-once ------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.checker import Fault as Wrong
+from tests.exactly_once.half_written import EAGER, SIZE
 from tests.exactly_once.harness import of_attempt, of_data, variants, wait_for
 from tests.exactly_once.processes import kill_and_wait, sender_of
 from tests.faults.proxy import Action, Fault, Side
@@ -43,16 +44,31 @@ def test_r01_a_worker_killed_behind_its_last_acknowledgement_is_not_seen(
 def test_r10_a_job_whose_task_fails_for_good_leaves_nothing_visible_and_nothing_open(
     world, driver, how, record_property
 ):
-    scenario = world.scenario("r10", kafka_linger_ms="0", kafka_batch_size="2000")
-    spec = {"task": 1, "after": 100, "how": how, "marks": str(scenario.marks())}
-    command = scenario.batch(misbehave=[spec], fates={"": {"": "ABORT"}})
+    """Its first attempt has rows in Kafka before it fails. (Spark keeps the last ones back.)"""
+    scenario = world.scenario("r10", **EAGER)
+    there = scenario.home / "there"
+    written = world.fault(
+        ApiKey.PRODUCE,
+        Action.PASS,
+        Side.RESPONSE,
+        match=of_attempt(task=1, attempt=0),
+        then=lambda _: there.touch(),
+    )
+    here = {"task": 1, "marks": str(scenario.marks())}
+    specs = [
+        {**here, "after": 1_000, "how": "wait", "until": str(there)},
+        {**here, "after": 1_500, "how": how},
+    ]
+    command = scenario.batch(rows=4_000, misbehave=specs, size=SIZE, fates={"": {"": "ABORT"}})
     answer = driver.run("batch", **command)
     assert answer["result"] == "FAIL", answer
+    assert written.fired == 1
     # What is open now is not ended by anybody any more: abort has returned.
     report = scenario.assert_clean(settle_s=CLEAN_S)
     assert report.visible == 0
     assert report.aborted > 0, "its rows are in the log"
-    assert sorted(p.name for p in scenario.marks().iterdir()) == [f"{how}-1-{n}" for n in range(3)]
+    marks = {p.name for p in scenario.marks().iterdir()}
+    assert marks == {f"{what}-1-{n}" for what in ("wait", how) for n in range(3)}
     record_property("found", report)
 
 

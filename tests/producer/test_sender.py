@@ -459,7 +459,7 @@ def test_memory_of_a_proven_batch_is_held_until_its_own_answer_comes() -> None:
 
 
 def test_a_forced_close_with_a_proven_batch_on_the_wire_ends_cleanly() -> None:
-    """The network thread died of it: "a batch that was acknowledged can't end again"."""
+    """The network thread died of it: "the batch was already acknowledged"."""
     with SenderWorld() as world:
         world.establish()
         first, second = world.append(), world.append()
@@ -500,7 +500,7 @@ def test_out_of_order_before_any_acknowledgement_fails_the_attempt() -> None:
         world.sender.run()
         error = error_of(batch)
         assert isinstance(error, OutOfOrderSequenceError)
-        assert "nothing of this producer was acknowledged" in error.message
+        assert "no batch of this producer was acknowledged" in error.message
         assert world.sender.fatal_error is error
 
 
@@ -677,7 +677,7 @@ def test_an_expired_batch_in_flight_gives_its_memory_back_once_when_its_answer_c
         world.clock.advance(120_000)
         world.round(1)
         assert isinstance(error_of(batch), KafkaTimeoutError)
-        assert "one:9092 (id 1) has not answered" in error_of(batch).message
+        assert "one:9092 (id 1) has not responded" in error_of(batch).message
         assert world.memory_in_use == in_use
         world.acknowledge()
         world.round(1)
@@ -705,7 +705,7 @@ def test_with_idempotence_an_expired_batch_fails_the_attempt() -> None:
         young = world.append(TP2)
         world.clock.advance(1)
         world.sender.run()
-        assert "the last answer, of broker one:9092 (id 1), was NOT_ENOUGH_REPLICAS" in str(
+        assert "the last response, from broker one:9092 (id 1), was NOT_ENOUGH_REPLICAS" in str(
             error_of(old)
         )
         assert error_of(old).hint.startswith(

@@ -373,7 +373,7 @@ def test_a_lost_batch_is_fatal_where_no_epoch_can_be_raised(
         assert isinstance(batch.error, KafkaTimeoutError)
         assert (world.state is State.FATAL_ERROR) is fatal
         if fatal:
-            with pytest.raises(KafkaError, match="it isn't safe to go on"):
+            with pytest.raises(KafkaError, match="it is not safe to continue"):
                 world.manager.begin_abort()
 
 

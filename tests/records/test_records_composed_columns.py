@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.config.named_columns import ColumnFormat
+from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue
+from spark_kafka_sink.errors import DataError
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
 from spark_kafka_sink.records.composed_columns import parts_of
-from spark_kafka_sink.records.record_columns import from_record_batch
+from spark_kafka_sink.records.record_columns import from_record_batch, rows_with_value
 
 BATCH = pa.RecordBatch.from_pydict(
     {
@@ -65,6 +67,45 @@ def test_headers_of_nothing_but_nulls_are_none(rows):
 def test_a_batch_without_rows_is_composed():
     made = columns(BATCH.slice(0, 0), value=ComposedColumns((ID, NAME)), headers=(NAME,))
     assert made.rows == 0
+
+
+VALUES = {
+    "string": pa.array(["a", None, "c"]),
+    "dictionary": pa.array(["a", None, "c"]).dictionary_encode(),
+    "null in the dictionary": pa.DictionaryArray.from_arrays([0, 1, 2], pa.array(["a", None, "c"])),
+    "view": pa.array(["a", None, "c"], pa.string_view()),
+    "large": pa.array([b"a", None, b"c"], pa.large_binary()),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_rows_without_a_value_are_left_out_or_are_errors_with_their_number(name):
+    batch = pa.RecordBatch.from_arrays([VALUES[name]], names=["value"])
+    plan = ColumnPlan(topic="t", value_column=0)
+    assert columns(batch, value_column=0).value.to_pylist() == [b"a", None, b"c"], "tombstones"
+    assert rows_with_value(batch, plan).num_rows == 2
+    string = ComposedColumns((NamedColumn("v", 0),), ColumnFormat.STRING)
+    named = ColumnPlan(topic="t", value=string)
+    assert rows_with_value(batch, named).num_rows == 2
+    for one in (plan, named):
+        with pytest.raises(DataError, match=r"'value', row 1 of the Arrow batch \(topic t\)"):
+            from_record_batch(batch, replace(one, on_null_value=OnNullValue.ERROR), 0)
+
+
+def test_a_batch_of_values_is_not_copied_and_one_of_nulls_is_empty():
+    plan = ColumnPlan(topic="t", value_column=0)
+    whole = pa.RecordBatch.from_pydict({"value": ["a", "b"]})
+    assert rows_with_value(whole, plan) is whole
+    assert rows_with_value(pa.RecordBatch.from_pydict({"value": pa.nulls(2)}), plan).num_rows == 0
+    assert rows_with_value(whole.slice(0, 0), plan).num_rows == 0
+
+
+def test_a_null_key_is_an_error_where_keys_are_required():
+    keyed = {"value_column": 1, "keys_required": True}
+    with pytest.raises(DataError, match=r"column 'key', row 2 .* the topic is compacted"):
+        columns(key=ComposedColumns((ID,), ColumnFormat.STRING), **keyed)
+    assert columns(key=ComposedColumns((ID,)), **keyed).key is not None, "JSON is never null"
+    assert columns(BATCH.slice(0, 2), key_column=2, **keyed).rows == 2
 
 
 def test_a_large_batch_is_composed_in_parts_and_a_huge_row_alone():

@@ -63,7 +63,7 @@ def test_who_may_write_and_nothing_else_hears_nothing(secure_kafka, look, caplog
     """The settings don't fit, but only DESCRIBE_CONFIGS would show them."""
     topic = secure_kafka.kafka.unique_topic("preflight", 1, SMALL)
     with acl(secure_kafka, "bob", ("TOPIC", topic, "WRITE")):
-        assert topic in look(topic).topics
+        assert topic in look(topic).cluster.topics
     assert warnings(caplog) == []
 
 
@@ -72,7 +72,7 @@ def test_settings_that_do_not_fit_are_told_once_in_a_process(secure_kafka, look,
     rights = (("TOPIC", topic, "WRITE"), ("TOPIC", topic, "DESCRIBE_CONFIGS"))
     with acl(secure_kafka, "bob", *rights):
         for _ in range(2):
-            assert topic in look(topic).topics
+            assert topic in look(topic).cluster.topics
     row, batch, compression = warnings(caplog)
     takes = f"[KP0307] topic {topic} takes batches of at most 10000 bytes (max.message.bytes), and "
     assert batch.startswith(f"{takes}kafka.batch.size is 262144: ")
@@ -114,3 +114,13 @@ def test_settings_that_fit_are_not_spoken_of(secure_kafka, look, caplog):
 )
 def test_a_broker_that_does_not_know_the_field_is_not_believed(operations):
     topic_checks.check_write("t", operations)
+
+
+def test_a_compacted_topic_is_known_by_who_may_see_its_settings(secure_kafka, look):
+    policy = {"cleanup.policy": "compact,delete"}
+    topic = secure_kafka.kafka.unique_topic("preflight", 1, policy)
+    with acl(secure_kafka, "bob", ("TOPIC", topic, "WRITE")):
+        assert look(topic).compacted == frozenset()
+    rights = (("TOPIC", topic, "WRITE"), ("TOPIC", topic, "DESCRIBE_CONFIGS"))
+    with acl(secure_kafka, "bob", *rights):
+        assert look(topic).compacted == {topic}

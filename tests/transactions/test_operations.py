@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.errors import RefusedError, SupersededError
+from spark_kafka_sink.errors import CommitError, RefusedError, SupersededError
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Done, Standing
 from spark_kafka_sink.transactions.committer import Batch, Committer
@@ -123,7 +123,7 @@ def test_a_driver_that_opens_the_log_behind_the_fence_commits_nothing(
     assert refused
     assert set(aborted.ended) == set(names(transactions))
     committer = Committer(stage.log, client)
-    with pytest.raises(SupersededError, match=r"run-2 .*this one must stop"):
+    with pytest.raises(CommitError, match=r"run-2 .* was aborted"):
         committer.commit(owner, Batch(8, tuple(transactions)))
     state = stage.read()
     assert state is not None

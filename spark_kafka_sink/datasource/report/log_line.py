@@ -44,6 +44,8 @@ def summary_of(report: WriteReport) -> dict[str, str]:
         "taskSkew": f"{report.task_skew:.1f}",
         "guarantee": report.delivery_guarantee,
     }
+    if report.skipped_rows:
+        values["skippedRows"] = report.skipped_rows
     if report.delivery_guarantee == DeliveryGuarantee.EXACTLY_ONCE:
         values["transactions"] = report.transactions
         values["outcome"] = report.outcome.replace(" ", "-")

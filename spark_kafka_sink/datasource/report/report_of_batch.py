@@ -103,6 +103,7 @@ def report_of_batch(
         row_skew=_row_skew(with_rows),
         slowest_task=None if longest is None else _task(longest),
         rows=produced.rows,
+        skipped_rows=sum(m.skipped_rows for m in messages),
         bytes=produced.bytes,
         bytes_before_compression=produced.batch_bytes,
         compression_rate=round(produced.bytes / produced.batch_bytes, 3)

@@ -211,6 +211,9 @@ class WriteReport:
 
     # -- rows ---------------------------------------------------------------------------------
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
+    skipped_rows: Annotated[
+        int, Described("Rows with a null value that onNullValue=skip left out.", "rows")
+    ] = 0
     bytes: Annotated[int, Described("Record batches on the wire, after compression.", "bytes")]
     bytes_before_compression: Annotated[int, Described("The same before compression.", "bytes")]
     compression_rate: Annotated[float, Described("bytes by bytesBeforeCompression.", "ratio")]

@@ -31,7 +31,7 @@ from spark_kafka_sink.producer.transaction.transaction_states import PreparedTra
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 #: Raised by one whenever a field is added, removed or changes its meaning.
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 #: node id, requests, total latency in ms, longest latency in ms, last answer that made a batch go
 #: again (empty: none)
@@ -57,7 +57,8 @@ class TaskCommitMessage(WriterCommitMessage):
     exactly-once. ``generation`` and ``incarnation`` are the commit log's as the driver shipped them
     (-1: no exactly-once), ``start_ms`` the wall time of the transaction's first row (-1: none).
     ``begun_ms`` is the wall time at which the attempt began, ``input_wait_ms`` how long it waited
-    for Spark's next rows, ``broker_wait_ms`` for acknowledgements after the last one. ``app_id``,
+    for Spark's next rows, ``broker_wait_ms`` for acknowledgements after the last one;
+    ``skipped_rows`` are those that onNullValue=skip left out, beside ``rows``. ``app_id``,
     ``app_name`` and ``query_name`` are Spark's, empty when it did not tell them.
     ``payload`` are rows and bytes that the task wrote, or that it would have written had its batch
     not been committed already; None when it didn't look, or without exactly-once.
@@ -100,6 +101,7 @@ class TaskCommitMessage(WriterCommitMessage):
     begun_ms: int = 0
     input_wait_ms: int = 0
     broker_wait_ms: int = 0
+    skipped_rows: int = 0
     app_id: str = ""
     app_name: str = ""
     query_name: str = ""
@@ -200,7 +202,7 @@ def _checked(index: int, message: WriterCommitMessage | None) -> TaskCommitMessa
 
 _COUNTS = (
     *SUMMED, *LARGEST, "acknowledged", "elapsed_ms", "partition_id", "attempt", "task_attempt_id",
-    "begun_ms", "input_wait_ms", "broker_wait_ms",
+    "begun_ms", "input_wait_ms", "broker_wait_ms", "skipped_rows",
 )  # fmt: skip
 _IDS = ("batch_id", "producer_id", "producer_epoch", "generation", "start_ms")
 _TEXTS = (

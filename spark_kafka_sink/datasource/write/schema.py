@@ -22,6 +22,7 @@ same.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.config.named_columns import NamedColumns
@@ -81,11 +82,27 @@ def plan_columns(
         value=composed_columns(schema, named.value, named.value_format, "valueColumns"),
         key=composed_columns(schema, named.key, named.key_format, "keyColumns"),
         headers=header_columns(schema, named.headers),
+        on_null_value=named.on_null_value,
     )
     if plan.names_columns:
         _refuse_replaced_columns(schema, plan)
     _refuse_what_spark_cannot_ship(schema)
     return plan
+
+
+def with_keys_required(plan: ColumnPlan) -> ColumnPlan:
+    """The plan for a compacted topic, whose brokers take no record without a key (INVALID_RECORD).
+    SchemaError when no row has one.
+    """
+    if plan.key_column is None and plan.key is None:
+        raise SchemaError(
+            f"topic {plan.topic} is compacted (cleanup.policy), so brokers refuse every row "
+            "without a key, and no column makes one",
+            hint="add a column key, or set keyColumns; preflight=off writes without this look at "
+            "the topic",
+            kind=Kind.NULL_KEY,
+        )
+    return replace(plan, keys_required=True)
 
 
 def _refuse_replaced_columns(schema: StructType, plan: ColumnPlan) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.datasource.write.task_progress import (
     EVERY_S,
@@ -30,7 +31,11 @@ from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.producer.metrics.producer_progress import ProducerProgress
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
-from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
+from spark_kafka_sink.records.record_columns import (
+    RecordColumns,
+    from_record_batch,
+    rows_with_value,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -198,7 +203,7 @@ class WriteTask:
         self._identity = identity
         self._monotonic_ms = monotonic_ms
         self._wall_ms = wall_ms
-        self._rows = 0
+        self._rows = self._skipped_rows = 0
         #: None without exactly-once.
         self._time = transaction_time
         self._first_row_ms = 0
@@ -221,7 +226,7 @@ class WriteTask:
         transaction has no time left, and whatever Spark's own input raises.
         """
         with ProgressLog(self._progress, self._progress_every_s):
-            return self._run(batches)
+            return self._run(self._kept(batches))
 
     def _run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         start = self._monotonic_ms()
@@ -266,11 +271,23 @@ class WriteTask:
         """
         start = self._monotonic_ms()
         rows = size = 0
-        for batch in batches if look else ():
+        for batch in self._kept(batches) if look else ():
             rows += batch.num_rows
             size += from_record_batch(batch, self._plan, self._wall_ms()).payload_bytes()
         message = self._message(None, None, (-1, -1), self._monotonic_ms() - start)
         return replace(message, payload=(rows, size) if look else None)
+
+    def _kept(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """``batches`` without the rows that onNullValue=skip leaves out, which are counted."""
+        if self._plan.on_null_value is not OnNullValue.SKIP:
+            return batches
+        return self._with_value(batches)
+
+    def _with_value(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            kept = rows_with_value(batch, self._plan)
+            self._skipped_rows += batch.num_rows - kept.num_rows
+            yield kept
 
     def _next_with_rows(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
         begun = self._monotonic_ms()
@@ -329,9 +346,11 @@ class WriteTask:
         except (DataError, RecordTooLargeError) as error:
             # One of these rows is at fault. The rooms below count rows of one Arrow batch; Spark's
             # user knows partitions. (Any other error may be of rows that were sent long before.)
+            skipped = f", of which {self._skipped_rows} rows were skipped and are not counted"
             error.add_note(
                 f"  while sending rows {before} to {self._rows - 1} of partition "
                 f"{self._identity.partition_id} of the DataFrame"
+                f"{skipped if self._skipped_rows else ''}"
             )
             raise
 
@@ -396,6 +415,7 @@ class WriteTask:
             begun_ms=max(self._wall_ms() - elapsed_ms, 0),
             input_wait_ms=self._input_wait_ms,
             broker_wait_ms=self._broker_wait_ms,
+            skipped_rows=self._skipped_rows,
             app_id=identity.app_id,
             app_name=identity.app_name,
             query_name=identity.query_name,

@@ -1,8 +1,8 @@
 """Closing an open batch: claimed under the accumulator's lock, compressed without it.
 
-Owns: the two steps from OPEN to READY, and what a closer that is interrupted leaves behind. Never:
-why a batch is closed (the writer closes full ones, ``batch_drainer.py`` those that must go).
-``record_accumulator.py`` tells how the two threads meet here.
+Owns: the two steps from OPEN to READY, and the recovery of an interrupted closer. Never: why a
+batch is closed (the writer closes full ones, ``batch_drainer.py`` those that must be sent).
+``record_accumulator.py`` describes how the two threads interact here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spark_kafka_sink.records.compression import Codec
 
 
 class BatchCloser:
-    """Works for the accumulator, on its lock and its queues, in whichever thread closes."""
+    """Works on the accumulator's lock and queues, on the thread that closes the batch."""
 
     __slots__ = ("_codec", "_limits", "_lock", "_pool", "_queues", "_uncompressed", "_wakeup")
 
@@ -39,19 +39,19 @@ class BatchCloser:
         self._wakeup = wakeup
 
     def claim(self, queue: PartitionQueue, claimed: list[ProducerBatch]) -> bool:
-        """The open batch takes nothing more. True: it is READY; False: it is in ``claimed`` now,
-        and whoever called must close it without the lock.
+        """Stop appends to the open batch. True: it is READY; False: it was added to ``claimed``,
+        and the caller must close it without the lock.
         """
         batch = self._queues.close_open(queue)
         batch.claim()
         if self._uncompressed:
-            batch.finish_close(None, self._codec)  # nothing to compress: no reason to let go
+            batch.finish_close(None, self._codec)  # nothing to compress: keep the lock
             return True
         claimed.append(batch)
         return False
 
     def close_claimed(self, claimed: list[ProducerBatch]) -> None:
-        """Compress without the lock what this thread has claimed; each is ready at once."""
+        """Compress the batches that this thread claimed, without the lock; each is then READY."""
         done = 0
         try:
             for batch in claimed:
@@ -70,7 +70,7 @@ class BatchCloser:
         compressed = batch.compress(self._codec)
         with self._lock:
             if batch.state is not BatchState.CLOSING:
-                return  # aborted meanwhile: its memory is given back already
+                return  # aborted meanwhile: its memory was already deallocated
             before = batch.pool_size
             batch.finish_close(compressed, self._codec)
             after = batch.pool_size = batch.size_in_bytes

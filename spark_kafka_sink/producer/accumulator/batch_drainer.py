@@ -1,9 +1,9 @@
-"""Which batches leave now: ready nodes, and what is drained for them.
+"""Selects the batches to send now: ready nodes, and the batches drained for them.
 
-Owns: why an open batch must go unfilled (linger, age, flush, waiters, close), which nodes have data
-ready and when to look again, the drain with its fairness, backoff, the latency of nodes (KIP-794).
-The way out of the accumulator, on the sender's thread. Never: how batches are filled
-(``record_accumulator.py``), sequences (asked of a :class:`DrainControl`), a clock, a socket.
+Owns: when an open batch is sent unfilled (linger, age, flush, waiters, close), the nodes with data
+ready and the delay until the next check, fair draining, backoff, the latency of nodes (KIP-794).
+It drains the accumulator on the sender thread. Never: how batches are filled
+(``record_accumulator.py``), sequences (the :class:`DrainControl` decides), a clock, a socket.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from spark_kafka_sink.producer.accumulator.producer_batch import BatchState, Pro
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
-#: An open batch older than this (or than linger.ms, if that is longer) goes out although the
-#: writer never waited linger.ms: rows that trickle in a little faster than linger.ms would else
-#: keep it open until delivery.timeout.ms, which counts from its creation, is over.
+#: An open batch older than this (or than linger.ms, if that is longer) is sent although the
+#: writer never waited linger.ms: rows that arrive a little faster than linger.ms would else
+#: keep it open until delivery.timeout.ms, which counts from its creation, expires.
 MAX_OPEN_MS = 1_000
 
 
 class ReadyCheckResult(NamedTuple):
-    """Java's ReadyCheckResult: ``next_ready_check_delay_ms`` is NEVER when nothing waits."""
+    """Java's ReadyCheckResult: ``next_ready_check_delay_ms`` is NEVER when no batch waits."""
 
     ready_nodes: frozenset[int]
     next_ready_check_delay_ms: int
     unknown_leader_topics: frozenset[str]
 
 
-#: Make one of its fields in order: the loop asks for one in every round.
+#: Create one from its fields in order: the loop needs one in every iteration.
 _new_result: Callable[[tuple[frozenset[int], int, frozenset[str]]], ReadyCheckResult] = partial(
     tuple.__new__, ReadyCheckResult
 )
@@ -106,14 +106,14 @@ class BatchDrainer:
         self.writer_encodes = False
         self.writer_waiting_since: int | None = None
 
-    # ---- what must go ------------------------------------------------------------------------
-    def _everything_must_go(self, now: int) -> bool:
-        """Why open batches are sent unfilled, all of them."""
+    # ---- unfilled batches --------------------------------------------------------------------
+    def _send_all_open(self, now: int) -> bool:
+        """True when all open batches must be sent unfilled."""
         return (
             self._incomplete.flushing
             or self.closed
-            # The pool's waiter may be waiting for memory that sits in open batches alone: only
-            # sending these can end its wait.
+            # A thread may be waiting for memory that only open batches hold: sending them is the
+            # only way to free it.
             or self._pool.waiters > 0
             or self._linger_left(now) <= 0
             or (self._transaction_manager is not None and self._transaction_manager.is_completing)
@@ -128,8 +128,8 @@ class BatchDrainer:
         """Milliseconds until ``batch`` has been open for too long.
 
         With a record of ``send`` that is Java's linger.ms, from the batch's creation. Else, while
-        the writer encodes for its position it may stay open as long again: age is no hurry, and
-        slices that are refused are encoded twice. (Not for ever: the writer may have failed.)
+        the writer encodes for its position, the limit is doubled: age is not urgent, and refused
+        slices are encoded twice. (Not indefinitely: the writer may have failed.)
         """
         if batch.futures is not None:
             return self._linger_ms - (now - batch.created_ms)
@@ -142,8 +142,8 @@ class BatchDrainer:
         return NEVER
 
     def _backoff_left(self, queue: PartitionQueue, batch: ProducerBatch, now: int) -> int:
-        """Milliseconds of backoff left of a batch that goes again; none when the leader changed
-        since the last attempt.
+        """Milliseconds of backoff left of a retried batch; 0 when the leader changed since the last
+        attempt.
         """
         batch.maybe_update_leader_epoch(queue.leader_epoch)
         if batch.has_leader_changed_for_the_ongoing_retry:
@@ -153,11 +153,11 @@ class BatchDrainer:
     # ---- the sender: ready, drain ------------------------------------------------------------
 
     def ready(self, cluster: Cluster, now: int) -> ReadyCheckResult:
-        """Nodes that lead a partition with a batch that must go now; and when to look again.
+        """Nodes that lead a partition with a batch to send now; and the delay until the next check.
 
         Unlike Java's, a node is not ready for a partition whose sequences hold it back (the first
-        batch of a producer on it is in flight): the answer wakes the sender anyway, and a ready
-        node that nothing can be drained for would make it spin until then.
+        batch of a producer on it is in flight): the response wakes the sender anyway, and a ready
+        node without a drainable batch would make it spin until then.
         """
         nodes: set[int] = set()
         delay = NEVER
@@ -175,22 +175,22 @@ class BatchDrainer:
                 if head.state is BatchState.CLOSING or (
                     manager is not None and not manager.may_leave(head)
                 ):
-                    continue  # the closer, or the answer, wakes the sender
+                    continue  # the closer, or the response, wakes the sender
                 left = self._backoff_left(queue, head, now) if head.attempts else 0
                 if left > 0:
                     delay = min(delay, left)
                     continue
                 nodes.add(queue.leader)
                 if len(nodes) == len(self._queues.by_node):
-                    # All are: nothing can be added, and the delay does not matter any more.
+                    # All nodes are ready: none can be added, and the delay no longer matters.
                     return _new_result((frozenset(nodes), delay, unknown))
             if self._queues.open:
                 delay = min(delay, self._open_ready(nodes, now))
         return _new_result((frozenset(nodes), delay, unknown))
 
     def _open_ready(self, nodes: set[int], now: int) -> int:
-        """Add the leaders of open batches that must go; the delay until the next may have to."""
-        everything = self._everything_must_go(now)
+        """Add the leaders of open batches to send; returns the delay until the next is due."""
+        everything = self._send_all_open(now)
         delay = max(self._linger_left(now), 0) if not everything else NEVER
         one_kind, manager = not self.mixed, self._transaction_manager
         for queue in self._queues.open.values():
@@ -199,10 +199,10 @@ class BatchDrainer:
             if left > 0:
                 delay = min(delay, left)
                 if one_kind:
-                    return delay  # in the order of their opening: all that follow are younger
+                    return delay  # in opening order: all that follow are younger
                 continue
             if queue.batches[0] is not batch or queue.muted or queue.leader < 0:
-                continue  # it is not its turn
+                continue  # not its turn
             if queue.leader not in nodes and (manager is None or manager.may_leave(batch)):
                 nodes.add(queue.leader)
                 if len(nodes) == len(self._queues.by_node):
@@ -212,11 +212,11 @@ class BatchDrainer:
     def drain(
         self, cluster: Cluster, nodes: Collection[int], max_size: int, now: int
     ) -> dict[int, list[ProducerBatch]]:
-        """Batches by node id, IN_FLIGHT, headers written; nodes with nothing are left out.
+        """Batches by node id, IN_FLIGHT, headers written; nodes without batches are omitted.
 
         At most one batch of a partition, at most ``max_size`` bytes for a node unless one batch
         alone is larger. Each call starts at the partition after the one that was drained last, so
-        that a node with many partitions starves none.
+        that no partition of a node starves.
         """
         if cluster is not self._queues.cluster:
             with self._lock:
@@ -234,14 +234,14 @@ class BatchDrainer:
             return []
         count = len(queues)
         start = self._drain_index.get(node, 0) % count
-        must_go = self._everything_must_go(now)
+        send_all = self._send_all_open(now)
         manager = self._transaction_manager
         taken: list[ProducerBatch] = []
         room = NEVER  # one batch alone may be larger than max_size
         for index in range(start, start + count):
             queue = queues[index % count]
-            # Read without the lock; what the writer changes meanwhile wakes us, for another pass.
-            if not queue.batches or not (must_go or self._may_go(queue, now)):
+            # Read without the lock; a concurrent change by the writer wakes us for another pass.
+            if not queue.batches or not (send_all or self._may_send(queue, now)):
                 continue
             batch = self._take_head(queue, room, now)
             if batch is None:
@@ -249,8 +249,7 @@ class BatchDrainer:
             if batch.state is BatchState.READY:
                 self._drain_index[node] = index % count
                 break
-            # Not in a queue any more: only this thread knows it, so header and checksum need no
-            # lock.
+            # No longer in a queue: only this thread has it, so header and checksum need no lock.
             if manager is not None:
                 manager.batch_sent(batch)
             elif not batch.has_header:
@@ -262,21 +261,22 @@ class BatchDrainer:
             taken.append(batch)
         return taken
 
-    def _may_go(self, queue: PartitionQueue, now: int) -> bool:
-        """False for a queue that holds nothing but an open batch that is to be filled."""
+    def _may_send(self, queue: PartitionQueue, now: int) -> bool:
+        """False for a queue with a single open batch that is still to be filled."""
         batch = queue.open
-        return batch is None or len(queue.batches) > 1 or self._goes_along(batch, now)
+        return batch is None or len(queue.batches) > 1 or self._joins_request(batch, now)
 
-    def _goes_along(self, batch: ProducerBatch, now: int) -> bool:
-        """An open batch leaves with a request to its broker when it is old; one that holds records
-        of ``send`` whether it lingered or not, as in Java (drainBatchesForOneNode). Columns fill
-        theirs: the writer is at work on it.
+    def _joins_request(self, batch: ProducerBatch, now: int) -> bool:
+        """An open batch joins a request to its broker when it is old; one with records of ``send``
+        whether it lingered or not, as in Java (drainBatchesForOneNode). A batch of columns is
+        filled first: the writer is working on it.
         """
         return batch.futures is not None or self._open_left(batch, now) <= 0
 
     def _take_head(self, queue: PartitionQueue, room: int, now: int) -> ProducerBatch | None:
-        """The head of ``queue``, off the queue and IN_FLIGHT; READY and where it was when it has
-        more than ``room`` bytes; None when it may not be sent now. An open one is closed for that.
+        """Remove the head of ``queue`` and return it IN_FLIGHT; when it has more than ``room``
+        bytes it stays queued and is returned READY; None when it may not be sent now. An open head
+        is closed first.
         """
         claimed: list[ProducerBatch] = []
         manager = self._transaction_manager
@@ -293,24 +293,24 @@ class BatchDrainer:
                     return None
                 if batch.size_in_bytes <= room:
                     self._queues.pop_head(queue)
-                    # Without the epoch of its first attempt its first retry would take any epoch
-                    # for a new leader's.
+                    # Without the epoch of its first attempt, its first retry would mistake any
+                    # epoch for a new leader's.
                     batch.drained(now, queue.leader_epoch)
                 return batch
             if batch is queue.open:
-                if not self._everything_must_go(now) and not self._goes_along(batch, now):
+                if not self._send_all_open(now) and not self._joins_request(batch, now):
                     return None
                 self._closer.claim(queue, claimed)
             else:
-                batch.claim()  # its closer was interrupted and gave it back
+                batch.claim()  # its closer was interrupted and released the claim
                 claimed.append(batch)
         for batch_to_close in claimed:
             self._closer.finish_closing(batch_to_close)
-        # Only this thread takes heads away; one that an abort by another took is not there.
+        # Only this thread removes heads, except for an abort by another thread: look again.
         return self._take_head(queue, room, now)
 
     def update_node_latency_stats(self, node_id: int, now: int, *, can_drain: bool) -> None:
-        """A node has data ready, and (``can_drain``) its connection took some (KIP-794)."""
+        """A node has data ready, and (``can_drain``) its connection accepted some (KIP-794)."""
         stats = self._node_latency.get(node_id)
         if stats is None:
             stats = self._node_latency[node_id] = _NodeLatency(now)
@@ -319,6 +319,6 @@ class BatchDrainer:
         stats.ready_ms = now
 
     def node_delay_ms(self, node_id: int) -> int:
-        """How long a node with ready data could not be sent to (partitioner.availability)."""
+        """How long, in ms, a node with ready data was unavailable (partitioner.availability)."""
         stats = self._node_latency.get(node_id)
         return 0 if stats is None else stats.ready_ms - stats.drain_ms

@@ -1,11 +1,10 @@
 """How large a batch may grow before it is full.
 
-Owns: the limit of each topic's batches, in compressed bytes, and what that is in raw bytes. Never:
-a batch's bytes, a lock (an update that is lost is one batch's knowledge lost).
+Owns: the limit of each topic's batches, in compressed bytes and the equivalent raw bytes. Never:
+a batch's bytes, a lock (a lost update loses the measurement of one batch).
 
-batch.size, max.request.size and what a broker refused as too large bound the *compressed* batch;
-the topic's estimated compression ratio says what that is in raw record bytes, which is what the
-planner can count.
+batch.size, max.request.size and MESSAGE_TOO_LARGE responses bound the *compressed* batch; the
+topic's estimated compression ratio converts that to raw record bytes, which the planner can count.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from spark_kafka_sink.records.compression import Codec, CompressionRatioEstimato
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
 
 #: Raw bytes of one batch are at most this many times batch.size, however well they compress,
-#: because raw bytes are what lies in memory until the batch is closed.
+#: because a batch holds raw bytes in memory until it is closed.
 MAX_RAW_BATCHES = 8
 
 #: Java's COMPRESSION_RATE_ESTIMATION_FACTOR: a batch may compress a little worse than expected.
 COMPRESSION_SAFETY = 1.05
 
-#: Only a batch that is at least this part of a full one tells how full ones compress: a few bytes
-#: grow, and an estimate that rose is back only after hundreds of batches (0.005 for each).
-_TELLING = 4
+#: The ratio is learned only from batches of at least 1 / this of a full one: a few bytes grow when
+#: compressed, and a raised estimate recovers only after hundreds of batches (0.005 for each).
+_MIN_SAMPLE_FRACTION = 4
 
 
 class BatchLimits:
-    """Limits by topic; asked by the writer, told by whoever closes or splits a batch."""
+    """Limits by topic; read by the writer, updated by the thread that closes or splits a batch."""
 
     __slots__ = ("_codec", "_estimator", "_limit", "_raw_cap", "_topic_limits")
 
@@ -50,14 +49,14 @@ class BatchLimits:
 
     def closed(self, batch: ProducerBatch) -> None:
         """Learn how well the records of a batch that was just closed compressed."""
-        if batch.raw_size * _TELLING < self.raw_limit(batch.tp.topic):
+        if batch.raw_size * _MIN_SAMPLE_FRACTION < self.raw_limit(batch.tp.topic):
             return
         ratio = (batch.size_in_bytes - HEADER_SIZE) / max(1, batch.raw_size)
         self._estimator.update(batch.tp.topic, self._codec, ratio)
 
     def refused(self, batch: ProducerBatch) -> None:
-        """A broker refused ``batch`` as too large: half of its size is the topic's limit from here
-        on, for this producer (rule R7).
+        """A broker rejected ``batch`` with MESSAGE_TOO_LARGE: half of its size is the topic's limit
+        from now on, for this producer (rule R7).
         """
         topic, limit = batch.tp.topic, max(1, batch.size_in_bytes // 2)
         self._topic_limits[topic] = min(limit, self._topic_limits.get(topic, limit))

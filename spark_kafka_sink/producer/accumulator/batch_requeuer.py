@@ -1,8 +1,8 @@
-"""Batches that come back into their queue, and those that were in it for too long.
+"""Requeues batches (retries and split pieces) and expires queued ones.
 
-Owns: where a retry and the pieces of a split go in a queue, when they may leave again, and
-delivery.timeout.ms of what is queued. The way back into the accumulator, on the sender's thread.
-Never: why a batch comes back (``sender.py``), its end, a clock.
+Owns: the queue position of a retry and of the pieces of a split, their backoff, and
+delivery.timeout.ms of queued batches. Runs on the sender thread. Never: why a batch is requeued
+(``sender.py``), its completion, a clock.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from spark_kafka_sink.records.record_batch import NO_SEQUENCE, sequence_before
 
 
 class BatchRequeuer:
-    """Works for the accumulator, on its lock (``_lock``) and its queues.
+    """Works on the accumulator's lock (``_lock``) and queues.
 
-    The lock also guards ``next_expiry_ms``: nothing queued expires before that time (monotonic
-    ms); NEVER when nothing is queued. It may be read without.
+    The lock also guards ``next_expiry_ms``: no queued batch expires before that time (monotonic
+    ms); NEVER when none is queued. It may be read without the lock.
     """
 
     __slots__ = (
@@ -65,13 +65,13 @@ class BatchRequeuer:
         self.next_expiry_ms = NEVER
 
     def queued(self, created_ms: int) -> None:
-        """Under the lock: a batch of that age is in a queue now."""
+        """Under the lock: a batch created at ``created_ms`` was queued."""
         expiry = created_ms + self._delivery_timeout_ms
         if expiry < self.next_expiry_ms:
             self.next_expiry_ms = expiry
 
     def reenqueue(self, batch: ProducerBatch, now: int) -> None:
-        """Back to the head of its queue; with sequences, behind earlier retries.
+        """Put ``batch`` at the head of its queue; with sequences, behind earlier retries.
 
         Raises IllegalStateError under idempotence for a batch that has no sequence, or that the
         transaction manager does not track as in flight.
@@ -82,11 +82,11 @@ class BatchRequeuer:
             self._insert(batch)
 
     def split_and_reenqueue(self, batch: ProducerBatch) -> int:
-        """Split a batch that a broker refused as too large; returns how many pieces.
+        """Split a batch that a broker rejected as too large; returns the number of pieces.
 
         The pieces go to the head, in order, without backoff; with sequences they are tracked in
-        flight in the place of ``batch``, whose memory is theirs now. Batches of this topic are
-        limited to half of the refused size from here on (rule R7).
+        flight in place of ``batch`` and take over its memory. Batches of this topic are limited to
+        half of the rejected size from now on (rule R7).
         """
         with self._lock:
             self._check_tracked(batch)
@@ -129,8 +129,8 @@ class BatchRequeuer:
         queue = self._queues.by_partition[batch.tp]
         behind = 0
         if batch.has_sequence:
-            # Two batches in flight on one connection may come back in any order: the earlier
-            # sequence must leave first again.
+            # Two batches in flight on one connection may be requeued in any order: the earlier
+            # sequence must be sent first again.
             for other in queue.batches:
                 if not other.has_sequence or not sequence_before(
                     other.base_sequence, batch.base_sequence
@@ -143,7 +143,7 @@ class BatchRequeuer:
     def expired(self, now: int) -> list[ProducerBatch]:
         """Take queued batches past delivery.timeout.ms out of their queues, oldest first."""
         if now < self.next_expiry_ms:
-            return []  # nothing queued is older than what the last look found
+            return []  # no queued batch is older than the last pass found
         expired: list[ProducerBatch] = []
         with self._lock:
             self.next_expiry_ms = NEVER
@@ -152,7 +152,7 @@ class BatchRequeuer:
                     batch = queue.batches[0]
                     if (
                         not batch.has_reached_delivery_timeout(self._delivery_timeout_ms, now)
-                        # Its closer is at work on it; it expires when it is READY, a moment later.
+                        # Being compressed by its closer; it expires once READY, a moment later.
                         or batch.state is BatchState.CLOSING
                     ):
                         expiry = max(batch.created_ms + self._delivery_timeout_ms, now + 1)

@@ -1,8 +1,8 @@
-"""buffer.memory: bytes counted, and writers made to wait while they are used up.
+"""buffer.memory: counts bytes, and blocks writers while the pool is exhausted.
 
-Owns: the count and the line of waiters. Never: the bytes themselves (a batch's chunks are plain
+Owns: the count and the queue of waiters. Never: the bytes themselves (a batch's chunks are plain
 ``bytes`` objects of their exact size; Java's free list of batch.size buffers has no use here).
-Stands between the writer's encoder and the accumulator (rule R6: back-pressure).
+It is between the writer's encoder and the accumulator (rule R6: back-pressure).
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from spark_kafka_sink.errors import (
 
 
 class _Waiter:
-    """One writer in line: ``gathered`` bytes of its ``size`` are already set aside for it."""
+    """One waiting writer: ``gathered`` bytes of its ``size`` are already reserved for it."""
 
     __slots__ = ("gathered", "served", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.gathered = 0
-        #: Opened when all is gathered, and when the pool is closed.
+        #: Opened when all bytes are gathered, and when the pool is closed.
         self.served = Latch()
 
 
 class PoolMetrics(Protocol):
-    """Who counts waits for memory (``producer_metrics.py``)."""
+    """Records waits for memory (``producer_metrics.py``)."""
 
     def buffer_waited(self, waited_ms: int, now: int, *, exhausted: bool) -> None: ...
 
 
 class BufferPool:
-    """A count of bytes with a first-in-first-out line (Java's BufferPool).
+    """A count of bytes with a first-in-first-out queue (Java's BufferPool).
 
     One lock (``_lock``) guards ``_available``, ``_waiters``, ``_closed`` and the waiters' gathered
     bytes. It is never held while anything else is called.
@@ -55,29 +55,29 @@ class BufferPool:
         self._available = total
         self._waiters: deque[_Waiter] = deque()
         self._closed = False
-        #: Told of every wait, when it is over.
+        #: Notified of every wait, when it is over.
         self.metrics: PoolMetrics | None = None
 
     @property
     def available(self) -> int:
-        """Bytes nobody uses. May be a little below zero after :meth:`adjust`."""
+        """Unused bytes. May be slightly negative after :meth:`adjust`."""
         return self._available
 
     @property
     def waiters(self) -> int:
-        """How many writers wait. Read without the lock: the sender asks in every pass."""
+        """The number of waiting writers. Read without the lock: the sender polls it."""
         return len(self._waiters)
 
     def allocate(
         self, size: int, deadline_ms: int, on_wait: Callable[[], None] | None = None
     ) -> None:
-        """Take ``size`` bytes, waiting in line until ``deadline_ms`` at most.
+        """Allocate ``size`` bytes, blocking until ``deadline_ms`` at most.
 
-        ``on_wait`` is called once, without the lock, when this call has got in line: the sender is
-        woken then, because only it can free memory (and all of it may sit in open batches).
+        ``on_wait`` is called once, without the lock, after this call was queued: it wakes the
+        sender, because only the sender can free memory (and open batches may hold all of it).
 
-        Raises RecordTooLargeError for more than the pool has in all, BufferExhaustedError at the
-        deadline, IllegalStateError when the pool is closed. A failed call leaves nothing taken.
+        Raises RecordTooLargeError for more than the pool's total, BufferExhaustedError at the
+        deadline, IllegalStateError when the pool is closed. A failed call allocates nothing.
         """
         if size > self.total:
             raise RecordTooLargeError(
@@ -105,8 +105,8 @@ class BufferPool:
             with self._lock:
                 self._check_served(waiter)
         except BaseException:
-            # Whatever ended the wait (deadline, close, KeyboardInterrupt): leave the line and
-            # give back what was gathered, which may be what the next in line waits for.
+            # The wait failed (deadline, close, KeyboardInterrupt): leave the queue and return the
+            # gathered bytes, which the next waiter may need.
             with self._lock:
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
@@ -126,7 +126,9 @@ class BufferPool:
         )
 
     def _hand_out(self) -> None:
-        """Give free bytes to the line, its head first; piecewise, so that a big one is served."""
+        """Give free bytes to the waiters, first come first served; in pieces, so that a large
+        request is served too.
+        """
         while self._waiters and self._available > 0:
             head = self._waiters[0]
             piece = min(self._available, head.size - head.gathered)
@@ -138,22 +140,22 @@ class BufferPool:
             head.served.open()
 
     def deallocate(self, size: int) -> None:
-        """Give ``size`` bytes back."""
+        """Return ``size`` bytes."""
         with self._lock:
             self._available += size
             if self._waiters:
                 self._hand_out()
 
     def adjust(self, old_size: int, new_size: int) -> None:
-        """Recount bytes that changed their size (compressed, split), without waiting.
+        """Update the count after a size change (compression, split), without blocking.
 
-        Incompressible records grow by a few bytes; those may take :attr:`available` below zero,
+        Incompressible records grow by a few bytes; these may make :attr:`available` negative,
         because the thread that closes a batch must never wait for memory.
         """
         self.deallocate(old_size - new_size)
 
     def close(self) -> None:
-        """Refuse everything from now on, and wake all who wait. Bytes may still come back."""
+        """Reject all further calls, and wake all waiters. Bytes may still be deallocated."""
         with self._lock:
             self._closed = True
             for waiter in self._waiters:

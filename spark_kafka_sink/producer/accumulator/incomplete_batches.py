@@ -1,7 +1,7 @@
-"""Batches that are not done with, and the flushes that wait for them (Java's IncompleteBatches).
+"""Incomplete batches, and the flushes that wait for them (Java's IncompleteBatches).
 
-Owns: the set of all batches between their opening and their last answer, and the counts of the
-flushes. Never: a lock of its own; the accumulator's guards it.
+Owns: the set of all batches between their opening and their last response, and the counts of the
+flushes. Never: a lock of its own; the accumulator's lock guards it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Flush:
 
 
 class IncompleteBatches:
-    """Batches by generation. Every method runs under the accumulator's lock; ``flushed`` are
-    woken when a flush is complete.
+    """Batches by generation. Every method runs under the accumulator's lock; the ``flushed``
+    waiters are woken when a flush is complete.
     """
 
     __slots__ = ("_batches", "_flushed", "_flushes", "generation")
@@ -33,7 +33,7 @@ class IncompleteBatches:
         self._flushed = flushed
         self._batches: dict[int, ProducerBatch] = {}
         self._flushes: list[Flush] = []
-        #: The last one that a batch has got.
+        #: The generation of the newest batch.
         self.generation = 0
 
     def __bool__(self) -> bool:
@@ -41,18 +41,16 @@ class IncompleteBatches:
 
     @property
     def flushing(self) -> bool:
-        """Some flush is under way."""
+        """True while a flush is in progress."""
         return bool(self._flushes)
 
     def add(self, batch: ProducerBatch) -> None:
-        """A batch that was opened, of the next generation: flushes that began before don't wait
-        for it.
-        """
+        """Add an opened batch of the next generation: earlier flushes do not wait for it."""
         self.generation = batch.generation
         self._batches[batch.generation] = batch
 
     def replace(self, batch: ProducerBatch, pieces: Sequence[ProducerBatch]) -> None:
-        """``batch`` was split: whoever waits for it waits for its pieces."""
+        """``batch`` was split: flushes that wait for it wait for its pieces."""
         if batch.generation in self._batches:
             for flush in self._flushes:
                 if batch.lineage <= flush.upto:
@@ -62,7 +60,7 @@ class IncompleteBatches:
         self.remove((batch,))
 
     def remove(self, batches: Iterable[ProducerBatch]) -> None:
-        """They are done with. Harmless when repeated."""
+        """The batches are complete. Idempotent."""
         for batch in batches:
             if self._batches.pop(batch.generation, None) is None:
                 continue
@@ -73,11 +71,11 @@ class IncompleteBatches:
                         self._flushed.wake_all()
 
     def all(self) -> list[ProducerBatch]:
-        """The batches as they are now, oldest generation first."""
+        """A copy, oldest generation first."""
         return list(self._batches.values())
 
     def begin_flush(self) -> Flush:
-        """Wait for what exists now: batches to come have higher generations."""
+        """Start a flush of the existing batches: later ones have higher generations."""
         flush = Flush(self.generation, len(self._batches))
         self._flushes.append(flush)
         return flush

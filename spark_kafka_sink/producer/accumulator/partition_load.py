@@ -1,11 +1,11 @@
-"""Which partitions keep up: the weights of rows without a key (KIP-794, KIP-1123).
+"""Partition weights for rows without a key (KIP-794, KIP-1123).
 
-Owns: queue sizes, nodes that take nothing, and racks, made into weights of partitions. Beside the
-step 5 of a record's way. Never: the choice itself (``records/partitioners`` for columns,
-``record_partitioner`` for single records), nor a lock: what it reads may be a moment old.
+Owns: the weights of partitions, from queue sizes, unavailable nodes and racks (for step 5 of a
+record's way). Never: the choice itself (``records/partitioners`` for columns,
+``record_partitioner`` for single records), nor a lock: its inputs may be slightly stale.
 
-Java keeps the weights beside each topic and makes them anew in every pass of the sender; here they
-are asked for once for each sticky piece, when it is chosen.
+Java recomputes the weights of each topic in every pass of the sender; here they are computed when a
+sticky partition is chosen.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class PartitionLoad:
 
     @property
     def matters(self) -> bool:
-        """False: every partition with a leader is as likely as the others."""
+        """False: all partitions with a leader are equally likely."""
         return self._adaptive or self._rack != ""
 
     def weights(self, topic: str, available: Sequence[int]) -> Sequence[int] | None:
-        """The weight of each of ``available`` (0: left out); None when all weigh the same.
+        """The weight of each of ``available`` (0: excluded); None when all are equal.
 
-        ``available`` ascends. Asked for at each change of partition, under the accumulator's lock
-        for single records: what it costs grows with the queues that hold something.
+        ``available`` is ascending. Called at each change of partition, under the accumulator's lock
+        for single records: the cost grows with the number of non-empty queues.
         """
         infos = self._cluster().topics.get(topic)
         leaders: Sequence[int] = ()
@@ -75,7 +75,7 @@ class PartitionLoad:
     def _by_load(
         self, topic: str, available: Sequence[int], leaders: Sequence[int]
     ) -> list[int] | None:
-        """``leaders`` are those of ``available``; empty when nobody asks who is slow."""
+        """``leaders`` of ``available``; empty when leader latency is not used."""
         accumulator, timeout = self._accumulator, self._timeout_ms
         sizes: list[int | None] = [0] * len(available)
         for partition, size in accumulator.queue_sizes(topic).items():
@@ -90,7 +90,7 @@ class PartitionLoad:
         return frequencies(sizes)
 
     def _in_rack(self, leaders: Sequence[int], weights: list[int] | None) -> list[int] | None:
-        """Only leaders in our rack, when it has any that weigh something."""
+        """Only leaders in our rack, if any of them has a weight above 0."""
         nodes = self._cluster().nodes
         own = {node for node in set(leaders) if node in nodes and nodes[node].rack == self._rack}
         local = [
@@ -101,13 +101,13 @@ class PartitionLoad:
 
 
 def frequencies(queue_sizes: Sequence[int | None]) -> list[int] | None:
-    """Weights from batches queued: the longest queue weighs 1, an empty one the most.
+    """Weights from batches queued: the longest queue has weight 1, an empty one the highest.
 
-    None in ``queue_sizes``: that partition is left out (0). None comes back when all weigh the
-    same, and when none would be left.
+    None in ``queue_sizes`` excludes that partition (weight 0). Returns None when all weights are
+    equal, and when every partition is excluded.
     """
-    there = [size for size in queue_sizes if size is not None]
-    if not there or (len(there) == len(queue_sizes) and min(there) == max(there)):
+    included = [size for size in queue_sizes if size is not None]
+    if not included or (len(included) == len(queue_sizes) and min(included) == max(included)):
         return None
-    most = max(there) + 1
+    most = max(included) + 1
     return [0 if size is None else most - size for size in queue_sizes]

@@ -1,9 +1,8 @@
 """The queues of batches by partition, and the indexes that keep a pass of the sender short.
 
-Owns: one :class:`PartitionQueue` for each topic partition, which of them each node leads, which
-have a head that takes no more appends, and the open batches in the order of their opening. A pass
-must not cost 1000 partitions when one has data. Never: a lock of its own (the accumulator's guards
-it), a decision what is sent.
+Owns: one :class:`PartitionQueue` for each topic partition, the queues of each leader, those with a
+closed head, and the open batches in opening order. A pass must not visit 1000 partitions when one
+has data. Never: a lock of its own (the accumulator's guards it), a decision what to send.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 
 
 class PartitionQueue:
-    """The batches of one partition. ``open`` is the one that takes appends: the last, or None.
+    """The batches of one partition. ``open`` is the one that accepts appends: the last, or None.
 
     ``leader`` is a node id, -1 when there is none, as of the last
     :meth:`PartitionQueues.group_by_leader`.
@@ -35,7 +34,7 @@ class PartitionQueue:
 
 
 class _ByPartition(dict[TopicPartition, PartitionQueue]):
-    """A dict, because it is asked for each slice."""
+    """A dict, because it is read for each slice."""
 
     __slots__ = ("_new",)
 
@@ -48,19 +47,19 @@ class _ByPartition(dict[TopicPartition, PartitionQueue]):
 
 
 class PartitionQueues:
-    """All queues. Whoever changes a queue's batches goes through the methods here."""
+    """All queues. A queue's batches are changed only by the methods here."""
 
     __slots__ = ("by_node", "by_partition", "closed_heads", "cluster", "leaderless", "open")
 
     def __init__(self) -> None:
-        #: Every queue; one that is not there yet is made when it is asked for (``[tp]``).
+        #: Every queue; ``[tp]`` creates a missing one.
         self.by_partition = _ByPartition(self._new)
         self.cluster: Cluster | None = None
-        #: Queues whose head takes no more appends.
+        #: Queues whose head accepts no more appends.
         self.closed_heads: dict[PartitionQueue, None] = {}
-        #: Queues with an open batch by its generation, which is the order of their opening.
+        #: Queues with an open batch by its generation, which is the opening order.
         self.open: dict[int, PartitionQueue] = {}
-        #: The queues that each node leads, in the order of their partitions.
+        #: The queues that each node leads, in partition order.
         self.by_node: dict[int, list[PartitionQueue]] = {}
         self.leaderless: list[PartitionQueue] = []
 
@@ -71,9 +70,9 @@ class PartitionQueues:
         return queue
 
     def group_by_leader(self, cluster: Cluster) -> None:
-        """Sort the queues by leader; once for each new view of the cluster is enough.
+        """Group the queues by leader; needed once for each new cluster snapshot.
 
-        A partition that had no batch yet has no queue either: a broker may name millions.
+        A partition without a batch so far has no queue: a broker may report millions.
         """
         self.by_node = {}
         self.leaderless = []
@@ -83,7 +82,7 @@ class PartitionQueues:
         self.cluster = cluster
 
     def _queues_of_leader(self, queue: PartitionQueue, cluster: Cluster) -> list[PartitionQueue]:
-        """Note the leader of ``queue``; the list that it belongs to, in the order of partitions."""
+        """Set the leader of ``queue``; returns the list that it belongs to, in partition order."""
         found = cluster.partition(queue.tp)
         if found is None or found.leader not in cluster.nodes:
             queue.leader = queue.leader_epoch = -1
@@ -92,13 +91,13 @@ class PartitionQueues:
         return self.by_node.setdefault(found.leader, [])
 
     def open_batch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """``batch`` is the last of ``queue`` now, and takes appends."""
+        """Append ``batch`` to ``queue`` as its open batch."""
         queue.batches.append(batch)
         queue.open = batch
         self.open[batch.generation] = queue
 
     def close_open(self, queue: PartitionQueue) -> ProducerBatch:
-        """The open batch of ``queue`` takes no more appends; it stays where it is."""
+        """Stop appends to the open batch of ``queue``; it stays queued."""
         batch = queue.open
         assert batch is not None
         queue.open = None
@@ -108,19 +107,19 @@ class PartitionQueues:
         return batch
 
     def pop_head(self, queue: PartitionQueue) -> None:
-        """The head leaves; it is not the open batch."""
+        """Remove the head, which is not the open batch."""
         batches = queue.batches
         batches.popleft()
         if not batches or batches[0] is queue.open:
             del self.closed_heads[queue]
 
     def insert(self, queue: PartitionQueue, behind: int, batch: ProducerBatch) -> None:
-        """``batch`` comes back, behind so many others."""
+        """Requeue ``batch`` at index ``behind``."""
         queue.batches.insert(behind, batch)
         self._classify(queue)
 
     def remove(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Take ``batch`` out, wherever it stands."""
+        """Remove ``batch`` from any position."""
         queue.batches.remove(batch)
         if queue.open is batch:
             queue.open = None

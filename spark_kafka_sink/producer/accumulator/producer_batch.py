@@ -1,16 +1,15 @@
-"""One record batch on its way: opened, filled, closed, sent, answered.
+"""One record batch through its states: opened, filled, closed, sent, completed.
 
 Owns: a batch's record bytes (finished by the records room), its header (written at drain) and its
-states. Stands between the accumulator, which queues it, and the sender, which carries it. Never: a
-lock (the accumulator's covers every change of state up to DONE), a queue, a clock, a decision to
-retry.
+states. The accumulator queues it, the sender sends it. Never: a lock (the accumulator's covers
+every state transition up to DONE), a queue, a clock, a decision to retry.
 
 Bytes are frozen when a batch is closed (rule R1): chunks are immutable ``bytes``, the
-header is written once, with producer id, epoch and sequence, and a retry hands out the very same
+header is written once, with producer id, epoch and sequence, and a retry sends the very same
 objects.
 
-Records that came by ``send`` have futures (Java's thunks), which end with the batch; rows that came
-as columns have none. A batch may hold both.
+Records of ``send`` have futures (Java's thunks), which complete with the batch; rows of columns
+have none. A batch may hold both.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from spark_kafka_sink.records.single_record import LARGEST_OVERHEAD, record_byte
 
 
 class BatchState(Enum):
-    """Where a batch stands. The table of moves is :data:`TRANSITIONS`."""
+    """The state of a batch. Allowed changes: :data:`TRANSITIONS`."""
 
     OPEN = "open"
     CLOSING = "closing"
@@ -60,8 +59,8 @@ class BatchState(Enum):
 
 _S = BatchState
 
-#: Every move that is allowed. OPEN -> CLOSING is a claim: exactly one thread compresses.
-#: CLOSING -> OPEN is a claim given back by a thread that was interrupted. Any batch may fail.
+#: The allowed transitions. OPEN -> CLOSING is a claim: exactly one thread compresses.
+#: CLOSING -> OPEN is a claim released by an interrupted thread. Any batch may fail.
 TRANSITIONS: dict[BatchState, frozenset[BatchState]] = {
     _S.OPEN: frozenset({_S.CLOSING, _S.DONE}),
     _S.CLOSING: frozenset({_S.READY, _S.OPEN, _S.DONE}),
@@ -71,13 +70,13 @@ TRANSITIONS: dict[BatchState, frozenset[BatchState]] = {
 }
 
 
-#: More pieces than this are joined when a batch is closed: each costs its place in a checksum and
-#: in the socket's call, and many are small.
+#: More chunks than this are joined when a batch is closed: each adds a call of the checksum and a
+#: buffer of sendmsg, and many are small.
 _MOST_CHUNKS = 4
 
 
 class BatchListener(Protocol):
-    """Who wants to know how batches end (the attempt's ledger, later futures and interceptors)."""
+    """Receives the outcome of batches (``batch_completion.py``)."""
 
     def batch_done(self, batch: ProducerBatch) -> None:
         """``batch`` was acknowledged (``error`` is None) or failed. Once for each; no lock held.
@@ -88,10 +87,10 @@ class BatchListener(Protocol):
 
 
 class UnplacedRecord(NamedTuple):
-    """A record of ``send`` as it is before it has its place in a batch.
+    """A record of ``send`` before it has its position in a batch.
 
-    ``tail`` is all of its bytes but that place (``single_record.record_tail``); a size is -1 for
-    null; ``callback`` hears of its outcome.
+    ``tail`` is its bytes after the position (``single_record.record_tail``); a size is -1 for null;
+    ``callback`` receives its outcome.
     """
 
     timestamp: int
@@ -101,23 +100,23 @@ class UnplacedRecord(NamedTuple):
     callback: Callback | None
 
 
-#: Make one of its fields in order; there is one for each record.
+#: Create one from its fields in order; there is one for each record.
 new_unplaced: Callable[[tuple[int, bytes, int, int, Callback | None]], UnplacedRecord] = partial(
     tuple.__new__, UnplacedRecord
 )
 
 
 class ProducerBatch:
-    """Records of one topic partition that travel together (Java's ProducerBatch).
+    """Records of one topic partition that are sent together (Java's ProducerBatch).
 
     Counts are records, sizes bytes, times monotonic milliseconds, timestamps milliseconds since the
     epoch. ``generation`` is unique for every batch that was ever opened; ``lineage`` is the
     generation of the batch that this one was split from, else its own. ``pool_size`` is what the
-    BufferPool counts for it. ``attempts`` is how often it was put back after a failed send.
-    ``raw_limit`` is how large ``send`` lets it grow, in raw record bytes; 0 before
-    :meth:`take_records`. ``futures`` are those of its records that came by ``send``, in order;
-    None: there are none. ``size_in_bytes`` is what goes over the wire, once it is closed.
-    ``state`` is the batch's own to change.
+    BufferPool counts for it. ``attempts`` is how often it was requeued after a failed send.
+    ``raw_limit`` is the maximum size for records of ``send``, in raw record bytes; 0 before
+    :meth:`take_records`. ``futures`` are those of its records of ``send``, in order; None: there
+    are none. ``size_in_bytes`` is the size as sent, once it is closed. Only the batch itself
+    changes ``state``.
     """
 
     __slots__ = (
@@ -185,8 +184,8 @@ class ProducerBatch:
         self.error: KafkaError | None = None
         self.record_errors: Sequence[RecordError] = ()
         self.raw_limit = 0
-        #: Bytes of the largest record as a batch of its own, estimated (Java's maxRecordSize); of
-        #: columns, the largest of the chunk that it was in.
+        #: Estimated bytes of the largest record as a batch of its own (Java's maxRecordSize); for
+        #: columns, of the largest record of the whole chunk.
         self.largest_record = 0
         self.futures: list[RecordFuture] | None = None
         self.result: ProduceRequestResult | None = None
@@ -222,7 +221,7 @@ class ProducerBatch:
     def append(
         self, chunk: bytes, record_count: int, max_timestamp: int, size: int | None = None
     ) -> None:
-        """Add finished records, of ``size`` bytes for who knows it; only while OPEN."""
+        """Add encoded records; ``size`` is their byte count, if known. Only while OPEN."""
         if self.state is not BatchState.OPEN:
             raise self._refuse()
         self._chunks.append(chunk)
@@ -232,7 +231,7 @@ class ProducerBatch:
             self.max_timestamp = max_timestamp
 
     def take_records(self, clock: Clock, raw_limit: int) -> None:
-        """From now on :meth:`try_append` may succeed, until ``raw_limit`` bytes are in."""
+        """Enable :meth:`try_append`, up to ``raw_limit`` bytes."""
         self.raw_limit = raw_limit
         self.futures = []
         self.result = ProduceRequestResult(self.tp, clock)
@@ -245,8 +244,8 @@ class ProducerBatch:
         value_size: int,
         callback: Callback | None,
     ) -> RecordFuture | None:
-        """One record of ``send``, whose fields (:class:`UnplacedRecord`) these are. None when the
-        batch has no room for it, or no memory, or takes no records yet. Only while OPEN.
+        """Append one record of ``send``, given by the fields of :class:`UnplacedRecord`. None when
+        the batch has no room or memory for it, or accepts no records yet. Only while OPEN.
         """
         count = self.record_count
         record = record_bytes(count, timestamp - self.base_timestamp, tail)
@@ -270,21 +269,21 @@ class ProducerBatch:
         return future
 
     def claim(self) -> None:
-        """OPEN -> CLOSING: nothing is appended any more; the caller compresses."""
+        """OPEN -> CLOSING: no more appends; the caller compresses."""
         if self.state is not BatchState.OPEN:
             raise self._refuse()
         self.state = BatchState.CLOSING
 
     def give_up_claim(self) -> None:
-        """CLOSING -> OPEN, unless it has ended meanwhile: the closer was interrupted."""
+        """CLOSING -> OPEN, unless it is DONE meanwhile: the closer was interrupted."""
         if self.state is BatchState.CLOSING:
             self._move(BatchState.OPEN)
 
     def compress(self, codec: Codec) -> bytes | None:
-        """The record section as it is sent, or None when the chunks are that. Changes nothing.
+        """The compressed record section, or None without compression. Changes nothing.
 
-        Runs without a lock: from the claim on, nobody else touches the chunks (an abort drops
-        them, so they are taken at once).
+        Runs without a lock: after the claim, no other thread changes the chunks, except that an
+        abort drops them, which is why they are read first.
         """
         chunks = self._chunks
         if codec.is_none:
@@ -306,7 +305,7 @@ class ProducerBatch:
             self._chunks = [b"".join(self._chunks)]
 
     def close(self, codec: Codec) -> None:
-        """OPEN -> READY in one go, for one thread (the accumulator takes the steps apart)."""
+        """OPEN -> READY in one step, for one thread (the accumulator runs the steps separately)."""
         self.claim()
         self.finish_close(self.compress(codec), codec)
 
@@ -362,7 +361,7 @@ class ProducerBatch:
             self._leader_epoch, self._leader_epoch_attempts = leader_epoch, self.attempts
 
     def reenqueued(self, retry_at_ms: int) -> None:
-        """IN_FLIGHT -> READY: one attempt more; not to be drained before ``retry_at_ms``."""
+        """IN_FLIGHT -> READY: counts an attempt; not to be drained before ``retry_at_ms``."""
         self._move(BatchState.READY)
         self.attempts += 1
         self.retry_at_ms = retry_at_ms
@@ -371,21 +370,21 @@ class ProducerBatch:
         return delivery_timeout_ms <= now - self.created_ms
 
     def maybe_update_leader_epoch(self, epoch: int) -> None:
-        """Remember the partition's leader epoch (-1: unknown), and the attempt that saw it rise."""
+        """Store the partition's leader epoch (-1: unknown), and the attempt at which it rose."""
         if epoch > self._leader_epoch:
             self._leader_epoch = epoch
             self._leader_epoch_attempts = self.attempts
 
     @property
     def has_leader_changed_for_the_ongoing_retry(self) -> bool:
-        """The leader epoch rose since the attempt before: no reason to wait for the backoff."""
+        """The leader epoch rose since the previous attempt: the backoff is skipped."""
         return self.attempts >= 1 and self.attempts == self._leader_epoch_attempts
 
-    # ---- the end -----------------------------------------------------------------------------
+    # ---- completion --------------------------------------------------------------------------
 
     @property
     def has_futures_only(self) -> bool:
-        """Every record came by ``send``, and has a future that tells of it."""
+        """Every record came by ``send``, and has a future."""
         return self.futures is not None and len(self.futures) == self.record_count
 
     @property
@@ -393,25 +392,25 @@ class ProducerBatch:
         return self.state is BatchState.DONE
 
     def complete(self, base_offset: int, log_append_time_ms: int) -> bool:
-        """Acknowledged. False when it had failed before (aborted, expired): the answer is late.
+        """Acknowledged. False when it had failed before (aborted, expired): the response is late.
 
         ``base_offset`` is -1 when it is not known (acks=0, a duplicate). Raises IllegalStateError
         when it was acknowledged already.
         """
         if self.state is BatchState.DONE:
-            return self._ended_before()
+            return self._is_late()
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
         self.state, self._chunks, self.buffers = BatchState.DONE, [], ()
         if self.result is not None:
-            self._tell_futures(self.result)
+            self._complete_futures(self.result)
         self._listener.batch_done(self)
         return True
 
     def complete_exceptionally(
         self, error: KafkaError, record_errors: Sequence[RecordError] = ()
     ) -> bool:
-        """Failed for good. False when it had failed before.
+        """Failed permanently. False when it had failed before.
 
         Raises IllegalStateError when it was acknowledged already.
         """
@@ -421,25 +420,25 @@ class ProducerBatch:
         return True
 
     def abort(self, error: KafkaError, record_errors: Sequence[RecordError] = ()) -> bool:
-        """As :meth:`complete_exceptionally`, but the caller calls :meth:`report_done`, later."""
+        """As :meth:`complete_exceptionally`, but the caller must call :meth:`report_done` later."""
         if self.state is BatchState.DONE:
-            return self._ended_before()
+            return self._is_late()
         self.error = error
         self.record_errors = record_errors
-        self._end()
+        self._move_to_done()
         return True
 
     def report_done(self) -> None:
-        """Tell the futures, then the listener; no lock may be held.
+        """Complete the futures, then notify the listener; no lock may be held.
 
-        In this order, because the listener may fail every batch that follows, and the callbacks of
-        a partition run in the order of its records.
+        In this order, because the listener may fail every later batch, and the callbacks of a
+        partition run in record order.
         """
         if self.result is not None:
-            self._tell_futures(self.result)
+            self._complete_futures(self.result)
         self._listener.batch_done(self)
 
-    def _tell_futures(self, result: ProduceRequestResult) -> None:
+    def _complete_futures(self, result: ProduceRequestResult) -> None:
         errors = None if self.error is None else self.error_of_record
         if result.set(self.base_offset, self.log_append_time_ms, errors):
             for future in self.futures or ():
@@ -447,10 +446,10 @@ class ProducerBatch:
         result.release_waiters()
 
     def error_of_record(self, index: int) -> KafkaError:
-        """What the record number ``index`` of this failed batch failed of (Sender.failBatch).
+        """The error of record ``index`` of this failed batch (Sender.failBatch).
 
-        A broker that names records gives one code for all: only when it names a single record is
-        that record's error of that class. The others were not at fault.
+        A broker that reports record errors returns one code for all of them: only when it reports a
+        single record does that record's error have its class. The others were not at fault.
         """
         error = self.error
         assert error is not None
@@ -474,24 +473,24 @@ class ProducerBatch:
             return InvalidRecordError(message, hint=error.hint, code=ErrorCode.INVALID_RECORD)
         return type(error)(message, hint=error.hint, code=error.code, kind=error.kind)
 
-    def _ended_before(self) -> bool:
+    def _is_late(self) -> bool:
         """False; IllegalStateError when it was acknowledged."""
         if self.error is None:
-            raise IllegalStateError(f"{self.tp}: a batch that was acknowledged can't end again")
+            raise IllegalStateError(f"{self.tp}: the batch was already acknowledged")
         return False
 
-    def _end(self) -> None:
+    def _move_to_done(self) -> None:
         self._move(BatchState.DONE)
-        # A send in progress holds the buffers that it needs; nobody asks us for them again.
+        # A send in progress holds its own references; the buffers are not read again.
         self._chunks, self.buffers = [], ()
 
     def split(self, first_generation: int) -> list[ProducerBatch]:
         """Two READY batches with this one's records in order; this one is DONE, unreported.
 
-        Cut as near to half of the raw bytes as records allow; the generations are
+        Split at the record boundary nearest to half of the raw bytes; the generations are
         ``first_generation`` and the next. They keep creation time, attempts, and the sequence
-        ranges [s, s+k) and [s+k, s+n) (rule R7); a large batch that is refused again
-        and again ends in batches of a single record, which can't be split (IllegalStateError).
+        ranges [s, s+k) and [s+k, s+n) (rule R7); a large batch that is rejected repeatedly becomes
+        batches of a single record, which can't be split (IllegalStateError).
         """
         if self.state is not BatchState.IN_FLIGHT and self.state is not BatchState.READY:
             raise self._refuse()
@@ -531,13 +530,13 @@ class ProducerBatch:
                 )
                 sequence = increment_sequence(sequence, half.record_count)
             pieces.append(piece)
-        self._hand_futures_to(pieces)
+        self._transfer_futures(pieces)
         self.error = None
-        self._end()
+        self._move_to_done()
         return pieces
 
-    def _hand_futures_to(self, pieces: Sequence[ProducerBatch]) -> None:
-        """Whoever waits for a record of this batch waits for the piece that has it now."""
+    def _transfer_futures(self, pieces: Sequence[ProducerBatch]) -> None:
+        """The futures of this batch's records now wait for the pieces."""
         result = self.result
         if result is None:
             return

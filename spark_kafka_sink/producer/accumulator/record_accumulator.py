@@ -1,30 +1,30 @@
-"""Where encoded slices wait until they are sent: a queue of batches for every topic partition.
+"""Queues encoded records until they are sent: a queue of batches for every topic partition.
 
 Owns: the queues, filling (columns by :meth:`~RecordAccumulator.append`, single records by
-:meth:`~RecordAccumulator.append_record`), the end of batches, flush. Stands between the writer's
-encoder and the sender (step 7 of a record's way). Never: which batches leave
-(``batch_drainer.py``), come back or expire (``batch_requeuer.py``), sockets; no clock is read here,
-only the wait for a flush goes through one.
+:meth:`~RecordAccumulator.append_record`), the completion of batches, flush. It is between the
+writer's encoder and the sender (step 7 of a record's way). Never: which batches are sent
+(``batch_drainer.py``), requeued or expired (``batch_requeuer.py``), sockets; it reads no clock,
+only a flush waits on one.
 
 **Who closes an open batch.** Encoding needs the open batch's record count and base timestamp, and
 compressing takes long, so neither happens under the lock:
 
 1. The writer asks :meth:`RecordAccumulator.positions` and encodes for generation g, count n.
-2. Meanwhile the sender finds that g must go (linger, flush, waiters in the pool, age, close): it
-   *claims* g under the lock (OPEN -> CLOSING; from here nothing is appended to g), compresses it
+2. Meanwhile the sender finds that g must be sent (linger, flush, waiters in the pool, age, close):
+   it *claims* g under the lock (OPEN -> CLOSING; from here nothing is appended to g), compresses it
    without the lock and marks it READY.
-3. The writer's :meth:`~RecordAccumulator.append` finds no open batch g any more: it refuses the
-   slice, and every later slice of that partition with it, so that order is kept. The writer asks
-   for positions again and encodes those rows anew.
+3. The writer's :meth:`~RecordAccumulator.append` no longer finds g open: it refuses the slice, and
+   every later slice of that partition with it, so that order is kept. The writer requests new
+   positions and encodes those rows again.
 
-The writer claims in the same way when a batch is full. Whoever claims, closes: the other thread
-leaves a CLOSING batch alone, and a CLOSING head of a queue is skipped by :meth:`drain` until its
-closer marks it READY and wakes the sender. A closer that is interrupted (KeyboardInterrupt) gives
-its claim back; such a batch is not open to appends again, it only waits for the sender to close it.
+The writer claims in the same way when a batch is full. The thread that claims a batch closes it:
+the other thread ignores a CLOSING batch, and :meth:`drain` skips a CLOSING head of a queue until
+its closer marks it READY and wakes the sender. A closer that is interrupted (KeyboardInterrupt)
+releases its claim; such a batch accepts no more appends, it only waits for the sender to close it.
 
-A single record is encoded under the lock (its place is a few bytes before a tail that is finished),
-so any number of threads may call :meth:`~RecordAccumulator.append_record`, beside one that writes
-columns: a slice of columns whose batch got a single record meanwhile is refused as above.
+A single record is encoded under the lock (its position is a few bytes before a finished tail), so
+any number of threads may call :meth:`~RecordAccumulator.append_record`, concurrently with one that
+writes columns: a slice whose batch got a single record meanwhile is refused as above.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ from spark_kafka_sink.records.encoded_slice import EncodedSlice, OpenPosition, n
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
 from spark_kafka_sink.records.single_record import record_bytes
 
-#: What :meth:`RecordAccumulator.append_record` answers besides a future and bytes that are wanted.
+#: Returned by :meth:`RecordAccumulator.append_record` when the sticky partition changed.
 PARTITION_CHANGED = -1
 
-#: A batch of single records takes memory in steps of this (Kafka 4.4's incremental strategy): a
-#: whole batch.size for each open batch would be 256 MiB for 1000 partitions, and a trip to the pool
-#: for each record costs as much as encoding it.
+#: A batch of single records allocates memory in steps of this (Kafka 4.4's incremental strategy): a
+#: whole batch.size for each open batch would be 256 MiB for 1000 partitions, and an allocation for
+#: each record costs as much as encoding it.
 MEMORY_STEP = 16_384
 
 #: Length, attributes and the two deltas of a record, as the sticky partitioner counts them.
@@ -73,14 +73,14 @@ _RECORD_OVERHEAD = 8
 
 class StickyChoice(Protocol):
     """The partition that the built-in partitioner chose for one record (Java's
-    StickyPartitionInfo, with the questions that RecordAccumulator asks about it).
+    StickyPartitionInfo, with RecordAccumulator's checks on it).
 
     Both are called under the accumulator's lock and must not block.
     """
 
     def changed(self, *, all_full: bool) -> bool:
-        """Another record moved the topic on to another partition, or must do so now that
-        ``all_full`` says that the queue has no batch that takes more.
+        """True when another record switched the topic to another partition, or when the switch is
+        due now. ``all_full``: the queue has no batch with room.
         """
         ...
 
@@ -90,7 +90,7 @@ class StickyChoice(Protocol):
 
 
 class Memory:
-    """``size`` bytes of the pool that a sending thread holds: 0 once they are a batch's."""
+    """``size`` bytes of the pool that a sending thread holds; 0 once a batch owns them."""
 
     __slots__ = ("size",)
 
@@ -100,7 +100,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """``refused`` slices must be encoded again; ``taken`` bytes of the pool are batches' now."""
+    """``refused`` slices must be encoded again; batches now own ``taken`` bytes of the pool."""
 
     refused: tuple[EncodedSlice, ...]
     taken: int
@@ -110,9 +110,9 @@ class RecordAccumulator:
     """Queues of ProducerBatch by topic partition (Java's RecordAccumulator).
 
     One lock (``_lock``) guards every queue and all the fields below it, the flushes, and all
-    moves of a batch between OPEN, CLOSING, READY and IN_FLIGHT. The pool has its own lock; neither
-    is taken under the other. The listener is called without locks, and so is ``wakeup`` (the
-    sender's), whenever a batch became ready or the only open batch was opened.
+    transitions of a batch between OPEN, CLOSING, READY and IN_FLIGHT. The pool has its own lock;
+    neither is taken under the other. The listener is called without locks, and so is ``wakeup``
+    (the sender's), whenever a batch became ready or the only open batch was opened.
 
     Called by the writer: :meth:`positions`, :meth:`append`, :meth:`set_writer_waiting_since`,
     flush. Called by the sender: everything else.
@@ -158,7 +158,7 @@ class RecordAccumulator:
             self._closer,
             transaction_manager,
         )
-        # What the sender asks in every round, without a step between.
+        # Called by the sender in every iteration: no method call between.
         self.ready = self._drainer.ready
         self.drain = self._drainer.drain
         self.update_node_latency_stats = self._drainer.update_node_latency_stats
@@ -175,14 +175,14 @@ class RecordAccumulator:
         )
         self._closed = False
         self._has_columns = self._has_records = False
-        #: Records taken so far, by columns and one by one.
+        #: Records appended so far, as columns and one by one.
         self.appended_records = 0
         self._failure: KafkaError | None = None
 
     # ---- the writer ------------------------------------------------------------------------
 
     def positions(self, tps: Sequence[TopicPartition]) -> list[OpenPosition]:
-        """Where the open batch of each of ``tps`` stands now; :meth:`append` must follow soon."""
+        """The position in the open batch of each of ``tps``; :meth:`append` must follow soon."""
         limits = {topic: self.raw_limit(topic) for topic in {tp.topic for tp in tps}}
         closed = {topic: OpenPosition(0, 0, 0, limit) for topic, limit in limits.items()}
         with self._lock:
@@ -204,7 +204,7 @@ class RecordAccumulator:
             ]
 
     def open_room(self, tp: TopicPartition) -> int | None:
-        """Raw bytes that the open batch of ``tp`` still takes; None when none is open."""
+        """Raw bytes left in the open batch of ``tp``; None when none is open."""
         with self._lock:
             queue = self._queues.by_partition.get(tp)
             if queue is None or queue.open is None:
@@ -219,12 +219,12 @@ class RecordAccumulator:
         """Copy ``slices`` into their batches; see the module docstring for why some are refused.
 
         The memory of their bytes, and of a header for each slice that opens a batch, has been
-        allocated in the pool by the caller; ``taken`` tells how much of it is in batches now.
+        allocated in the pool by the caller; ``taken`` is the part that batches now own.
         Batches that are full are closed (compressed) here, on the caller's thread.
 
         Raises IllegalStateError when the accumulator is closed, or the error that failed it.
         """
-        # A slice is a view of a whole chunk's buffer: the copy lets the chunk go (rule R5).
+        # A slice is a view of a whole chunk's buffer: the copy lets the chunk be freed (rule R5).
         chunks = [bytes(piece.data) for piece in slices]
         refused: list[EncodedSlice] = []
         refused_tps: set[TopicPartition] = set()
@@ -245,7 +245,7 @@ class RecordAccumulator:
                 size = memory = data.nbytes
                 if generation == 0:
                     if batch is not None:
-                        # The planner saw it and found no room for the next record.
+                        # The planner saw this batch and found no room for the next record.
                         ready |= self._closer.claim(queue, claimed)
                     batch = self._open_batch(queue, base, now)
                     memory += HEADER_SIZE
@@ -267,7 +267,7 @@ class RecordAccumulator:
                     ready |= self._closer.claim(queue, claimed)
             self.refused_slices += len(refused)
             self._drainer.writer_encodes = False
-            # The sender does not know of a first open batch, nor that one is old by now.
+            # The sender has not seen a first open batch, nor that one has become old.
             wake = ready or was_idle or self._drainer.oldest_open_left(now) <= 0
         if wake:
             self._wakeup()
@@ -284,10 +284,10 @@ class RecordAccumulator:
     ) -> RecordFuture | int:
         """One record into the open batch of ``tp``, or into a new one (Java's append).
 
-        ``memory`` was allocated in the pool for it, and is the batch's once there is a future.
+        ``memory`` was allocated in the pool for it; the batch owns it once a future is returned.
 
-        Returns the record's future; or PARTITION_CHANGED: nothing was done, ask the partitioner
-        again; or how many bytes are to be allocated before this is called again. Raises as
+        Returns the record's future; or PARTITION_CHANGED: nothing was appended, call the
+        partitioner again; or the number of bytes to allocate before calling this again. Raises as
         :meth:`append` does.
         """
         claimed: list[ProducerBatch] = []
@@ -313,7 +313,7 @@ class RecordAccumulator:
                         size = _RECORD_OVERHEAD + len(record.tail)
                         sticky.appended(size, all_full=queue.open is None)
             except BaseException as error:
-                # A KeyboardInterrupt between two of these lines: what they leave is not known.
+                # A KeyboardInterrupt between two of these lines: the state is unknown.
                 self._fail(IllegalStateError(f"sending was interrupted by {type(error).__name__}"))
                 raise
         if wake:
@@ -330,16 +330,16 @@ class RecordAccumulator:
         now: int,
         claimed: list[ProducerBatch],
     ) -> tuple[ProducerBatch | None, int, bool]:
-        """Under the lock: the batch that takes ``record``, with memory for it; or None and how many
-        bytes that needs. And whether the sender must be woken.
+        """Under the lock: the batch for ``record``, with memory for it; or None and the number of
+        bytes needed. And whether the sender must be woken.
         """
         given = 0 if memory is None else memory.size
         limit = self.raw_limit(queue.tp.topic)
         wake = False
         batch = queue.open
         if batch is not None:
-            # As it was when the batch got its first single record: Java takes the estimated
-            # compression ratio once for each batch, too.
+            # The limit at the batch's first single record: Java, too, reads the estimated
+            # compression ratio once for each batch.
             limit = batch.raw_limit or limit
             delta = record.timestamp - batch.base_timestamp
             size = len(record_bytes(batch.record_count, delta, record.tail))
@@ -355,7 +355,7 @@ class RecordAccumulator:
             if given < HEADER_SIZE + size:
                 return None, HEADER_SIZE + max(size, min(limit, self._memory_step)), wake
             batch = self._open_batch(queue, record.timestamp, now)
-            limit = max(limit, size)  # a record that is larger has a batch of its own
+            limit = max(limit, size)  # a larger record gets its own batch
             wake = True
         if batch.futures is None:
             batch.take_records(self._clock, limit)
@@ -368,21 +368,21 @@ class RecordAccumulator:
 
     @property
     def failure(self) -> KafkaError | None:
-        """Why nothing is taken any more."""
+        """The error that further appends raise; None while there is none."""
         return self._failure
 
     def set_writer_waiting_since(self, since_ms: int | None) -> bool:
-        """The writer waits for its input since then, or (None) works. True: a batch is open."""
+        """Set since when the writer waits for input; None: it works. True: a batch is open."""
         self._drainer.writer_waiting_since = since_ms
         return self.has_open
 
     def begin_flush(self) -> Flush:
-        """From now on everything queued must go, until :meth:`end_flush`. Wake the sender after."""
+        """Make all queued batches sendable until :meth:`end_flush`. The caller wakes the sender."""
         with self._lock:
             return self._incomplete.begin_flush()
 
     def await_flush_completion(self, flush: Flush, deadline_ms: int) -> bool:
-        """Wait until the batches of ``flush`` and all pieces split from them are done with.
+        """Wait until the batches of ``flush`` and all pieces split from them are complete.
 
         Returns False at the deadline. Returns True at once when the accumulator has failed.
         """
@@ -420,8 +420,8 @@ class RecordAccumulator:
     # ---- the sender: ready, drain ------------------------------------------------------------
 
     def queue_sizes(self, topic: str) -> dict[int, int]:
-        """Batches queued for each partition of ``topic`` that has any: the adaptive partitioner's
-        weights (KIP-794). Takes no lock: it may be asked for under it.
+        """The number of queued batches of each partition of ``topic`` that has any: the adaptive
+        partitioner's weights (KIP-794). Takes no lock: the caller may hold it.
         """
         queues = self._queues
         # Each is copied in one step of the interpreter.
@@ -429,7 +429,7 @@ class RecordAccumulator:
         return {q.tp.partition: len(q.batches) for q in filled if q.tp.topic == topic}
 
     def mute_partition(self, tp: TopicPartition) -> None:
-        """Hold ``tp`` back (max.in.flight.requests.per.connection is 1 and one is in flight)."""
+        """Stop draining ``tp`` (max.in.flight.requests.per.connection is 1; one is in flight)."""
         with self._lock:
             self._queues.by_partition[tp].muted = True
 
@@ -437,7 +437,7 @@ class RecordAccumulator:
         with self._lock:
             self._queues.by_partition[tp].muted = False
 
-    # ---- the sender: back into the queue -------------------------------------------------------
+    # ---- the sender: requeue -------------------------------------------------------------------
 
     def reenqueue(self, batch: ProducerBatch, now: int) -> None:
         """See :meth:`BatchRequeuer.reenqueue`."""
@@ -448,22 +448,22 @@ class RecordAccumulator:
         return self._returns.split_and_reenqueue(batch)
 
     def expired_batches(self, now: int) -> list[ProducerBatch]:
-        """Take queued batches past delivery.timeout.ms out of their queues, oldest first.
+        """Remove queued batches past delivery.timeout.ms from their queues, oldest first.
 
         The caller fails them (``complete_exceptionally``) and calls :meth:`deallocate`.
         """
         return self._returns.expired(now)
 
     def next_expiry_time_ms(self) -> int:
-        """Nothing queued expires before this time (monotonic ms); NEVER when nothing is queued."""
+        """No queued batch expires before this time (monotonic ms); NEVER when none is queued."""
         queues = self._queues
         return self._returns.next_expiry_ms if queues.closed_heads or queues.open else NEVER
 
-    # ---- the sender: the end of batches --------------------------------------------------------
+    # ---- the sender: completion ----------------------------------------------------------------
 
     def discard(self, batch: ProducerBatch) -> None:
-        """Take ``batch`` out of its queue, if it is there: a later answer proved that a resend of
-        it is not needed.
+        """Remove ``batch`` from its queue, if it is there: a later response proved that it need not
+        be resent.
         """
         with self._lock:
             queue = self._queues.by_partition[batch.tp]
@@ -471,10 +471,10 @@ class RecordAccumulator:
                 self._queues.remove(queue, batch)
 
     def deallocate(self, *batches: ProducerBatch) -> None:
-        """They are done with: no longer incomplete, their memory back. Harmless when repeated.
+        """The batches are complete: return their memory. Idempotent.
 
-        For a batch that expired in flight this is called when its answer came: until then its
-        bytes may still be in the socket's hands.
+        For a batch that expired in flight this is called when its response arrives: until then the
+        socket may still use its bytes.
         """
         size = 0
         with self._lock:
@@ -486,9 +486,9 @@ class RecordAccumulator:
             self.pool.deallocate(size)
 
     def abort_incomplete_batches(self, error: KafkaError) -> None:
-        """Fail every batch, in flight or not, and refuse all further ones with ``error``.
+        """Fail every batch, in flight or not, and reject all further appends with ``error``.
 
-        Whoever waits (for memory, for a flush) is woken.
+        Threads that wait for memory or for a flush are woken.
         """
         with self._lock:
             self._fail(error)
@@ -499,8 +499,8 @@ class RecordAccumulator:
     def abort_undrained_batches(self, error: KafkaError) -> None:
         """Fail batches that have no sequence yet and are not in flight.
 
-        A batch that was sent once has its sequence (or, without idempotence, its answer to come):
-        it is spared, because only its answer tells whether its records are in the log.
+        A batch that was sent once has its sequence (or, without idempotence, a pending response):
+        it is kept, because only its response shows whether its records are in the log.
         """
         with self._lock:
             batches = []
@@ -511,9 +511,9 @@ class RecordAccumulator:
         self._abort(batches, error)
 
     def fail(self, error: KafkaError) -> None:
-        """The attempt is lost: take nothing more, drop what was never sent, wake who waits.
+        """The attempt has failed: accept no more records, fail unsent batches, wake all waiters.
 
-        Batches in flight stay until their answers come or the sender is closed.
+        Batches in flight stay until their responses arrive or the sender is closed.
         """
         with self._lock:
             self._fail(error)
@@ -528,33 +528,33 @@ class RecordAccumulator:
     def _abort(self, batches: Sequence[ProducerBatch], error: KafkaError) -> None:
         with self._lock:
             # DONE is set under the lock: a closer that still compresses one of these finds that
-            # its CLOSING batch is gone (``BatchCloser``). One that a later answer proved while it
-            # was on the wire again is acknowledged, and here for its memory only.
+            # its CLOSING batch is gone (``BatchCloser``). One that a later response proved while it
+            # was in flight again is acknowledged, and listed here for its memory only.
             aborted = [batch for batch in batches if not batch.is_done and batch.abort(error)]
         self.deallocate(*batches)
-        # After the memory is back, and before the listener, which may take long.
+        # After the memory is returned, and before the listener, which may be slow.
         if self._failure is not None:
             self.pool.close()
         for batch in aborted:
             batch.report_done()
 
     def close(self) -> None:
-        """No more appends; everything that is queued must go."""
+        """Reject further appends; all queued batches become sendable."""
         with self._lock:
             self._closed = self._drainer.closed = True
         self.pool.close()
 
     @property
     def has_undrained(self) -> bool:
-        """Some batch waits in a queue."""
+        """True while a batch is queued."""
         return bool(self._queues.closed_heads) or bool(self._queues.open)
 
     @property
     def has_incomplete(self) -> bool:
-        """Some batch is not done with: queued or in flight."""
+        """True while a batch is incomplete: queued or in flight."""
         return bool(self._incomplete)
 
     @property
     def has_open(self) -> bool:
-        """Some batch takes appends."""
+        """True while a batch accepts appends."""
         return bool(self._queues.open)

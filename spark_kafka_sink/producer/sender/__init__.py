@@ -1,6 +1,6 @@
-"""The sender's thread: from drained batches to completed ones (Java's ``Sender``).
+"""The sender thread: from drained batches to completed ones (Java's ``Sender``).
 
-Owns: ``sender`` (one turn of the loop), ``network_thread`` (that runs it), ``in_flight_batches``,
-``produce_errors`` (what a response means), ``batch_completion`` (who is told of a batch's end) and
-``producer_failure`` (an error that ends the producer).
+Owns: ``sender`` (the loop), ``network_thread`` (runs it), ``in_flight_batches``,
+``produce_errors`` (the errors of failed batches), ``batch_completion`` (listeners of completed
+batches) and ``producer_failure`` (an error that fails the producer).
 """

@@ -1,7 +1,7 @@
-"""Who hears that a batch has ended: the attempt's counts, and interceptors for columns.
+"""Listeners of completed batches: the attempt's counts, and interceptors for columns.
 
-Owns: which failed batch loses an attempt. On the way back it follows the futures of the batch's
-records (``producer_batch.py``). Never: the outcome itself, any cost per row.
+Owns: which failed batch fails the attempt. It runs after the futures of the batch's records
+(``producer_batch.py``). Never: the outcome itself, any cost per row.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class BatchCompletionListener:
         self._metrics = metrics
 
     def batch_done(self, batch: ProducerBatch) -> None:
-        """Once for each batch, on the thread that ended it; no lock held."""
-        told = 0 if batch.futures is None else len(batch.futures)
+        """Called once for each batch, on the thread that completed it; no lock held."""
+        with_future = 0 if batch.futures is None else len(batch.futures)
         if batch.error is None:
             self._recorder.batch_done(batch)
         else:
@@ -43,7 +43,7 @@ class BatchCompletionListener:
                 self._recorder.batch_done(batch)
             if self._metrics is not None:
                 self._metrics.records_failed(batch.tp.topic, batch.record_count)
-        if self._interceptors is not None and told < batch.record_count:
+        if self._interceptors is not None and with_future < batch.record_count:
             self._interceptors.on_acknowledgement(
                 RecordMetadata(
                     batch.tp.topic,
@@ -52,14 +52,14 @@ class BatchCompletionListener:
                     batch.base_timestamp
                     if batch.log_append_time_ms < 0
                     else batch.log_append_time_ms,
-                    record_count=batch.record_count - told,
+                    record_count=batch.record_count - with_future,
                 ),
                 batch.error,
             )
 
     def _fails_alone(self, batch: ProducerBatch) -> bool:
-        """This failed batch ends nothing but itself, or its transaction: that is the transaction
-        manager's. Its records have futures, or their writer learns of it at the commit.
+        """True when the failure affects only this batch, or its transaction, which the transaction
+        manager handles. Its records have futures, or the commit fails.
         """
         transactional = self._manager is not None and self._manager.is_transactional
         return transactional or batch.has_futures_only

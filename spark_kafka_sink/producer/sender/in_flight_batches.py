@@ -1,8 +1,8 @@
-"""Batches that have left and are without their end (Java's ``Sender.inFlightBatches``).
+"""Batches that were sent and are not completed (Java's ``Sender.inFlightBatches``).
 
-Owns: which batches are on the wire and to whom, which wait for a later acknowledgement to prove
-them, what each was answered last, and when the first of them expires. Never: a decision
-(``sender.py``), sequences, memory. Belongs to the sender's thread.
+Owns: the in-flight batches and their nodes, those that wait for a later acknowledgement to prove
+them, the last response for each, and the earliest expiry. Never: a decision (``sender.py``),
+sequences, memory. Belongs to the sender thread.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 
 
 class InFlightBatches:
-    """A batch is on the wire until its answer comes, whether it has ended before that or not."""
+    """A batch is in flight until its response arrives, even when it was completed before that."""
 
     __slots__ = ("_delivery_timeout_ms", "_doubted", "_last_answers", "_on_wire", "next_expiry_ms")
 
@@ -28,12 +28,12 @@ class InFlightBatches:
         self.next_expiry_ms = NEVER
 
     def __contains__(self, batch: ProducerBatch) -> bool:
-        """True while its bytes may be in the socket's hands."""
+        """True while the socket may still use its bytes."""
         return batch in self._on_wire
 
     @property
     def is_empty(self) -> bool:
-        """No batch is on the wire, nor waits for proof."""
+        """No batch is in flight or waits for proof."""
         return not self._on_wire and not self._doubted
 
     @property
@@ -42,7 +42,7 @@ class InFlightBatches:
         return bool(self._doubted)
 
     def sent(self, batches: Iterable[ProducerBatch], node_id: int) -> None:
-        """They leave for ``node_id``."""
+        """The batches are sent to ``node_id``."""
         for batch in batches:
             self._on_wire[batch] = node_id
             expiry = batch.created_ms + self._delivery_timeout_ms
@@ -50,7 +50,7 @@ class InFlightBatches:
                 self.next_expiry_ms = expiry
 
     def completed(self, batches: Iterable[ProducerBatch]) -> None:
-        """Their answer has come, or will not come."""
+        """Their response arrived, or will not arrive."""
         for batch in batches:
             self._on_wire.pop(batch, None)
         if not self._on_wire and not self._doubted:
@@ -62,8 +62,8 @@ class InFlightBatches:
         self.next_expiry_ms = min(self.next_expiry_ms, batch.created_ms + self._delivery_timeout_ms)
 
     def answered(self, batch: ProducerBatch, broker: str, code: ErrorCode) -> None:
-        """What ``broker`` answered, for the words of a time-out: by then its address may be in no
-        metadata any more.
+        """Remember the response of ``broker`` for a timeout's message: by then its address may have
+        left the metadata.
         """
         self._last_answers[batch] = (broker, code)
 
@@ -72,12 +72,12 @@ class InFlightBatches:
         return self._last_answers.get(batch)
 
     def node_of(self, batch: ProducerBatch) -> int | None:
-        """Who has ``batch`` and has not answered."""
+        """The node that has not responded for ``batch``; None when it is not in flight."""
         return self._on_wire.get(batch)
 
     def by_node(self, now: int) -> dict[int, tuple[int, int]]:
-        """How many batches each node has not answered, and the age of the oldest in ms. Any thread:
-        a copy of a dict is made in one piece.
+        """In-flight batches of each node, and the age of the oldest in ms. Any thread: a dict is
+        copied atomically.
         """
         found: dict[int, tuple[int, int]] = {}
         for batch, node in list(self._on_wire.items()):
@@ -86,7 +86,7 @@ class InFlightBatches:
         return found
 
     def forget(self, batches: Iterable[ProducerBatch]) -> None:
-        """They have ended, or are split."""
+        """They are completed, failed or split."""
         if self._doubted or self._last_answers:
             for batch in batches:
                 self._doubted.pop(batch, None)
@@ -95,7 +95,7 @@ class InFlightBatches:
                 self.next_expiry_ms = NEVER
 
     def expired(self, now: int) -> list[ProducerBatch]:
-        """Those past delivery.timeout.ms that have not ended."""
+        """Batches past delivery.timeout.ms that are not done."""
         if now < self.next_expiry_ms:
             return []
         expired = []

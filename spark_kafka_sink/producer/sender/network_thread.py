@@ -1,7 +1,7 @@
 """The thread that runs the sender, and whether this process still has it.
 
-Owns: how that thread starts, and the count of forks: a child has a copy of its parent's producers
-and none of their threads. Never: what the thread does (``sender.py``).
+Owns: starting the thread, and the fork count: a child has copies of its parent's producers and
+none of their threads. Never: the thread's work (``sender.py``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class NetworkThread(Protocol):
-    """What the producer needs of the thread that runs the sender."""
+    """The part of ``threading.Thread`` that the producer uses."""
 
     def is_alive(self) -> bool: ...
 
@@ -24,22 +24,22 @@ StartThread = Callable[[Callable[[], None], str], NetworkThread]
 
 
 def start_thread(run: Callable[[], None], name: str) -> NetworkThread:
-    """A daemon thread of that name, which has begun."""
+    """A started daemon thread of that name."""
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     return thread
 
 
-class Forks:
-    """How often this process is a fork of one that loaded this module. To ask for the process id
-    before each record would be a system call.
+class ForkCounter:
+    """How often this process was forked since this module was loaded. Reading the process id for
+    each record would cost a system call.
     """
 
     count = 0
 
     @classmethod
-    def forked(cls) -> None:
+    def increment(cls) -> None:
         cls.count += 1
 
 
-os.register_at_fork(after_in_child=Forks.forked)
+os.register_at_fork(after_in_child=ForkCounter.increment)

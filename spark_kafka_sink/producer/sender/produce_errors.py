@@ -1,7 +1,7 @@
-"""The words for batches that failed: what, where, how often tried, how old, and why.
+"""The errors of failed batches: partition, broker, attempts, age and cause.
 
-Owns: turning an answer, a lost request, a time-out or a bug into the exception that a batch ends
-with. Never: a decision to fail (``sender.py``), a row's content.
+Owns: turning a response, a lost request, a timeout or a bug into the exception that fails a batch.
+Never: a decision to fail (``sender.py``), a row's content.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def refusal_error(
     broker: str,
     reason: str | None,
 ) -> ApiError:
-    """The error of a batch that ``broker`` answered with ``answer``.
+    """The error of a batch for which ``broker`` returned ``answer``.
 
-    ``reason`` says why that is final, when the code alone does not. A code of NONE means that the
-    acknowledgement itself is what can't be (the log has lost records).
+    ``reason`` explains why the failure is final when the code alone does not. A code of NONE means
+    that the acknowledgement itself is inconsistent (the log has lost records).
     """
     where = (
         f"{batch.tp} on broker {broker}, attempt {batch.attempts + 1}, "
@@ -48,34 +48,34 @@ def refusal_error(
         return type(cause)(
             f"{where}: {cause.message}", hint=cause.hint, code=cause.code, kind=cause.kind
         )
-    told = answer.error_message
+    message = answer.error_message
     if answer.record_errors:
-        # The broker's message for the whole batch says the same of more records, in more words
+        # The broker's message for the whole batch repeats this for more records, in more words
         # than are shown.
         first = answer.record_errors[0]
         others = len(answer.record_errors) - 1
-        told = (
+        message = (
             f"record {first.batch_index} of the batch{f' (and {others} more)' if others else ''}: "
-            f"{first.message or told or 'refused'}"
+            f"{first.message or message or 'rejected'}"
         )
     if answer.error is ErrorCode.MESSAGE_TOO_LARGE:
-        # Only a batch of one record fails with it: larger ones are split.
-        told = f"{told or answer.error.info.meaning} (it has {batch.size_in_bytes} bytes)"
+        # Only a batch of one record fails with this code: larger ones are split.
+        message = f"{message or answer.error.info.meaning} (it has {batch.size_in_bytes} bytes)"
     if reason is not None:
-        told = f"{told or answer.error.info.meaning}; {reason}"
-    return answer.error.error(where, told)
+        message = f"{message or answer.error.info.meaning}; {reason}"
+    return answer.error.error(where, message)
 
 
 def delivery_timeout_error(
-    batch: ProducerBatch, now: int, story: str, hint: str | None = None
+    batch: ProducerBatch, now: int, status: str, hint: str | None = None
 ) -> KafkaTimeoutError:
-    """delivery.timeout.ms is over; ``story`` tells how far the batch came.
+    """delivery.timeout.ms has expired; ``status`` is the batch's last known state.
 
-    ``hint`` is what the last answer says must be done.
+    ``hint`` is the hint of the last response's code.
     """
     return KafkaTimeoutError(
         f"Expiring {batch.record_count} record(s) for {batch.tp}: {now - batch.created_ms} ms "
-        f"has passed since batch creation, {batch.attempts} retries were made; {story}",
+        f"has passed since batch creation, {batch.attempts} retries were made; {status}",
         hint=f"{hint}; {_LIMIT}" if hint else _LIMIT,
         code=ErrorCode.REQUEST_TIMED_OUT,
         kind=Kind.EXPIRED,
@@ -83,20 +83,20 @@ def delivery_timeout_error(
 
 
 def code_of_lost_request(response: ClientResponse) -> tuple[ErrorCode, str]:
-    """What a request that brought no answer means for its batches, and the words for it."""
+    """The error code of the batches of a request without a response, and its message."""
     error = response.error
     if isinstance(error, RemoteProtocolError):
-        # What it meant is unknown, like an answer that never came: the same bytes go again.
+        # As for a response that never arrived, the outcome is unknown: the same bytes are resent.
         return ErrorCode.NETWORK_EXCEPTION, error.message
     if error is not None:
         return error.code, error.message
     if response.timed_out:
-        return ErrorCode.REQUEST_TIMED_OUT, "no answer within request.timeout.ms"
-    return ErrorCode.NETWORK_EXCEPTION, "the broker disconnected before it answered"
+        return ErrorCode.REQUEST_TIMED_OUT, "no response within request.timeout.ms"
+    return ErrorCode.NETWORK_EXCEPTION, "the broker disconnected before it responded"
 
 
 def unexpected_error(exception: BaseException) -> KafkaError:
-    """What batches and waiters get when the sender's loop itself broke."""
+    """The error of batches and waiters when the sender loop itself failed."""
     if isinstance(exception, KafkaError):
         return exception
     what = safe_text(f"{type(exception).__name__}: {exception}")

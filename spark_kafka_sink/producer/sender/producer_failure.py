@@ -1,16 +1,16 @@
-"""What a failure does to a whole producer, and what its calls raise from then on.
+"""The failure of a whole producer, and the error that its methods raise from then on.
 
-Owns: the error that broke a producer, and how it is told. It joins those who learn of failures (the
-recorder of batches, the sender, a call that was interrupted) with those who must stop. Never: which
-batch fails (``sender.py``), which of them loses an attempt (``batch_completion.py``).
+Owns: a producer's failure and its message. It connects the sources of failures (the batch recorder,
+the sender, an interrupted call) with the parts that must stop. Never: which batch fails
+(``sender.py``), which of them fails the attempt (``batch_completion.py``).
 
-What a batch that failed for good does (rule R2):
+The effect of a permanently failed batch (rule R2):
 
-- records of ``send`` fail, and the others go on: the idempotent producer under a new id, because
-  nothing may be sent behind a hole (``transaction_manager.py``);
-- rows of columns belong to an attempt, which is lost as a whole: what was not acknowledged fails,
-  and every call but ``close`` raises;
-- a transaction can only be aborted now; after ``abort_transaction`` the producer goes on.
+- records of ``send`` fail, and the others continue: the idempotent producer under a new id, because
+  nothing may be sent after a sequence gap (``transaction_manager.py``);
+- rows of columns belong to an attempt, which is lost as a whole: unacknowledged rows fail, and
+  every method but ``close`` raises;
+- a transaction can then only be aborted; after ``abort_transaction`` the producer is usable.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from spark_kafka_sink.producer.transaction.transaction_manager import Transactio
 
 
 class ProducerFailure:
-    """Of one producer. ``failure`` is what every call but close raises, None while all is well.
+    """Of one producer. Every method but close raises ``failure``; None while there is none.
 
-    ``fatal_error`` asks the sender what ended it for good.
+    ``fatal_error`` returns the sender's fatal error.
     """
 
     __slots__ = ("_accumulator", "_clock", "_fatal_error", "_manager", "_recorder", "failure")
@@ -48,7 +48,7 @@ class ProducerFailure:
         self.failure: KafkaError | None = None
 
     def raise_failure(self) -> None:
-        """Raise what made this attempt fail, if anything did."""
+        """Raise the error that failed this attempt, if there is one."""
         batch = self._recorder.failed_batch
         cause = batch.error if batch is not None else self._fatal_error()
         if cause is None:
@@ -56,7 +56,7 @@ class ProducerFailure:
                 raise self.failure
             return
         if batch is None and isinstance(cause, AuthenticationError):
-            # The writer's own wait may have met it first: the same error, whoever did.
+            # The writer's own wait may raise it first: the error must be the same either way.
             self.fail_producer(cause)
             raise cause
         if batch is None:
@@ -75,10 +75,10 @@ class ProducerFailure:
         raise error from cause
 
     def fail_producer(self, error: KafkaError) -> None:
-        """From now on every call but close raises ``error``; nothing that waits is sent.
+        """From now on every method but close raises ``error``; queued batches are not sent.
 
-        A transaction can be aborted, and the producer go on; unless what an interrupted append left
-        behind is not known.
+        In a transaction only the transaction fails and can be aborted, unless an interrupted append
+        left the accumulator in an unknown state.
         """
         manager = self._manager
         if (
@@ -95,5 +95,5 @@ class ProducerFailure:
 
 
 def first_line(error: KafkaError) -> str:
-    """Of what ``error`` says, for another one's message."""
+    """The first line of ``error``'s message, for use in another message."""
     return error.message.splitlines()[0] if error.message else type(error).__name__

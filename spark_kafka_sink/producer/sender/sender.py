@@ -1,18 +1,19 @@
-"""The loop that carries batches to brokers and judges their answers (Java's ``Sender``).
+"""The loop that sends batches to brokers and handles the responses (Java's ``Sender``).
 
-Owns: the daemon thread's phases (:meth:`Sender.run`), what one round does (:meth:`run_once`), the
-fate of every batch that left: completed, split, sent again, or failed. On a record's way it stands
-between the accumulator and the network, there and back. Never: a socket, an encoder, the meaning of
+Owns: the phases of the daemon thread (:meth:`Sender.run`), one iteration (:meth:`run_once`), the
+outcome of every sent batch: completed, split, retried or failed. On a record's way it is between
+the accumulator and the network, in both directions. Never: a socket, an encoder, the meaning of
 sequences (``partition_sequences.py``).
 
 All of it runs on one thread, the network thread, except :meth:`wakeup`, :meth:`initiate_close`,
-:meth:`force_close` and :attr:`fatal_error`. Answers arrive as callbacks inside ``client.poll``.
+:meth:`force_close` and :attr:`fatal_error`. Responses arrive as callbacks inside ``client.poll``.
 
 Unlike Java's (rules R1 and R2): bytes are never changed, so a retry is the same objects; once
-a batch with rows of columns fails for good, an idempotent producer fails with it: nothing more is
-sent, the loop ends, connections are closed (no Produce stays unanswered behind a failed attempt),
-and every batch and waiter gets the error. An unexpected exception ends it the same way. And a round
-that drained nothing does not spin: what holds a batch back ends with an answer, which wakes it.
+a batch with rows of columns fails permanently, an idempotent producer fails with it: nothing more
+is sent, the loop stops, connections are closed (no Produce request of a failed attempt stays
+pending), and every batch and waiter gets the error. An unexpected exception stops the loop the same
+way. An iteration that drained nothing does not spin: a held-back batch waits for a response, which
+wakes the loop.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _LONGEST_POLL_MS = 1
 
 
 class SenderRecorder(Protocol):
-    """What the sender tells of its work (``produce_recorder.py``'s ProduceRecorder)."""
+    """The events that the sender reports (``produce_recorder.py``'s ProduceRecorder)."""
 
     def request_sent(self, batches: Sequence[ProducerBatch], now: int) -> None: ...
     def request_answered(
@@ -77,7 +78,7 @@ class SenderRecorder(Protocol):
 
 
 def answer_of(code: ErrorCode) -> Answer:
-    """A produce error code as far as sequences care."""
+    """Classify a produce error code for the sequence logic."""
     if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
         return Answer.ACKNOWLEDGED
     if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -87,7 +88,7 @@ def answer_of(code: ErrorCode) -> Answer:
     return Answer.UNCLEAR if code.retriable else Answer.REFUSED
 
 
-#: What an answer means when batches have no sequence.
+#: The action for each answer when batches have no sequence.
 _WITHOUT_SEQUENCE = {
     Answer.ACKNOWLEDGED: Action.COMPLETE,
     Answer.UNCLEAR: Action.RESEND,
@@ -98,10 +99,10 @@ _WITHOUT_SEQUENCE = {
 
 
 class Sender:
-    """Sends what the accumulator holds, until closed.
+    """Sends the accumulator's batches until closed.
 
     ``transaction_manager`` is None for a producer without idempotence: its batches then fail one
-    by one, and their order holds only with max.in.flight.requests.per.connection=1.
+    by one, and order is guaranteed only with max.in.flight.requests.per.connection=1.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class Sender:
         self._running = True
         self._forced = False
         self._closed = False
-        #: What ended this producer for good. A field: it is read for each record of ``send``.
+        #: The fatal error of this producer. A field: it is read for each record of ``send``.
         self.fatal_error: KafkaError | None = None
         self._in_flight = InFlightBatches(config.delivery_timeout_ms)
         metadata.attach(self.wakeup, client.connection_failures)
@@ -146,8 +147,8 @@ class Sender:
     # -- phases -----------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """The thread's whole life: work; drain after initiate_close; abort what is still open; end,
-        and close the client.
+        """The thread's body: send; after initiate_close drain; abort an open transaction; close the
+        client.
         """
         try:
             while self._running and self.fatal_error is None:
@@ -156,7 +157,7 @@ class Sender:
                 self.run_once()
             while not self._forced and self.fatal_error is None and self._must_still_abort():
                 self.run_once()
-        except BaseException as exception:  # noqa: BLE001 - whoever waits must learn of anything
+        except BaseException as exception:  # noqa: BLE001 - every waiter must get the error
             self._fail_producer(unexpected_error(exception))
         finally:
             self._end()
@@ -165,11 +166,11 @@ class Sender:
         return self._accumulator.has_undrained or self._client.in_flight_request_count() > 0
 
     def _must_still_abort(self) -> bool:
-        """Closing, with everything answered: an end that has begun goes on, a transaction that
-        nobody ended is aborted.
+        """While closing, with no request in flight: a commit or abort in progress continues; a
+        transaction that was neither committed nor aborted is aborted.
 
-        One that is prepared is not ours any more. An abort that must wait for the coordinator for
-        too long is ended by :meth:`force_close`; the broker's time-out then aborts it.
+        A prepared transaction no longer belongs to this producer. :meth:`force_close` stops an
+        abort that waits too long for the coordinator; transaction.timeout.ms then aborts it.
         """
         manager = self._transaction_manager
         if manager is None:
@@ -182,7 +183,7 @@ class Sender:
         return True
 
     def _end(self) -> None:
-        """Nothing is sent any more: everyone who still waits gets to know, sockets are closed."""
+        """Nothing more is sent: fail every waiter, close the sockets."""
         error = self.fatal_error
         closed = KafkaError("the producer was closed")
         try:
@@ -191,7 +192,7 @@ class Sender:
             elif self._forced:
                 closed = KafkaError(
                     "the producer was closed before all its records were acknowledged",
-                    hint="close() waits for them, for as long as its time-out says",
+                    hint="close() waits for them until its timeout expires",
                 )
                 self._accumulator.abort_incomplete_batches(closed)
             if self._transaction_manager is not None:
@@ -202,14 +203,14 @@ class Sender:
             self._client.close()
 
     def run_once(self) -> None:
-        """One round: identity and transaction first, then data, then the network."""
+        """One iteration: producer id and transaction first, then data, then the network."""
         now = self._clock.now_ms()
         timeout = NEVER
         manager = self._transaction_manager
         if self._transactional and manager is not None and manager.must_abort:
             timeout = self._abort_undrained_batches(manager)
         if self._requester is not None:
-            # The accumulator drains nothing without an id, but connections open meanwhile.
+            # The accumulator drains nothing without a producer id, but connections open meanwhile.
             timeout = min(
                 timeout, self._requester.maybe_request(now), self._send_producer_data(now)
             )
@@ -222,7 +223,7 @@ class Sender:
             self._client.poll(timeout, now)
 
     def _is_idle(self) -> bool:
-        """Nothing undrained, in flight or waited for: the loop sleeps until it is woken."""
+        """Nothing is undrained, in flight or awaited: the loop sleeps until it is woken."""
         manager = self._transaction_manager
         return not (
             self._accumulator.has_undrained
@@ -233,10 +234,10 @@ class Sender:
         )
 
     def _abort_undrained_batches(self, manager: TransactionManager) -> int:
-        """Drop what was never sent of a transaction that can only be aborted. What was sent goes
-        on to its answer: EndTxn waits for that.
+        """Fail the unsent batches of a transaction that can only be aborted. EndTxn waits for the
+        responses of those that were sent.
 
-        Returns how long the network may be polled: a close may wait for just this.
+        Returns the poll timeout in ms: a close may be waiting for exactly this.
         """
         if self._accumulator.has_undrained:
             error = manager.last_error or TransactionAbortedError(
@@ -252,19 +253,19 @@ class Sender:
         return self._in_flight.by_node(now)
 
     def wakeup(self) -> None:
-        """End a blocked poll: there is something to send, or to ask. Any thread."""
+        """Wake up a blocked poll: there is a batch or a request to send. Any thread."""
         if not self._closed:
             self._client.wakeup()
 
     def initiate_close(self) -> None:
-        """Take nothing more, send what is there, end. Any thread."""
-        # First the accumulator: else a batch may come in after the loop saw it empty.
+        """Accept no more records, send the queued ones, then stop. Any thread."""
+        # The accumulator first: else a batch could be added after the loop saw it empty.
         self._accumulator.close()
         self._running = False
         self.wakeup()
 
     def force_close(self) -> None:
-        """End now: what is not acknowledged fails. Any thread."""
+        """Stop now: unacknowledged batches fail. Any thread."""
         self._forced = True
         self.initiate_close()
 
@@ -278,10 +279,10 @@ class Sender:
             if self._transaction_manager is not None:
                 self._transaction_manager.transition_to_fatal_error(error)
 
-    # -- there ------------------------------------------------------------------------------------
+    # -- sending ----------------------------------------------------------------------------------
 
     def _send_producer_data(self, now: int) -> int:
-        """Expire, find ready nodes, drain, send; how long the network may be polled."""
+        """Expire, find ready nodes, drain, send. Returns the poll timeout in ms."""
         in_flight, accumulator = self._in_flight, self._accumulator
         expiry = min(in_flight.next_expiry_ms, accumulator.next_expiry_time_ms())
         if now >= expiry:
@@ -301,13 +302,13 @@ class Sender:
             return timeout
         sendable, not_ready_timeout = self._sendable(cluster, result.ready_nodes, now)
         if sendable and self._send_to(cluster, sendable, now) < len(sendable):
-            # Ready, yet nothing came: what made it so (a waiter for memory) has just gone.
+            # Ready, yet nothing was drained: the cause (a waiter for memory) has just gone.
             timeout = min(timeout, _LONGEST_POLL_MS)
-        # A node that got a request may take another one when that has left, which ends the poll.
+        # A node can take the next request once this one is written, which wakes the poll.
         return min(timeout, not_ready_timeout)
 
     def _send_to(self, cluster: Cluster, nodes: Sequence[int], now: int) -> int:
-        """A request to each of ``nodes`` that there is something for; how many."""
+        """Send a request to each of ``nodes`` that has batches; returns the number of requests."""
         if self._transaction_manager is not None:
             self._transaction_manager.expire_acks(now)
         drained = self._accumulator.drain(cluster, nodes, self._config.max_request_size, now)
@@ -320,7 +321,7 @@ class Sender:
         return len(drained)
 
     def _sendable(self, cluster: Cluster, ready: Iterable[int], now: int) -> tuple[list[int], int]:
-        """Which of the ready nodes can take a request now, and when to look at the others."""
+        """The ready nodes that can take a request now, and the delay until the next check in ms."""
         sendable = []
         timeout = NEVER
         for node_id in ready:
@@ -332,7 +333,7 @@ class Sender:
                 sendable.append(node_id)
                 continue
             delay = self._client.poll_delay_ms(node, now)
-            if delay < NEVER:  # it is not connected
+            if delay < NEVER:  # not connected
                 timeout = min(timeout, delay)
                 error = self._client.authentication_error(node)
                 if error is not None:
@@ -369,14 +370,14 @@ class Sender:
     # -- delivery.timeout.ms ----------------------------------------------------------------------
 
     def _expire_batches(self, now: int) -> None:
-        """Fail what is older than delivery.timeout.ms: queued, on the wire, or in doubt."""
+        """Fail batches past delivery.timeout.ms: queued, in flight, or awaiting proof."""
         for batch in (*self._accumulator.expired_batches(now), *self._in_flight.expired(now)):
             self._fail_batch(batch, self._timeout_error(batch, now), unclear=batch.has_sequence)
         if self._transaction_manager is not None and self._transaction_manager.renewing:
             self._maybe_renew(self._transaction_manager)
 
     def _maybe_renew(self, manager: TransactionManager) -> None:
-        """Not before everything is off the wire: what is late then finds nothing of its own."""
+        """Only when nothing is in flight: no late response can then match a new batch."""
         if self._in_flight.is_empty:
             manager.renew()
 
@@ -385,21 +386,21 @@ class Sender:
         hint = None
         if last is not None:
             broker, code = last
-            story = f"the last answer, of broker {broker}, was {code.name}"
+            status = f"the last response, from broker {broker}, was {code.name}"
             hint = code.info.hint
         elif node is not None:
-            story = f"broker {self._name(node)} has not answered"
+            status = f"broker {self._name(node)} has not responded"
         else:
             known = self._metadata.leader_known(batch.tp)
-            story = f"it was never sent: {known}; {self._metadata.addresses_tried()}"
-        return delivery_timeout_error(batch, now, story, hint)
+            status = f"it was never sent: {known}; {self._metadata.addresses_tried()}"
+        return delivery_timeout_error(batch, now, status, hint)
 
-    # -- and back ---------------------------------------------------------------------------------
+    # -- responses --------------------------------------------------------------------------------
 
     def _handle_produce_response(
         self, response: ClientResponse, batches: Mapping[TopicPartition, ProducerBatch]
     ) -> None:
-        """Every batch of the request gets its answer, whatever came of the request."""
+        """Handle every batch of the request, whether or not a response arrived."""
         node_id = response.request.destination
         self._in_flight.completed(batches.values())
         left = dict(batches)
@@ -413,9 +414,9 @@ class Sender:
                 answered = left.pop(answer.tp, None)
                 if answered is not None:
                     self._complete_batch(answered, answer, response, done)
-            code, message = ErrorCode.NETWORK_EXCEPTION, "the answer leaves out this partition"
+            code, message = ErrorCode.NETWORK_EXCEPTION, "the response omits this partition"
         elif response.error is None and not response.disconnected:
-            code, message = ErrorCode.NONE, ""  # acks=0: sent is all that is known
+            code, message = ErrorCode.NONE, ""  # acks=0: the broker does not respond
         else:
             code, message = code_of_lost_request(response)
         for tp, batch in left.items():
@@ -426,7 +427,7 @@ class Sender:
             self._maybe_renew(self._transaction_manager)
 
     def _take_leader_hints(self, body: ProduceResponse) -> None:
-        """KIP-951: the next send goes to the new leader at once, with no metadata answer."""
+        """KIP-951: the next send goes to the new leader without a metadata request."""
         for answer in body.partitions:
             if answer.leader is not None and answer.error.refreshes_metadata:
                 leader, epoch = answer.leader
@@ -439,9 +440,9 @@ class Sender:
         response: ClientResponse,
         done: list[ProducerBatch],
     ) -> None:
-        """Split, complete, send again or fail, in that order of asking (Sender.completeBatch).
+        """Split, complete, fail or retry, checked in that order (Sender.completeBatch).
 
-        What is acknowledged goes into ``done``, to be released with the others of its request.
+        Acknowledged batches are added to ``done``, to be released with the others of the request.
         """
         now, code, manager = response.received_ms, answer.error, self._transaction_manager
         if self._guarantee_message_order:
@@ -467,7 +468,7 @@ class Sender:
             batch.complete(answer.base_offset, answer.log_append_time_ms)
             done.append(batch)
         elif verdict.action is Action.FAIL:
-            # An attempt before this one may still reach a broker, unless this was the first.
+            # An earlier attempt may still reach a broker, unless this was the first.
             unclear = kind is Answer.UNCLEAR or batch.in_retry
             error = self._error(batch, answer, response, verdict.reason)
             self._fail_batch(batch, error, answer, unclear=unclear)
@@ -479,13 +480,13 @@ class Sender:
             error = self._error(batch, answer, response, "no retries are left")
             self._fail_batch(batch, error, unclear=True)
         else:
-            _log.debug("%s is sent again after %s", batch.tp, code.name)
+            _log.debug("retrying %s after %s", batch.tp, code.name)
             error = self._error(batch, answer, response, None)
             self._report.batch_retried(batch, error, response.request.destination)
             self._accumulator.reenqueue(batch, now)
 
     def _split(self, batch: ProducerBatch, code: ErrorCode, now: int) -> bool:
-        """Whether ``batch`` was too large for its broker, and goes on in two."""
+        """True when ``batch`` was too large for its broker and was split in two."""
         if (
             code is not ErrorCode.MESSAGE_TOO_LARGE
             or batch.record_count < 2
@@ -498,8 +499,8 @@ class Sender:
         return True
 
     def _take_late_answer(self, batch: ProducerBatch, code: ErrorCode) -> None:
-        """Proven by a later acknowledgement, or expired, while this copy was on the wire: only its
-        memory was held back for the socket's sake. An abort may be waiting for the word.
+        """The batch was proven by a later acknowledgement, or expired, while this copy was in
+        flight: only its memory is still held, for the socket. An abort may wait for this response.
         """
         if self._transaction_manager is not None:
             self._transaction_manager.late_answer(batch, answer_of(code))
@@ -512,8 +513,8 @@ class Sender:
         proven: Iterable[ProducerBatch],
         done: list[ProducerBatch],
     ) -> None:
-        """``batch`` was in the log before, if ``code`` says so, and those that its acknowledgement
-        proves are, at offsets that are not told.
+        """Report duplicates: ``batch``, when ``code`` is not NONE, and the earlier batches that its
+        acknowledgement proves to be in the log, at unknown offsets.
         """
         if code is not ErrorCode.NONE:
             self._report.batch_duplicate(batch)
@@ -532,13 +533,13 @@ class Sender:
         *,
         unclear: bool,
     ) -> None:
-        """Fail ``batch`` for good. In a transaction that is the end of this. Else, with sequences,
-        batches of ``send`` fail alone (each record's future tells), and the producer goes on under
-        a new id; rows of columns belong to an attempt, and the producer ends with them (rule R2).
-        ``unclear``: its records may be in the log.
+        """Fail ``batch`` permanently. In a transaction, the transaction can then only be aborted.
+        Else, with sequences, batches of ``send`` fail alone (each record's future has the error)
+        and the producer continues under a new id; rows of columns belong to an attempt, and the
+        producer fails with them (rule R2). ``unclear``: its records may be in the log.
 
-        The transaction fails before anybody hears of the batch: a writer whose flush returns must
-        not find a transaction that still looks whole, and prepare it.
+        The transaction fails before the batch is reported: a writer whose flush returns must not
+        find a transaction that still looks intact, and prepare it.
         """
         manager = self._transaction_manager
         failed = [batch]
@@ -562,7 +563,7 @@ class Sender:
                 self._fail_producer(fatal)
 
     def _release(self, *batches: ProducerBatch) -> None:
-        """They are done and off the wire."""
+        """The batches are done and no longer in flight."""
         self._in_flight.forget(batches)
         self._accumulator.deallocate(*batches)
 

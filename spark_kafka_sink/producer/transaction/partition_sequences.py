@@ -1,50 +1,50 @@
-"""The sequence numbers of one producer id on one partition, and what each answer to them means.
+"""The sequence numbers of one producer id on one partition, and the handling of responses.
 
-Owns: which sequence the next batch takes, which batches have one and no final answer yet, whether
-a batch may leave now, and the one table (:data:`ACTIONS`) from (situation, answer) to action.
-Never: bytes, clocks, sockets, backoff; ``transaction_manager.py`` keeps one of these for each
-partition, ``record_accumulator.py`` asks it at drain, ``sender.py`` at every answer.
+Owns: the next sequence, the batches that have one and are unresolved, whether a batch may be sent
+now, and the one table (:data:`ACTIONS`) from (situation, answer) to action. Never: bytes, clocks,
+sockets, backoff; ``transaction_manager.py`` keeps one instance for each partition,
+``record_accumulator.py`` calls it at drain, ``sender.py`` for every response.
 
-What the broker does (``ProducerStateManager``): for each producer id and partition it keeps the
-last sequence and its last five batches. A batch that equals one of the five is answered with
-success again; one that continues the last sequence is appended; any other is OUT_OF_ORDER. A
-producer that it does **not know** may begin with *any* sequence. After a clean restart only the
-last batch is remembered, so an older duplicate is OUT_OF_ORDER although it is in the log.
+The broker (``ProducerStateManager``) keeps, for each producer id and partition, the last sequence
+and the last five batches. A batch that equals one of the five is acknowledged again; one that
+continues the last sequence is appended; any other is OUT_OF_ORDER. A producer **unknown** to the
+broker may begin with *any* sequence. After a clean restart the broker remembers only the last
+batch, so an older duplicate is OUT_OF_ORDER although it is in the log.
 
 The rules, each with the race that it closes:
 
-* **The first batch travels alone until it is acknowledged.** Fresh topic: A is answered
-  NOT_LEADER_OR_FOLLOWER, B, sent right behind A, reaches the broker when it has become leader. It
-  does not know the producer, so it accepts B; A then is out of order for ever, and B before A
-  in the log. Alone, A is simply sent again until it is in; then the broker knows the producer.
-* **A later acknowledgement proves the earlier batches**, once there was a first one: a broker that
-  knows the producer appends B only behind A. So A's lost answer needs no resend. The
-  acknowledged offset must leave room for them; if not, the broker has forgotten this producer
-  (topic created anew, log truncated by an unclean election), and the attempt fails.
-* **What has a sequence is resent in order, one at a time, before anything new.** A is answered
-  NOT_LEADER; B and C behind it OUT_OF_ORDER, because A is missing: B and C are not at fault, and go
-  again after A.
-* **OUT_OF_ORDER counts only against a batch that left with nothing unanswered before it.** A is
-  refused by old leader 1, B's refusal by 1 is still on its way; A is sent to new leader 2 and
-  acknowledged; now B's old OUT_OF_ORDER arrives, and B is the first without an answer. It says
-  nothing: B left behind A. B is sent again, and that answer counts.
-* **OUT_OF_ORDER against such a batch is a doubt, not yet a failure.** All before A is in the log,
-  so the broker's last sequence is beyond A: A is a duplicate older than the broker remembers (A to
-  D were appended, their answers lost, the broker restarted and remembers D only). B, C, D are sent
-  again in order; D is answered with success and proves A, B, C. If all that have a sequence end in
-  doubt, nothing can prove them, and the attempt fails. Nothing new is sent meanwhile: it could be
-  accepted by a broker that has forgotten us.
-* **OUT_OF_ORDER before any acknowledgement fails the attempt**: nothing is known of that log.
+* **The first batch is sent alone until it is acknowledged.** Fresh topic: A gets
+  NOT_LEADER_OR_FOLLOWER; B, sent right after A, reaches the broker when it has become leader. The
+  broker does not know the producer, so it accepts B; A is then always out of order, and B precedes
+  A in the log. Alone, A is simply resent until it is appended; then the broker knows the producer.
+* **A later acknowledgement proves the earlier batches**, after a first one: a broker that knows
+  the producer appends B only after A. So A need not be resent when its response is lost. The
+  acknowledged offset must leave room for them; if not, the broker has lost this producer's state
+  (topic recreated, log truncated by an unclean election), and the attempt fails.
+* **Batches with a sequence are resent in order, one at a time, before any new batch.** A gets
+  NOT_LEADER; B and C after it OUT_OF_ORDER, because A is missing: B and C are not at fault, and are
+  resent after A.
+* **OUT_OF_ORDER counts only against a batch sent with no unresolved batch before it.** A is
+  rejected by old leader 1, B's rejection by 1 is still in flight; A is sent to new leader 2 and
+  acknowledged; now B's old OUT_OF_ORDER arrives, and B is the first unresolved batch. It proves
+  nothing: B was sent behind A. B is resent, and that response counts.
+* **OUT_OF_ORDER against such a batch is a doubt, not yet a failure.** All batches before A are in
+  the log, so the broker's last sequence is beyond A: A is a duplicate older than the broker
+  remembers (A to D were appended, their responses lost, the broker restarted and remembers D only).
+  B, C, D are resent in order; D is acknowledged and proves A, B, C. If all batches with a sequence
+  end up in doubt, nothing can prove them, and the attempt fails. No new batch is sent meanwhile: a
+  broker that has lost this producer's state could accept it.
+* **OUT_OF_ORDER before any acknowledgement fails the attempt**: the state of that log is unknown.
 
-* **Behind a batch that failed for good nothing can follow.** Only a transactional producer lives on
-  then, to abort (nothing is renumbered, rule R2): what is behind the hole fails with its
-  next answer, unless that is an acknowledgement. A batch that failed without a clear answer is
-  *lost*: it may be in the log, or may still come there, until a later acknowledgement or its own
-  late answer settles it.
+* **After a permanently failed batch nothing can follow.** Only a transactional producer continues
+  then, to abort (nothing is renumbered, rule R2): each batch after the gap fails with its next
+  response, unless that is an acknowledgement. A batch that failed without a definite response is
+  *lost*: it may be in the log, or may still be appended, until a later acknowledgement or its own
+  late response resolves it.
 
-A split (MESSAGE_TOO_LARGE, rule R7) puts the halves in the whole's place: they keep its
-range of sequences and go, one after the other, before the later batches, which were or will be
-answered OUT_OF_ORDER and go again unchanged.
+A split (MESSAGE_TOO_LARGE, rule R7) replaces the batch by its halves: they keep its sequence range
+and are sent, one after the other, before the later batches, which get OUT_OF_ORDER and are resent
+unchanged.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from typing import Any, Generic, TypeVar
 
 from spark_kafka_sink.records.record_batch import NO_SEQUENCE
 
-#: A broker remembers five batches of a producer on a partition; more must not be unanswered.
+#: A broker remembers five batches of a producer on a partition; no more may be in flight.
 MAX_IN_FLIGHT = 5
 
 _SEQUENCES = 2**31
@@ -64,7 +64,7 @@ BatchT = TypeVar("BatchT")
 
 
 class Answer(Enum):
-    """What came back for a batch, as far as sequences care."""
+    """The outcome of a Produce request for a batch, as the sequence logic sees it."""
 
     ACKNOWLEDGED = "NONE or DUPLICATE_SEQUENCE_NUMBER"
     OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
@@ -72,35 +72,35 @@ class Answer(Enum):
     UNCLEAR = "a retriable error, a disconnect, a time-out"
     REFUSED = "any other error"
 
-    # Enum's own is a function of Python's, and :data:`ACTIONS` is asked for each batch.
+    # Enum's own is a Python function, and :data:`ACTIONS` is looked up for each batch.
     __hash__ = object.__hash__
 
 
 class Situation(Enum):
-    """Where the answered batch stood."""
+    """The situation of the batch when its response arrives."""
 
-    FIRST = "nothing of this producer is acknowledged on the partition yet"
-    HEAD = "it left with nothing unanswered before it"
-    BEHIND = "it left with others unanswered before it"
-    SETTLED = "a later acknowledgement proved it already"
-    BROKEN = "an earlier batch of the partition failed for good"
+    FIRST = "no batch of this producer is acknowledged on the partition yet"
+    HEAD = "it was sent with no unresolved batch before it"
+    BEHIND = "it was sent with unresolved batches before it"
+    SETTLED = "a later acknowledgement already proved it"
+    FAILED = "an earlier batch of the partition failed permanently"
 
     __hash__ = object.__hash__  # as above
 
 
 class Action(Enum):
-    """What the sender does with the batch."""
+    """The sender's action for the batch."""
 
-    COMPLETE = "complete it, and those that it proves"
-    RESEND = "queue it again"
+    COMPLETE = "complete it, and the batches that it proves"
+    RESEND = "requeue it"
     AWAIT_PROOF = "keep it; a later acknowledgement proves it, or the attempt fails"
     FAIL = "the attempt fails"
     IGNORE = "nothing: it is done"
 
 
-_FIRST, _HEAD, _BEHIND, _SETTLED, _BROKEN = Situation
+_FIRST, _HEAD, _BEHIND, _SETTLED, _FAILED = Situation
 
-#: The whole of rule R3 about answers.
+#: Rule R3 for responses, complete.
 ACTIONS: dict[tuple[Situation, Answer], Action] = {
     (_FIRST, Answer.ACKNOWLEDGED): Action.COMPLETE,
     (_FIRST, Answer.OUT_OF_ORDER): Action.FAIL,
@@ -118,8 +118,8 @@ ACTIONS: dict[tuple[Situation, Answer], Action] = {
     (_BEHIND, Answer.UNCLEAR): Action.RESEND,
     (_BEHIND, Answer.REFUSED): Action.FAIL,
     **{(_SETTLED, answer): Action.IGNORE for answer in Answer},
-    **{(_BROKEN, answer): Action.FAIL for answer in Answer},
-    (_BROKEN, Answer.ACKNOWLEDGED): Action.COMPLETE,
+    **{(_FAILED, answer): Action.FAIL for answer in Answer},
+    (_FAILED, Answer.ACKNOWLEDGED): Action.COMPLETE,
 }
 
 
@@ -127,7 +127,7 @@ ACTIONS: dict[tuple[Situation, Answer], Action] = {
 class Verdict(Generic[BatchT]):
     """``proven`` are earlier batches to complete with an unknown offset, in order.
 
-    ``reason`` says why, when the action is FAIL for what the sequences tell.
+    ``reason`` explains a FAIL that is caused by the sequences.
     """
 
     action: Action
@@ -135,13 +135,13 @@ class Verdict(Generic[BatchT]):
     reason: str | None = None
 
 
-#: How nearly every batch ends.
+#: The verdict for nearly every batch.
 _COMPLETED: Verdict[Any] = Verdict(Action.COMPLETE)
 
 
 class _Place(Enum):
-    SENT = "on its way, unanswered"
-    QUEUED = "waits to be sent again"
+    SENT = "in flight"
+    QUEUED = "waits to be resent"
     AWAITING_PROOF = "waits for proof"
 
 
@@ -161,7 +161,7 @@ def _precedes(one: _InFlight[BatchT], other: _InFlight[BatchT]) -> bool:
 
 
 class PartitionSequences(Generic[BatchT]):
-    """Sequence state of one (producer id, epoch) on one partition. One thread, the sender's."""
+    """Sequence state of one (producer id, epoch) on one partition. Sender thread only."""
 
     __slots__ = (
         "_in_flight",
@@ -170,16 +170,16 @@ class PartitionSequences(Generic[BatchT]):
         "_lost",
         "_max_in_flight",
         "acknowledged",
-        "broken",
+        "failed",
         "next_sequence",
     )
 
     def __init__(self, max_in_flight: int = MAX_IN_FLIGHT, next_sequence: int = 0) -> None:
         self.next_sequence = next_sequence
-        #: True once the broker is known to know this producer.
+        #: True once the broker knows this producer.
         self.acknowledged = False
-        #: True once a batch failed for good: the next sequence will never be accepted.
-        self.broken = False
+        #: True once a batch failed permanently: the next sequence will never be accepted.
+        self.failed = False
         self._max_in_flight = min(max_in_flight, MAX_IN_FLIGHT)
         self._in_flight: list[_InFlight[BatchT]] = []
         self._lost: list[_InFlight[BatchT]] = []
@@ -187,14 +187,14 @@ class PartitionSequences(Generic[BatchT]):
         self._last_acknowledged_ms = 0
 
     def __len__(self) -> int:
-        """How many batches have a sequence and no final answer."""
+        """The number of unresolved batches with a sequence."""
         return len(self._in_flight)
 
     @property
     def first_sequence(self) -> int:
-        """The lowest sequence without an answer, those in doubt left out, or NO_SEQUENCE.
+        """The lowest unresolved sequence, except of batches that await proof, or NO_SEQUENCE.
 
-        Of all that wait to be sent again, only the batch with this one may leave.
+        Of the batches that wait to be resent, only the one with this sequence may be sent.
         """
         for flight in self._in_flight:
             if flight.place is not _Place.AWAITING_PROOF:
@@ -202,8 +202,8 @@ class PartitionSequences(Generic[BatchT]):
         return NO_SEQUENCE
 
     def can_send_new(self) -> bool:
-        """May a batch that has no sequence yet leave now?"""
-        if self.broken:
+        """True when a batch without a sequence may be sent now."""
+        if self.failed:
             return False
         if not self._in_flight:
             return True
@@ -215,7 +215,7 @@ class PartitionSequences(Generic[BatchT]):
         return True
 
     def take(self, batch: BatchT, record_count: int) -> int:
-        """The sequence of a new batch of ``record_count`` records, which leaves now."""
+        """The sequence of a new batch of ``record_count`` records, which is sent now."""
         sequence = self.next_sequence
         self.next_sequence = (sequence + record_count) % _SEQUENCES
         head = not self._in_flight
@@ -223,7 +223,7 @@ class PartitionSequences(Generic[BatchT]):
         return sequence
 
     def add(self, batch: BatchT, base_sequence: int, record_count: int) -> None:
-        """Track a piece of a split: it takes its place by its sequence, and waits to be sent."""
+        """Track a piece of a split: ordered by its sequence, waiting to be resent."""
         piece = _InFlight(batch, base_sequence, record_count, _Place.QUEUED, left_as_head=True)
         piece.resent = True
         at = 0
@@ -236,7 +236,7 @@ class PartitionSequences(Generic[BatchT]):
         self._in_flight = [f for f in self._in_flight if f.batch is not batch]
 
     def sent(self, batch: BatchT) -> None:
-        """``batch`` leaves; only one that was queued again changes, and it leaves as the head."""
+        """``batch`` is sent; only a requeued one changes: it is sent as the head."""
         for flight in self._in_flight:
             if flight.batch is batch and flight.place is _Place.QUEUED:
                 flight.place = _Place.SENT
@@ -245,14 +245,14 @@ class PartitionSequences(Generic[BatchT]):
     def answer(
         self, batch: BatchT, answer: Answer, base_offset: int = -1, now: int = 0
     ) -> Verdict[BatchT]:
-        """Judge an answer and change the state by it. ``base_offset`` is -1 when unknown."""
-        for at, flight in enumerate(self._in_flight):  # noqa: B007 - behind the loop it is used
+        """Update the state with an answer. ``base_offset`` is -1 when unknown."""
+        for at, flight in enumerate(self._in_flight):  # noqa: B007 - used after the loop
             if flight.batch is batch:
                 break
         else:
             return Verdict(Action.IGNORE)
-        if self.broken:
-            situation = Situation.BROKEN
+        if self.failed:
+            situation = Situation.FAILED
         elif not self.acknowledged:
             situation = Situation.FIRST
         else:
@@ -266,36 +266,38 @@ class PartitionSequences(Generic[BatchT]):
             flight.place = _Place.AWAITING_PROOF
             if all(f.place is _Place.AWAITING_PROOF for f in self._in_flight):
                 return Verdict(Action.FAIL, reason="no later batch was accepted to prove it")
-        elif answer is Answer.OUT_OF_ORDER and not self.broken:
-            reason = "nothing of this producer was acknowledged on the partition before"
+        elif answer is Answer.OUT_OF_ORDER and not self.failed:
+            reason = "no batch of this producer was acknowledged on the partition before"
             return Verdict(Action.FAIL, reason=reason)
         return Verdict(action)
 
     def fail(self, batch: BatchT, *, unclear: bool) -> tuple[BatchT, ...]:
-        """``batch`` has failed for good. Returns those that fail with it: all in doubt.
+        """``batch`` failed permanently. Returns the batches that fail with it: all that await
+        proof.
 
-        ``unclear``: no answer told what became of it. Those in doubt are unclear by themselves.
+        ``unclear``: its outcome is unknown. Batches that await proof are always unclear.
         """
-        self.broken = True
+        self.failed = True
         gone = [f for f in self._in_flight if f.batch is batch or f.place is _Place.AWAITING_PROOF]
         self._in_flight = [f for f in self._in_flight if f not in gone]
         self._lost += [f for f in gone if unclear or f.batch is not batch]
         return tuple(f.batch for f in gone if f.batch is not batch)
 
     def resolve(self, batch: BatchT) -> None:
-        """The late answer of a lost batch says for sure what became of it."""
+        """The late response of a lost batch is definite."""
         self._lost = [f for f in self._lost if f.batch is not batch]
 
     @property
     def has_unresolved(self) -> bool:
-        """True while it is not known whether some failed batch is, or will be, in the log."""
+        """True while it is unknown whether some failed batch is, or will be, in the log."""
         return bool(self._lost)
 
     def expire_acks(self, before_ms: int) -> None:
-        """Forget that the broker knows us, when its last word is older than ``before_ms``.
+        """Assume that the broker lost this producer's state when its last acknowledgement is older
+        than ``before_ms``.
 
-        A broker forgets a producer that was idle for producer.id.expiration.ms. A warm producer
-        that wakes up after long sends one batch alone again: one round trip, and safe.
+        A broker removes a producer that was idle for producer.id.expiration.ms. A warm producer
+        that was idle for long sends one batch alone again: one round trip, and safe.
         """
         if not self._in_flight and self._last_acknowledged_ms < before_ms:
             self.acknowledged = False
@@ -309,7 +311,7 @@ class PartitionSequences(Generic[BatchT]):
             return Verdict(
                 Action.FAIL,
                 reason=f"acknowledged at offset {base_offset}, but the records before it need "
-                f"offsets up to {room - 1}: the partition lost records or was created anew",
+                f"offsets up to {room - 1}: the partition lost records or was recreated",
             )
         del self._in_flight[: at + 1]
         if self._lost:

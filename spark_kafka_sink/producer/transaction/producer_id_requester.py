@@ -1,10 +1,10 @@
-"""Asks any broker for an idempotent producer's id, until there is one or a refusal for good.
+"""Requests an idempotent producer's id from any broker, until success or a fatal error.
 
-Owns: the one InitProducerId request in flight, its node and its backoff. Never: what the answer
-means (``transaction_manager.py``), batches. A transactional producer has
-``txn_request_sender.py`` in its place.
+Owns: the one InitProducerId request in flight, its node and its backoff. Never: the handling of the
+response (``transaction_manager.py``), batches. A transactional producer uses
+``txn_request_sender.py`` instead.
 
-Runs on the sender's thread: :meth:`maybe_request` in each round, the answer inside ``client.poll``.
+Runs on the sender thread: :meth:`maybe_request` in each iteration, responses in ``client.poll``.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from spark_kafka_sink.producer.transaction.transaction_manager import Transactio
 from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.responses import InitProducerIdResponse
 
-#: When to look again for a broker with room, should retry.backoff.ms be shorter.
+#: Minimum delay before looking again for an available broker, if retry.backoff.ms is shorter.
 _LEAST_RETRY_MS = 50
 
 
 class ProducerIdRequester:
-    """``fail`` ends the producer: the identity was refused for good."""
+    """``fail`` fails the producer: InitProducerId was rejected with a fatal error."""
 
     def __init__(
         self,
@@ -43,22 +43,26 @@ class ProducerIdRequester:
         self._config = config
         self._fail = fail
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._asked = False
+        self._in_flight = False
         self._retry_ms = 0
         self._attempts = 0
 
     def maybe_request(self, now: int) -> int:
-        """Ask, if an id is missing and one can ask now.
+        """Send the request, if an id is missing and a broker is available.
 
-        Returns how long the network may be polled before this must be called again (ms).
+        Returns the poll timeout in ms, after which this must be called again.
         """
-        if self._asked or self._manager.has_producer_id or self._manager.fatal_error is not None:
+        if (
+            self._in_flight
+            or self._manager.has_producer_id
+            or self._manager.fatal_error is not None
+        ):
             return NEVER
         if now < self._retry_ms:
             return self._retry_ms - now
         node = self._client.least_loaded_node(now)
         if node is None:
-            # No node has room: an answer will make some. With retry.backoff.ms=0 this would spin.
+            # All nodes are busy until a response arrives. With retry.backoff.ms=0 this would spin.
             return max(self._config.retry_backoff_ms, _LEAST_RETRY_MS)
         if not self._client.ready(node, now):
             refused = self._client.authentication_error(node)
@@ -70,15 +74,15 @@ class ProducerIdRequester:
             self._manager.begin_initialize(),
             now,
             request_timeout_ms=self._config.request_timeout_ms,
-            # Kept, because after a rebootstrap the metadata does not name it any more.
+            # Kept, because after a rebootstrap the metadata no longer contains it.
             callback=lambda response: self._handle_response(node, response),
         )
-        self._asked = True
+        self._in_flight = True
         self._client.send(request, now)
         return NEVER
 
     def _handle_response(self, node: Node, response: ClientResponse) -> None:
-        self._asked = False
+        self._in_flight = False
         if isinstance(response.error, ApiError):
             self._fail(response.error)
             return

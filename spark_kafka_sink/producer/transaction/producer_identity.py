@@ -1,14 +1,14 @@
-"""Who the producer is to the brokers, and how far its transaction is: the fields under one lock.
+"""The producer's identity and the state of its transaction: the fields under one lock.
 
-Owns: the state, the producer id and epoch, the error that ended them, one :class:`Transaction`, and
-every change of these that the table of ``transaction_states.py`` allows. ``transaction_manager.py``
-changes it for the application and for batches, ``txn_request_queue.py`` by the coordinator's
-answers. Never: a request, a sequence, a wait.
+Owns: the state, the producer id and epoch, their error, one :class:`Transaction`, and every change
+of these that the table of ``transaction_states.py`` allows. ``transaction_manager.py`` changes it
+for the application and for batches, ``txn_request_queue.py`` by the coordinator's responses. Never:
+a request, a sequence, a wait.
 
-**One (producer id, epoch) is one transaction** (rule R4). With transactions of version 2
-(KIP-890) each EndTxn brings the next epoch. With version 1 it does not: an identity that a
-transaction was written with is then *spent*, and the next ``begin_transaction`` asks the
-coordinator for another one, so that a late duplicate can never belong to a later transaction.
+**One (producer id, epoch) is one transaction** (rule R4). With transaction version 2 (KIP-890) each
+EndTxn response has the next epoch. With version 1 it has not: an identity that a transaction was
+written with is then *used*, and the next ``begin_transaction`` requests another one, so that a
+late duplicate can never belong to a later transaction.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from spark_kafka_sink.protocol.api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
 
-#: InitProducerId from here on raises the epoch of a producer that tells its own (KIP-360).
+#: From this InitProducerId version on, a producer can send its own epoch to have it raised
+#: (KIP-360).
 _INIT_WITH_OWN_EPOCH = 3
 
 _IN_ERROR = frozenset({State.ABORTABLE_ERROR, State.FATAL_ERROR})
@@ -37,11 +38,11 @@ _IN_ERROR = frozenset({State.ABORTABLE_ERROR, State.FATAL_ERROR})
 
 @dataclass(slots=True)
 class Transaction:
-    """One transaction, as far as the producer knows. Made anew for each.
+    """The producer's view of one transaction.
 
-    ``new_partitions`` are to be added (version 1), ``pending_partitions`` are asked for,
-    ``partitions`` are in. ``started``: a broker knows of it, so that it must be ended.
-    ``add_unclear``: an AddPartitionsToTxn has no answer. ``end_sent``: nothing may leave any more.
+    ``new_partitions`` are to be added (version 1), ``pending_partitions`` are being added,
+    ``partitions`` are added. ``started``: a broker knows of it, so it must be committed or aborted.
+    ``add_unclear``: an AddPartitionsToTxn has no response. ``end_sent``: no batch may be sent.
     """
 
     version: int = 1
@@ -55,21 +56,21 @@ class Transaction:
     def add(self, tps: Iterable[TopicPartition]) -> None:
         """Records were appended for ``tps``."""
         if self.version >= 2:
-            self.partitions.update(tps)  # the leader tells the coordinator, at the first Produce
+            self.partitions.update(tps)  # the leader notifies the coordinator at the first Produce
             return
         for tp in tps:
             if tp not in self.partitions and tp not in self.pending_partitions:
                 self.new_partitions[tp] = None
 
-    def partitions_to_ask_for(self) -> tuple[TopicPartition, ...]:
-        """What AddPartitionsToTxn must name now: what is new, and what has no answer yet."""
+    def partitions_to_add(self) -> tuple[TopicPartition, ...]:
+        """The partitions for AddPartitionsToTxn: new ones, and those without a response."""
         self.pending_partitions |= self.new_partitions
         self.new_partitions.clear()
         self.add_unclear = True
         return tuple(self.pending_partitions)
 
     def partitions_answered(self, tps: Iterable[TopicPartition], *, added: bool) -> None:
-        """AddPartitionsToTxn has its definite answer: all of ``tps`` are in, or none."""
+        """AddPartitionsToTxn has a definite response: all of ``tps`` were added, or none."""
         self.add_unclear = False
         for tp in tps:
             self.pending_partitions.pop(tp, None)
@@ -79,8 +80,8 @@ class Transaction:
 
 
 class ProducerIdentity:
-    """Every method but those of ``note_api_versions`` and the properties runs under ``lock``,
-    which its callers take. Single fields may be read without it: each is set or replaced whole.
+    """Every method but ``note_api_versions`` and the properties runs under ``lock``, which the
+    caller takes. Single fields may be read without it: each is set or replaced atomically.
     """
 
     def __init__(self, transactional_id: str | None) -> None:
@@ -88,11 +89,11 @@ class ProducerIdentity:
         self.lock = threading.Lock()
         self.state = State.UNINITIALIZED
         self.producer = NO_PRODUCER_ID
-        #: What the last transaction was written with (version 1): nobody's any more.
+        #: The identity of the last transaction (version 1): not usable again.
         self.used_identity = NO_PRODUCER_ID
         self.last_error: KafkaError | None = None
         self.transaction = Transaction()
-        #: What the next transaction will be.
+        #: The version of the next transaction.
         self.latest_version = 1
         self._features_epoch = -1
         self._may_raise_epoch = True
@@ -109,13 +110,13 @@ class ProducerIdentity:
 
     @property
     def can_raise_epoch(self) -> bool:
-        """Can the coordinator give this producer another epoch after a lost batch?"""
+        """True when the coordinator can raise this producer's epoch after a lost batch."""
         return self.transaction.version >= 2 or self._may_raise_epoch
 
     def note_api_versions(
         self, brokers: Iterable[NodeApiVersions], coordinator: NodeApiVersions | None
     ) -> None:
-        """What connected brokers say that the cluster does. The newest word wins."""
+        """Update the cluster's features from connected brokers; the highest epoch wins."""
         for versions in brokers:
             if versions.finalized_features_epoch > self._features_epoch:
                 self._features_epoch = versions.finalized_features_epoch
@@ -137,14 +138,14 @@ class ProducerIdentity:
         self.state = target
 
     def fail_for_good(self, error: KafkaError) -> None:
-        """The first error is the one that is kept."""
+        """The first error is kept."""
         if self.state is not State.FATAL_ERROR:
             self.transition(State.FATAL_ERROR)
             self.last_error = error
 
     def fail_transaction(self, error: KafkaError) -> None:
-        """It can only be aborted now. No change while it is, nor after it failed for good (a
-        ``send`` that waited meanwhile fails then, too); the first error is kept.
+        """The transaction can only be aborted. No effect while it is being aborted, or after a
+        fatal error (a ``send`` that was waiting fails then, too); the first error is kept.
         """
         if self.state in (State.ABORTING_TRANSACTION, *_IN_ERROR):
             return
@@ -156,8 +157,8 @@ class ProducerIdentity:
         self.transaction = Transaction(self.latest_version)
 
     def take(self, producer: ProducerIdAndEpoch) -> None:
-        """A broker gave the identity that was asked for: to begin with, to abort, or for a
-        transaction that has begun, and may be over, meanwhile.
+        """A broker returned the requested identity: the first one, one to abort, or one for a
+        transaction that has begun, and may have completed, meanwhile.
         """
         if self.state not in ONGOING and self.state is not State.READY:
             self.transition(State.READY)
@@ -165,8 +166,8 @@ class ProducerIdentity:
         self.producer, self.used_identity = producer, NO_PRODUCER_ID
 
     def complete_transaction(self, successor: ProducerIdAndEpoch | None) -> None:
-        """It is over. ``successor`` is the identity for the next one, NO_PRODUCER_ID when there
-        is none, None when this one's was not used.
+        """Committed or aborted. ``successor`` is the identity of the next transaction,
+        NO_PRODUCER_ID when there is none, None when the current one was not used.
         """
         if successor is not None:
             self.used_identity = NO_PRODUCER_ID if successor.is_valid else self.producer
@@ -176,7 +177,7 @@ class ProducerIdentity:
         self.transaction = Transaction(self.transaction.version)
 
     def give_up(self) -> None:
-        """A new identity is to be asked for."""
+        """Drop the identity; a new one must be requested."""
         self.transition(State.UNINITIALIZED)
         self.producer = NO_PRODUCER_ID
 
@@ -187,7 +188,7 @@ class ProducerIdentity:
     # -- refusals ---------------------------------------------------------------------------------
 
     def raise_error(self) -> None:
-        """Raise what the transaction, or the producer, failed with; a new error for each caller."""
+        """Raise the error of the transaction or of the producer; a new instance for each caller."""
         error = self.last_error
         if not self.in_error or error is None:
             return
@@ -195,11 +196,11 @@ class ProducerIdentity:
         if isinstance(error, ProducerFencedError):
             raise ProducerFencedError(what, hint=error.hint, code=error.code) from error
         if self.state is State.ABORTABLE_ERROR:
-            left = "this transaction can only be aborted; then a new one can begin"
+            remedy = "this transaction can only be aborted; then a new one can begin"
         else:
-            left = "the producer can only be closed"
+            remedy = "the producer can only be closed"
         # The cause's own hint first: only that helps a task of the sink, which aborts by itself.
-        hint = f"{error.hint}; {left}" if error.hint else left
+        hint = f"{error.hint}; {remedy}" if error.hint else remedy
         raise KafkaError(what, hint=hint, kind=error.kind) from error
 
     def require(self, state: State, what: str) -> None:

@@ -1,23 +1,22 @@
-"""Producer id, epoch and sequences: who we are to the brokers (Java's ``TransactionManager``).
+"""The producer's id, epoch, sequences and transaction state (Java's ``TransactionManager``).
 
-Owns: the application's calls (begin, commit, abort, prepare), the answer to "may this batch leave
-now?", and what the end of a batch means for the transaction. On a record's way it stands beside the
-accumulator (which asks at drain) and the sender (which reports every answer). It is put together of
-the identity and its states (``producer_identity.py``), the sequences (``txn_partition_map.py``) and
-the conversation with the coordinator (``txn_request_queue.py``). Never: a node, a connection,
-backoff times, bytes.
+Owns: the application's calls (begin, commit, abort, prepare), the check whether a batch may be
+sent, and the effect of a completed batch on the transaction. The accumulator calls it at drain, the
+sender for every response. It consists of the identity and its states (``producer_identity.py``),
+the sequences (``txn_partition_map.py``) and the coordinator requests (``txn_request_queue.py``).
+Never: a node, a connection, backoff times, bytes.
 
-What Java's class does and this one leaves out (rule R2): no epoch is raised here, and no
-sequence is rewritten. A batch that failed for good leaves a hole: an idempotent producer goes on
-under a new id (:meth:`TransactionManager.renew`), a transactional one can only abort, and goes on
-under the identity that the coordinator gives it then.
+Unlike Java's class (rule R2): no epoch is raised here, and no sequence is rewritten. A permanently
+failed batch leaves a sequence gap: an idempotent producer continues under a new id
+(:meth:`TransactionManager.renew`), a transactional one can only abort, and continues under the
+identity that the coordinator then returns.
 
-The transaction's version (1, or 2 as of KIP-890) is the cluster's to say (feature
-``transaction.version``); it is frozen for a transaction when that begins.
+The transaction version (1, or 2 as of KIP-890) is a feature of the cluster
+(``transaction.version``); it is fixed for a transaction when that begins.
 
-Threads: an application thread calls what is named after ``KafkaProducer``'s methods; the rest is
-the sender's. Changes are made under the identity's lock. Single fields are read without it
-(``may_leave`` runs for each batch): each is set or replaced whole, and a wakeup follows each
+Threads: application threads call the methods named after ``KafkaProducer``'s; the sender calls the
+others. Changes are made under the identity's lock. Single fields are read without it
+(``may_leave`` runs for each batch): each is set or replaced atomically, and a wakeup follows each
 change, so that the sender looks again.
 """
 
@@ -69,10 +68,10 @@ __all__ = [
     "TransactionManager",
 ]
 
-#: Produce 12 adds the partition to the transaction by itself; version 1 must stay below it.
+#: Produce 12 implicitly adds the partition to the transaction; transaction version 1 must use less.
 _PRODUCE_VERSION_OF_V2 = 12
 
-#: A failed batch with one of these ends the producer; with any other its transaction.
+#: A failed batch with one of these fails the producer; with any other code its transaction.
 _FATAL_OF_A_BATCH = frozenset(
     {
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -82,9 +81,9 @@ _FATAL_OF_A_BATCH = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-#: New batches may leave in these states of a transactional producer.
+#: New batches may be sent in these states of a transactional producer.
 _SENDING = frozenset({State.IN_TRANSACTION, State.COMMITTING_TRANSACTION})
-_ENDING = frozenset({State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTION})
+_COMPLETING = frozenset({State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTION})
 
 
 class TransactionManager:
@@ -112,12 +111,12 @@ class TransactionManager:
         self._wakeup: Callable[[], None] = lambda: None
         self._has_incomplete: Callable[[], bool] = lambda: False
         self._pending_call: TransactionalResult | None = None
-        #: A batch of an idempotent producer failed for good. Nothing new leaves until all that has
-        #: a sequence has its outcome; then :meth:`renew` asks for another identity.
+        #: A batch of an idempotent producer failed permanently. No new batch is sent until all
+        #: batches with a sequence are resolved; then :meth:`renew` requests a new identity.
         self.renewing = False
 
     def attach(self, wakeup: Callable[[], None], has_incomplete: Callable[[], bool]) -> None:
-        """Who sends our requests, and whether any batch is without its end (the sender's)."""
+        """Set the sender's wakeup, and the check for incomplete batches."""
         self._wakeup = wakeup
         self._has_incomplete = has_incomplete
 
@@ -137,17 +136,17 @@ class TransactionManager:
 
     @property
     def is_completing(self) -> bool:
-        """A transaction is being ended, so every batch must go, or be dropped."""
-        return self._identity.state in _ENDING
+        """A transaction is being committed or aborted: every batch is sent now, or failed."""
+        return self._identity.state in _COMPLETING
 
     @property
     def must_abort(self) -> bool:
-        """Batches that were never sent must not be sent any more (see :attr:`last_error`)."""
+        """Unsent batches must not be sent (see :attr:`last_error`)."""
         return self._identity.state in (State.ABORTING_TRANSACTION, State.ABORTABLE_ERROR)
 
     @property
     def has_ongoing_transaction(self) -> bool:
-        """A transaction that we must end is open, or may be; not one that is prepared."""
+        """A transaction of this producer is, or may be, open; a prepared one does not count."""
         return self._identity.state in ONGOING
 
     @property
@@ -160,12 +159,12 @@ class TransactionManager:
 
     @property
     def transaction_version(self) -> int:
-        """1 or 2: of the transaction that is open, or was last."""
+        """1 or 2: of the open, or else of the last transaction."""
         return self._identity.transaction.version
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """Those that are in the transaction."""
+        """The partitions of the transaction."""
         return frozenset(self._identity.transaction.partitions)
 
     @property
@@ -181,7 +180,7 @@ class TransactionManager:
 
     @property
     def last_error(self) -> KafkaError | None:
-        """Why the state is one of error."""
+        """The error of an error state."""
         return self._identity.last_error
 
     @property
@@ -191,27 +190,27 @@ class TransactionManager:
 
     @property
     def reusable(self) -> bool:
-        """True when a next task may go on with this id: no error, nothing without an answer."""
+        """True when another task may reuse this producer: no error, no batch in flight."""
         return self._identity.state is State.READY and self._sequences.in_flight == 0
 
     @property
     def wants_requests(self) -> bool:
-        """False while the network may sleep as far as we are concerned."""
+        """False while no request is pending or in flight."""
         return self.requests.waiting if self.is_transactional else not self.has_producer_id
 
     # -- the idempotent producer's identity (producer_id_requester.py) ----------------------------
 
     def begin_initialize(self) -> InitProducerIdRequest:
-        """The request that asks for an identity; also for a retry of it."""
+        """The InitProducerId request, for the first attempt and for retries."""
         with self._identity.lock:
             if self._identity.state is not State.INITIALIZING:
                 self._identity.transition(State.INITIALIZING)
         return InitProducerIdRequest(None, self._transaction_timeout_ms)
 
     def handle_init_producer_id(self, response: InitProducerIdResponse, where: str) -> bool:
-        """Take the broker's answer. True: there is an id now. False: ask again after backoff.
+        """Handle the response. True: there is an id now. False: retry after backoff.
 
-        An error that no retry mends is fatal (:attr:`fatal_error`).
+        A non-retriable error is fatal (:attr:`fatal_error`).
         """
         if response.error is ErrorCode.NONE:
             with self._identity.lock:
@@ -226,7 +225,7 @@ class TransactionManager:
     # -- the application's calls ------------------------------------------------------------------
 
     def initialize_transactions(self) -> TransactionalResult:
-        """Ask for an identity; whatever an earlier producer of this id left open is aborted."""
+        """Request an identity; an open transaction of an earlier producer of this id is aborted."""
 
         def begin(result: TransactionalResult) -> None:
             self._identity.raise_error()
@@ -236,7 +235,7 @@ class TransactionManager:
         return self._call("init_transactions", begin)
 
     def begin_transaction(self) -> None:
-        """Any number of partitions may join now. Waits for no broker."""
+        """Begin a transaction. Does not wait for a broker."""
         with self._identity.lock:
             self._check_call("begin_transaction")
             self._identity.raise_error()
@@ -247,7 +246,7 @@ class TransactionManager:
         self._wakeup()
 
     def begin_commit(self) -> TransactionalResult:
-        """Every batch is sent and acknowledged, then the transaction is committed."""
+        """Send all batches, await their acknowledgements, then commit the transaction."""
 
         def begin(result: TransactionalResult) -> None:
             self._identity.raise_error()
@@ -257,7 +256,7 @@ class TransactionManager:
         return self._call("commit_transaction", begin)
 
     def begin_abort(self) -> TransactionalResult:
-        """What was never sent is dropped, what was is waited for, then all of it is aborted."""
+        """Fail unsent batches, await the responses of sent ones, then abort the transaction."""
 
         def begin(result: TransactionalResult) -> None:
             if self._identity.state is not State.ABORTABLE_ERROR:
@@ -267,7 +266,7 @@ class TransactionManager:
         return self._call("abort_transaction", begin)
 
     def abort_on_close(self) -> None:
-        """As :meth:`begin_abort`, whoever still waits for another call (the sender's)."""
+        """As :meth:`begin_abort`, even while another call is pending (called by the sender)."""
         with self._identity.lock:
             self._begin_abort(TransactionalResult("close"))
 
@@ -277,12 +276,12 @@ class TransactionManager:
         self.requests.enqueue(TxnRequest(TxnRequestKind.END_TXN, result, committed=False))
 
     def prepare(self) -> PreparedTransaction:
-        """Detach: everything is acknowledged, and from now on nothing here ends the transaction.
+        """Detach the transaction: this producer no longer commits or aborts it.
 
-        Whoever has the value that is returned can (``EndTxnRequest``); closing the producer does
-        not, nor does anything else but the broker's time-out. Raises IllegalStateError when there
-        is no transaction, when nothing was written in it, or when anything is without its answer
-        (flush first), and the error of a transaction that failed.
+        The holder of the returned value can (``EndTxnRequest``); closing the producer does not;
+        else transaction.timeout.ms aborts it. Raises IllegalStateError when there is no
+        transaction, when nothing was written in it, or when a record is not acknowledged (flush
+        first), and the error of a failed transaction.
         """
         identity = self._identity
         with identity.lock:
@@ -311,29 +310,29 @@ class TransactionManager:
             )
 
     def forget_prepared(self) -> None:
-        """The driver is known to have ended the prepared transaction: this id may be used anew.
+        """Allow reuse of this id: the driver committed or aborted the prepared transaction.
 
-        To be called for that reason only: ``initialize_transactions`` comes next, and would abort
-        a transaction that is still open.
+        Call it only when that is known: ``initialize_transactions`` comes next, and would abort a
+        transaction that is still open.
         """
         with self._identity.lock:
             self._identity.require(State.PREPARED, "forget a prepared transaction")
             self._identity.forget_prepared()
 
     def ensure_in_transaction(self) -> None:
-        """Before anything is appended: raises unless records may be sent now.
+        """Raise unless records may be sent now; called before each append.
 
-        An idempotent producer without an error always may.
+        An idempotent producer without an error always may send.
         """
         self.maybe_fail_with_error()
         if self.is_transactional:
             self._identity.require(State.IN_TRANSACTION, "send")
 
     def maybe_add_partition(self, tp: TopicPartition) -> None:
-        """A record for ``tp`` was appended: the partition belongs to the transaction.
+        """A record for ``tp`` was appended: add the partition to the transaction.
 
-        Until it does, no batch of it leaves. Costs nothing for one that is in already; raises
-        IllegalStateError outside of a transaction, and the error of one that failed.
+        Until it is added, no batch of it is sent. Free for a partition that is already added.
+        Raises IllegalStateError outside of a transaction, and the error of a failed one.
         """
         self.maybe_add_partitions((tp,))
 
@@ -353,19 +352,19 @@ class TransactionManager:
             identity.raise_error()
             identity.require(State.IN_TRANSACTION, "add a partition to a transaction")
             identity.transaction.add(tps)
-        # The sender may have looked at these batches already, and must look again.
+        # The sender may have skipped these batches, and must look again.
         self._wakeup()
 
     def maybe_fail_with_error(self) -> None:
-        """Raise what the transaction, or the producer, failed with."""
+        """Raise the error of the transaction or of the producer."""
         if self._identity.in_error:
             with self._identity.lock:
                 self._identity.raise_error()
 
     def transition_to_abortable_error(self, error: KafkaError) -> None:
-        """A record of the transaction could not be sent: it can only be aborted now.
+        """A record of the transaction could not be sent: the transaction can only be aborted.
 
-        While it is being aborted anyway this changes nothing. The first error is kept.
+        No effect while it is being aborted. The first error is kept.
         """
         with self._identity.lock:
             self._identity.fail_transaction(error)
@@ -374,7 +373,7 @@ class TransactionManager:
     def _call(
         self, operation: str, begin: Callable[[TransactionalResult], None]
     ) -> TransactionalResult:
-        """Begin ``operation``, or join the same one that somebody gave up waiting for."""
+        """Begin ``operation``, or join the same one when an earlier wait for it timed out."""
         with self._identity.lock:
             pending = self._check_call(operation)
             if pending is not None:
@@ -386,11 +385,11 @@ class TransactionManager:
         return result
 
     def _check_call(self, operation: str) -> TransactionalResult | None:
-        """None when ``operation`` may begin; a call of the same name that is not over yet."""
+        """None when ``operation`` may begin; else the pending call of the same name."""
         if not self.is_transactional:
             raise IllegalStateError(
                 f"{operation} needs a transactional producer",
-                hint="give the option transactional.id",
+                hint="set transactional.id",
             )
         pending = self._pending_call
         if pending is None or pending.is_acked:
@@ -407,19 +406,19 @@ class TransactionManager:
     def note_api_versions(
         self, brokers: Iterable[NodeApiVersions], coordinator: NodeApiVersions | None
     ) -> None:
-        """What connected brokers say that the cluster does: which version, which requests."""
+        """Learn the transaction version and InitProducerId version from connected brokers."""
         self._identity.note_api_versions(brokers, coordinator)
 
-    # -- the end (the sender's) -------------------------------------------------------------------
+    # -- failure and close (called by the sender) -------------------------------------------------
 
     def transition_to_fatal_error(self, error: KafkaError) -> None:
-        """This producer sends nothing any more; the first error is the one that is kept."""
+        """This producer sends nothing more; the first error is kept."""
         with self._identity.lock:
             self._identity.fail_for_good(error)
             self._fail_calls(error)
 
     def close(self, error: KafkaError) -> None:
-        """Nothing is sent any more: whoever waits for a transactional request gets ``error``."""
+        """Nothing more is sent: pending transactional requests fail with ``error``."""
         with self._identity.lock:
             self._fail_calls(error)
 
@@ -428,18 +427,18 @@ class TransactionManager:
         if self._pending_call is not None:
             self._pending_call.fail(error)
 
-    # -- drain: asked by the accumulator ----------------------------------------------------------
+    # -- drain (called by the accumulator) --------------------------------------------------------
 
     def may_leave(self, batch: ProducerBatch) -> bool:
-        """May ``batch``, the head of its queue, leave now?
+        """True when ``batch``, the head of its queue, may be sent now.
 
-        Java's shouldStopDrainBatchesForPartition. False is lifted by an answer or by a call, never
-        by time alone, so nobody has to poll for it.
+        Java's shouldStopDrainBatchesForPartition. Only a response or a call changes False to True,
+        never time alone, so the sender need not poll for it.
         """
         tp, identity = batch.tp, self._identity
         sequences = self._sequences.of[tp]
         if batch.base_sequence != NO_SEQUENCE:
-            # A retry. They go one by one, so that they can't overtake each other.
+            # Retries are sent one by one, so that they can't overtake each other.
             return sequences.first_sequence in (NO_SEQUENCE, batch.base_sequence)
         if self._transactional_id is None:
             if identity.state is not State.READY or self.renewing:
@@ -460,7 +459,7 @@ class TransactionManager:
         return self._sequences.of[tp].first_sequence
 
     def batch_sent(self, batch: ProducerBatch) -> None:
-        """``batch`` leaves: again, or for the first time and with the sequence that it takes."""
+        """``batch`` is sent: a retry, or for the first time, with the next sequence."""
         if batch.base_sequence != NO_SEQUENCE:
             self._sequences.of[batch.tp].sent(batch)
             return
@@ -474,23 +473,23 @@ class TransactionManager:
         )
 
     def next_sequence(self, tp: TopicPartition) -> int:
-        """What the next batch of ``tp`` takes."""
+        """The base sequence of the next batch of ``tp``."""
         return self._sequences.of[tp].next_sequence
 
     def add_in_flight_batch(self, batch: ProducerBatch) -> None:
-        """A piece of a split is queued; it has its sequence."""
+        """Track a queued piece of a split, which has its sequence."""
         self._sequences.add(batch)
 
     def remove_in_flight_batch(self, batch: ProducerBatch) -> None:
-        """A batch is split; its pieces are added next, and together cover its sequences."""
+        """Forget a split batch; its pieces are added next, and cover its sequences."""
         self._sequences.remove(batch)
 
-    # -- answers: reported by the sender ----------------------------------------------------------
+    # -- responses (reported by the sender) -------------------------------------------------------
 
     def handle_answer(
         self, batch: ProducerBatch, answer: Answer, base_offset: int, now: int
     ) -> Verdict[ProducerBatch]:
-        """What to do with ``batch`` now; rule R3 lives in ``partition_sequences.py``."""
+        """The next action for ``batch``; rule R3 is in ``partition_sequences.py``."""
         verdict = self._sequences.of[batch.tp].answer(batch, answer, base_offset, now)
         if verdict.action is Action.COMPLETE:
             self._sequences.in_flight -= 1
@@ -501,10 +500,10 @@ class TransactionManager:
     def handle_failed_batch(
         self, batch: ProducerBatch, error: KafkaError, *, unclear: bool
     ) -> tuple[ProducerBatch, ...]:
-        """A transactional producer's batch failed for good, and its transaction with it.
+        """A transactional producer's batch failed permanently, and its transaction with it.
 
-        ``unclear``: it was sent, and no answer said what became of it. Returns batches that fail
-        with it. :attr:`fatal_error` is set when the producer can't go on even after an abort.
+        ``unclear``: it was sent, and its outcome is unknown. Returns batches that fail with it.
+        :attr:`fatal_error` is set when the producer is unusable even after an abort.
         """
         others: tuple[ProducerBatch, ...] = ()
         if batch.has_sequence:
@@ -516,35 +515,35 @@ class TransactionManager:
             elif unclear and batch.has_sequence and not identity.can_raise_epoch:
                 identity.fail_for_good(
                     KafkaError(
-                        f"{error.message}; it isn't safe to go on: the coordinator is too old to "
-                        "give this producer a new epoch",
-                        hint="transactions need brokers since Kafka 2.5",
+                        f"{error.message}; it is not safe to continue: the coordinator is too "
+                        "old to raise this producer's epoch",
+                        hint="transactions require brokers of Kafka 2.5 or newer",
                     )
                 )
             elif identity.state in ONGOING:
                 identity.fail_transaction(_as_abortable(error))
-            # Otherwise it was appended outside of a transaction, and fails alone.
+            # Otherwise it was appended outside of a transaction and fails alone.
         return others
 
     def handle_lost_sequence(
         self, batch: ProducerBatch, error: KafkaError, *, unclear: bool
     ) -> tuple[ProducerBatch, ...]:
-        """An idempotent producer's batch failed for good: nothing can follow on its partition under
-        this identity (see :attr:`renewing`). Returns batches that fail with it.
+        """An idempotent producer's batch failed permanently: no batch can follow on its partition
+        under this identity (see :attr:`renewing`). Returns batches that fail with it.
 
-        :attr:`fatal_error` is set when no other identity would help.
+        :attr:`fatal_error` is set when a new identity would not help.
         """
         if getattr(error, "code", None) in _FATAL_OF_A_BATCH:
             self.transition_to_fatal_error(error)
             return ()
         if not batch.has_sequence:
-            return ()  # it never left, so there is no hole
+            return ()  # it was never sent, so there is no sequence gap
         self.renewing = True
         return self._sequences.fail(batch, unclear=unclear)
 
     def renew(self) -> None:
-        """Ask for a new identity, under which every partition begins at sequence 0, if nothing has
-        a sequence of the old one any more.
+        """Request a new identity, under which every partition begins at sequence 0, once no batch
+        has a sequence of the old one.
         """
         if self._sequences.in_flight == 0 and self._identity.state is State.READY:
             with self._identity.lock:
@@ -553,26 +552,26 @@ class TransactionManager:
             self.renewing = False
 
     def late_answer(self, batch: ProducerBatch, answer: Answer) -> None:
-        """The answer of a batch that had failed meanwhile may say for sure what became of it."""
+        """The late response of a failed batch may prove its outcome."""
         if answer is Answer.ACKNOWLEDGED or (answer is not Answer.UNCLEAR and not batch.in_retry):
             self._sequences.resolve(batch)
 
     @property
     def has_unresolved_batches(self) -> bool:
-        """Some failed batch of the transaction may be in the log, or come there later."""
+        """True when a failed batch of the transaction may be, or may yet be, in the log."""
         return self._sequences.has_unresolved
 
     def is_acknowledged(self, tp: TopicPartition) -> bool:
-        """True once a broker acknowledged something of this producer on ``tp``."""
+        """True once a broker acknowledged a batch of this producer on ``tp``."""
         return self._sequences.is_acknowledged(tp)
 
     def expire_acks(self, now: int) -> None:
-        """Once in a while, forget acknowledgements older than ACK_EXPIRY_MS."""
+        """Periodically expire acknowledgements older than ACK_EXPIRY_MS."""
         self._sequences.expire_acks(now)
 
 
 def _as_abortable(error: KafkaError) -> KafkaError:
-    """KIP-1050: after a retriable error that no retry mended the transaction must be aborted."""
+    """KIP-1050: after exhausted retries of a retriable error, the transaction must be aborted."""
     if not isinstance(error, RetriableError | InvalidTxnStateError):
         return error
     abortable = TransactionAbortableError(

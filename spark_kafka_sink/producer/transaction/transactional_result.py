@@ -1,6 +1,6 @@
-"""What a call like commit_transaction waits for (Java's TransactionalRequestResult).
+"""The result that a call like commit_transaction waits for (Java's TransactionalRequestResult).
 
-Owns: one outcome, told once by the sender's thread, and the wait for it. Never: a decision.
+Owns: one outcome, set once by the sender thread, and the wait for it. Never: a decision.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ class TransactionalResult:
 
     @property
     def is_acked(self) -> bool:
-        """True once somebody has waited to the end and knows the outcome."""
+        """True once a caller has waited for the outcome and received it."""
         return self._acked
 
     @property
     def error(self) -> KafkaError | None:
-        """Why it failed, once it has."""
+        """The error, once it has failed."""
         return self._error
 
     def await_(self, clock: Clock, deadline_ms: int) -> None:
         """Wait for the outcome; raise its error.
 
-        Raises KafkaTimeoutError at the deadline. Nothing is given up by that: the operation goes
-        on, and calling it again waits for the same outcome.
+        Raises KafkaTimeoutError at the deadline. The operation continues, and calling it again
+        waits for the same outcome.
         """
         with self._lock:
             latch = self._waiters.enlist()
@@ -67,8 +67,8 @@ class TransactionalResult:
         clock.wait(latch, deadline_ms)
         if not self._completed:
             raise KafkaTimeoutError(
-                f"{self.operation} was not complete in time",
-                hint="it goes on: call it again to wait for its outcome, or close the producer",
+                f"{self.operation} did not complete in time",
+                hint="it continues: call it again to wait for its outcome, or close the producer",
                 code=ErrorCode.REQUEST_TIMED_OUT,
             )
         self._acked = True

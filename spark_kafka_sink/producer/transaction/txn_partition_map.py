@@ -1,8 +1,8 @@
 """The sequences of one producer id and epoch on all its partitions (Java's ``TxnPartitionMap``).
 
-Owns: one :class:`PartitionSequences` for each partition, and the counts over all of them. On a
-record's way the accumulator asks it (through the transaction manager) at drain, the sender at every
-answer. Never: an identity, a transaction, a lock: it belongs to the sender's thread.
+Owns: one :class:`PartitionSequences` for each partition, and the counts over all of them. The
+accumulator calls it (through the transaction manager) at drain, the sender for every response.
+Never: an identity, a transaction, a lock: it belongs to the sender thread.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from spark_kafka_sink.producer.transaction.partition_sequences import (
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.record_batch import NO_SEQUENCE
 
-#: A partition without an acknowledgement for this long is treated as if its broker had forgotten
-#: us: the next batch travels alone. Far below any sensible producer.id.expiration.ms.
+#: A partition without an acknowledgement for this long is treated as if its broker had lost this
+#: producer's state: the next batch is sent alone. Far below any sensible producer.id.expiration.ms.
 ACK_EXPIRY_MS = 60_000
 
 
 class _ByPartition(dict[TopicPartition, PartitionSequences[ProducerBatch]]):
-    """A dict, because it is asked several times for each batch."""
+    """A dict, because it is read several times for each batch."""
 
     __slots__ = ("_max_in_flight",)
 
@@ -34,14 +34,14 @@ class _ByPartition(dict[TopicPartition, PartitionSequences[ProducerBatch]]):
 
 
 class TxnPartitionMap:
-    """``in_flight`` counts batches that have a sequence and no final answer."""
+    """``in_flight`` counts unresolved batches with a sequence."""
 
-    __slots__ = ("_next_lapse_ms", "in_flight", "of")
+    __slots__ = ("_next_expiry_ms", "in_flight", "of")
 
     def __init__(self, max_in_flight: int) -> None:
-        #: The sequences of each partition, made when they are asked for.
+        #: The sequences of each partition, created on first access.
         self.of = _ByPartition(max_in_flight)
-        self._next_lapse_ms = 0
+        self._next_expiry_ms = 0
         self.in_flight = 0
 
     def reset(self) -> None:
@@ -75,18 +75,18 @@ class TxnPartitionMap:
 
     @property
     def has_unresolved(self) -> bool:
-        """Of some failed batch it is not known whether it is, or will be, in the log."""
+        """True while it is unknown whether some failed batch is, or will be, in the log."""
         return any(sequences.has_unresolved for sequences in self.of.values())
 
     def is_acknowledged(self, tp: TopicPartition) -> bool:
-        """True once a broker acknowledged something of this identity on ``tp``."""
+        """True once a broker acknowledged a batch of this identity on ``tp``."""
         sequences = self.of.get(tp)
         return sequences is not None and sequences.acknowledged
 
     def expire_acks(self, now: int) -> None:
-        """Once in a while, forget acknowledgements older than ACK_EXPIRY_MS."""
-        if now < self._next_lapse_ms:
+        """Periodically expire acknowledgements older than ACK_EXPIRY_MS."""
+        if now < self._next_expiry_ms:
             return
-        self._next_lapse_ms = now + ACK_EXPIRY_MS // 4
+        self._next_expiry_ms = now + ACK_EXPIRY_MS // 4
         for sequences in self.of.values():
             sequences.expire_acks(now - ACK_EXPIRY_MS)

@@ -1,20 +1,19 @@
-"""The conversation with the transaction coordinator: what waits, what is asked, what it answers.
+"""The requests to the transaction coordinator, and the handling of their responses.
 
 Owns: the queue of a producer's transactional requests in the order of their
-:class:`TxnRequestKind`, the one in flight, which node coordinates, and the effect of each answer on
-the identity and the transaction (Java's ``TxnRequestHandler`` and
+:class:`TxnRequestKind`, the one in flight, the coordinator's node, and the effect of each response
+on the identity and the transaction (Java's ``TxnRequestHandler`` and
 ``TransactionManager.nextRequest``). Never: a connection or a backoff time
-(``txn_request_sender.py``), nor what an error code means (``txn_requests.py``).
+(``txn_request_sender.py``), nor the reaction to an error code (``txn_requests.py``).
 
-**An abort must be sure that nothing of its transaction comes later.** With version 2 the raised
-epoch sees to it. With version 1, when a batch or a request is without a clear answer, the
-coordinator is asked for a new identity instead of EndTxn: InitProducerId without an own epoch
-aborts the open transaction *and* fences the epoch that wrote it, so that a batch that is still
-somewhere on its way is refused.
+**After an abort, no batch of the transaction may still be appended.** With version 2 the raised
+epoch ensures this. With version 1, when the outcome of a batch or a request is unknown,
+InitProducerId is sent instead of EndTxn: without an own epoch it aborts the open transaction *and*
+fences the epoch that wrote it, so that a batch still in flight is rejected.
 
-Everything runs on the sender's thread, but :meth:`TxnRequestQueue.enqueue` and
-:meth:`TxnRequestQueue.fail_all`, which also application threads call; all of it under the
-identity's lock, which public methods take unless they say otherwise.
+Everything runs on the sender thread, except :meth:`TxnRequestQueue.enqueue` and
+:meth:`TxnRequestQueue.fail_all`, which application threads also call; all of it under the
+identity's lock, which public methods take unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -54,12 +53,12 @@ from spark_kafka_sink.protocol.responses import (
 
 _MOST_NAMED = 10
 
-#: An error here leaves something to abort.
+#: After an error in one of these states there may be a transaction to abort.
 _CAN_ABORT = ONGOING | {State.INITIALIZING}
 
 
 class TxnRequestQueue:
-    """One request at a time, the most urgent kind first, in the order of their coming else."""
+    """One request at a time, by priority of its kind, then in order of arrival."""
 
     def __init__(
         self,
@@ -75,11 +74,11 @@ class TxnRequestQueue:
         self._pending: list[TxnRequest] = []
         self._in_flight: TxnRequest | None = None
         self._coordinator: Node | None = None
-        #: A request left, and nobody knows whether it is still on its way. An InitProducerId that
-        #: the coordinator takes later than the one that was answered fences that one's identity
-        #: and aborts its transaction. An AddPartitionsToTxn (version 1) that it takes when the
-        #: transaction is committed opens another one under the same epoch; when that times out,
-        #: it looks as if the first one had.
+        #: A request was sent and may still be in flight. An InitProducerId that the coordinator
+        #: handles after the retry that was answered fences the retry's identity and aborts its
+        #: transaction. An AddPartitionsToTxn (version 1) that it handles after the commit opens
+        #: another transaction under the same epoch; when that times out, it looks as if the first
+        #: one had.
         self.identity_in_doubt = False
 
     @property
@@ -88,7 +87,7 @@ class TxnRequestQueue:
 
     @property
     def waiting(self) -> bool:
-        """Something is to be asked, or is asked."""
+        """True while a request is pending or in flight."""
         return (
             bool(self._pending)
             or self._in_flight is not None
@@ -99,8 +98,8 @@ class TxnRequestQueue:
     def fencing(self) -> bool:
         """A transaction is being aborted by a request for a new identity (version 1)."""
         with self._identity.lock:
-            asked = self._in_flight
-            return (asked is not None and asked.fences) or any(r.fences for r in self._pending)
+            sent = self._in_flight
+            return (sent is not None and sent.fences) or any(r.fences for r in self._pending)
 
     # -- the queue (under the lock, which the caller holds) ---------------------------------------
 
@@ -108,7 +107,7 @@ class TxnRequestQueue:
         bisect.insort(self._pending, request, key=lambda r: r.kind)
 
     def fail_all(self, error: KafkaError) -> None:
-        """None of them will be asked, or answered."""
+        """Fail all requests, pending and in flight."""
         for request in self._pending:
             request.result.fail(error)
         self._pending.clear()
@@ -118,16 +117,16 @@ class TxnRequestQueue:
     def _waits(self, kind: TxnRequestKind) -> bool:
         return any(request.kind is kind for request in self._pending)
 
-    # -- what is asked ----------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------
 
     def next_request(self, now: int, *, has_incomplete: bool) -> tuple[TxnRequest | None, int]:
-        """The request to send now, which then counts as in flight; else how long to wait (ms).
+        """The request to send now, which then counts as in flight; else the wait in ms.
 
-        That is NEVER when something else must happen first: an answer, a call. EndTxn waits for
-        the end of every batch (``has_incomplete``).
+        The wait is NEVER when a response or a call must come first. EndTxn waits for the completion
+        of every batch (``has_incomplete``).
         """
         identity = self._identity
-        # A transaction that ended without a broker's help, being empty: a close that waited for
+        # 0 after an empty transaction was completed without a request: a close that waited for
         # that must not sleep in the poll that follows.
         wait = NEVER
         with identity.lock:
@@ -141,7 +140,7 @@ class TxnRequestQueue:
                 if request.kind is TxnRequestKind.END_TXN and has_incomplete:
                     break
                 error = identity.last_error
-                # Where the coordinator is will be wanted by the abort, too.
+                # The abort needs the coordinator, too.
                 if error is not None and request.kind is not TxnRequestKind.FIND_COORDINATOR:
                     self._pending.pop(0).result.fail(error)
                     continue
@@ -160,7 +159,7 @@ class TxnRequestQueue:
             return None, wait
 
     def _adds_any(self, add: TxnRequest) -> bool:
-        """False: it waited behind another request when an abort came, and never left."""
+        """False: it was queued behind another request when the abort began, and was never sent."""
         transaction = self._identity.transaction
         if transaction.new_partitions or transaction.pending_partitions:
             return True
@@ -168,7 +167,7 @@ class TxnRequestQueue:
         return False
 
     def _must_be_sent(self, end: TxnRequest) -> bool:
-        """Decide how the transaction ends, now that no batch of it is without its end."""
+        """Decide how the transaction is completed, now that all of its batches are complete."""
         identity, transaction = self._identity, self._identity.transaction
         unclear = transaction.add_unclear or self._sequences.has_unresolved
         if not end.committed and transaction.version < 2 and unclear:
@@ -179,13 +178,13 @@ class TxnRequestQueue:
         if transaction.started:
             transaction.end_sent = True
             return True
-        # No broker knows of it, and nothing was written under this identity.
+        # No broker knows of the transaction, and nothing was written under this identity.
         identity.complete_transaction(None)
         end.result.done()
         return False
 
     def build(self, request: TxnRequest) -> Request[object]:
-        """What ``request`` says, as things stand when it leaves."""
+        """The protocol request for ``request``, from the state at the time of sending."""
         identity = self._identity
         name = identity.transactional_id
         assert name is not None
@@ -193,8 +192,8 @@ class TxnRequestQueue:
             if request.kind is TxnRequestKind.FIND_COORDINATOR:
                 return FindCoordinatorRequest((name,))
             if request.kind is TxnRequestKind.INIT_PRODUCER_ID:
-                # A spent identity is told, so that who lost the id to another producer learns of
-                # it. There is none when this is to fence: our own, told, would be called old.
+                # A used identity is sent, so that a producer whose id was taken over is fenced.
+                # There is none when this request fences: our own epoch would be rejected as old.
                 return InitProducerIdRequest(
                     name,
                     self._transaction_timeout_ms,
@@ -202,13 +201,13 @@ class TxnRequestQueue:
                     enable_2pc=self._two_phase_commit,
                 )
             if request.kind is TxnRequestKind.ADD_PARTITIONS_TO_TXN:
-                partitions = identity.transaction.partitions_to_ask_for()
+                partitions = identity.transaction.partitions_to_add()
                 return AddPartitionsToTxnRequest(name, *identity.producer, partitions)
             version = identity.transaction.version
             return EndTxnRequest(name, *identity.producer, request.committed, version)
 
     def lookup_coordinator(self) -> None:
-        """The coordinator is not known, not reached, or not the coordinator any more."""
+        """The coordinator is unknown, unreachable, or no longer the coordinator."""
         with self._identity.lock:
             self._lookup_coordinator()
 
@@ -220,14 +219,14 @@ class TxnRequestQueue:
             )
 
     def lost(self, request: TxnRequest, at_ms: int) -> None:
-        """``request`` left and brought no answer: it goes again at that time."""
+        """``request`` was sent and has no response: it is resent at ``at_ms``."""
         asks_for_identity = request.kind is TxnRequestKind.INIT_PRODUCER_ID and not request.fences
         if asks_for_identity or request.kind is TxnRequestKind.ADD_PARTITIONS_TO_TXN:
             self.identity_in_doubt = True
         self.retry(request, at_ms)
 
     def retry(self, request: TxnRequest, at_ms: int) -> None:
-        """``request`` brought no answer, or could not leave: it goes again at that time."""
+        """``request`` has no response, or could not be sent: it is retried at ``at_ms``."""
         identity = self._identity
         with identity.lock:
             self._in_flight = None
@@ -239,38 +238,38 @@ class TxnRequestQueue:
             self.enqueue(request)
 
     def request_failed(self, request: TxnRequest, error: KafkaError) -> None:
-        """No attempt of ``request`` will bring an answer: that is fatal."""
+        """No attempt of ``request`` can succeed: a fatal error."""
         with self._identity.lock:
             self._in_flight = None
             request.result.fail(error)
             self._fatal(error)
 
-    # -- what is answered -------------------------------------------------------------------------
+    # -- responses --------------------------------------------------------------------------------
 
     def handle_response(self, request: TxnRequest, body: object, where: str) -> Reaction:
-        """Take an answer. After RETRY, RETRY_SOON and FIND_COORDINATOR the caller gives the
-        request back with :meth:`retry`; everything else has happened here.
+        """Handle a response. After RETRY, RETRY_SOON and FIND_COORDINATOR the caller requeues the
+        request with :meth:`retry`; other reactions are complete on return.
         """
         with self._identity.lock:
             self._in_flight = None
             if self._identity.state is State.FATAL_ERROR:
-                return Reaction.DONE  # whoever waited for it has the error
-            code, told = self._take(request, body)
+                return Reaction.DONE  # its waiter already has the error
+            code, message = self._take(request, body)
             reaction = reaction_to(request.kind, code)
             if code is ErrorCode.CONCURRENT_TRANSACTIONS and self._identity.transaction.partitions:
-                # Not the first partitions: then it is not the transaction before that is still
-                # being ended for some milliseconds.
+                # Not the first partitions: so the cause is not the previous transaction, which is
+                # completed within milliseconds.
                 reaction = Reaction.RETRY
             if reaction is Reaction.DONE:
                 request.result.done()
             elif reaction is Reaction.FIND_COORDINATOR:
                 self._lookup_coordinator()
             elif reaction not in (Reaction.RETRY, Reaction.RETRY_SOON):
-                self._refused(request, reaction, code, where, told)
+                self._refused(request, reaction, code, where, message)
             return reaction
 
     def _take(self, request: TxnRequest, body: object) -> tuple[ErrorCode, str | None]:
-        """The code that decides, and the broker's words for it; a success has its effect."""
+        """Apply a success. Returns the decisive code, and the broker's message for it."""
         if isinstance(body, FindCoordinatorResponse):
             (found,) = body.coordinators.values()
             if found.error is ErrorCode.NONE:
@@ -296,7 +295,7 @@ class TxnRequestQueue:
         if not failed:
             transaction.partitions_answered(body.errors, added=True)
             return ErrorCode.NONE, None
-        # The gravest. OPERATION_NOT_ATTEMPTED is a consequence of another partition's error.
+        # The most severe. OPERATION_NOT_ATTEMPTED is a consequence of another partition's error.
         code = max(
             failed.values(),
             key=lambda c: (
@@ -310,12 +309,17 @@ class TxnRequestQueue:
         return code, f"{code.info.meaning} ({named})"
 
     def _refused(
-        self, request: TxnRequest, reaction: Reaction, code: ErrorCode, where: str, told: str | None
+        self,
+        request: TxnRequest,
+        reaction: Reaction,
+        code: ErrorCode,
+        where: str,
+        message: str | None,
     ) -> None:
         identity = self._identity
         if reaction is Reaction.FENCED:
-            code, told = ErrorCode.PRODUCER_FENCED, None
-        error = code.error(where, told)
+            code, message = ErrorCode.PRODUCER_FENCED, None
+        error = code.error(where, message)
         request.result.fail(error)
         if reaction is Reaction.UNAUTHORIZED:
             if identity.state is State.INITIALIZING and not request.fences:
@@ -324,7 +328,7 @@ class TxnRequestQueue:
             reaction = Reaction.ABORTABLE
         if reaction is Reaction.ABORTABLE_WITH_NEW_EPOCH and identity.can_raise_epoch:
             reaction = Reaction.ABORTABLE
-        # What aborts can't be aborted.
+        # A failed abort can't be aborted again.
         aborts = request.fences or (
             request.kind is TxnRequestKind.END_TXN and not request.committed
         )

@@ -1,12 +1,12 @@
-"""Carries a transaction's requests to its coordinator, one at a time, until each has its answer.
+"""Sends a transaction's requests to its coordinator, one at a time, until each has a response.
 
-Owns: which broker a request goes to, the one that is in flight, when it is asked again (Java's
-``Sender.maybeSendAndPollTransactionalRequest``). Never: which request is next, or what an answer
-means (``txn_request_queue.py``), nor batches.
+Owns: the target broker, the request in flight, its retries (Java's
+``Sender.maybeSendAndPollTransactionalRequest``). Never: which request is next, the handling of
+responses (``txn_request_queue.py``), batches.
 
-Runs on the sender's thread: :meth:`maybe_request` in each round, the answer inside ``client.poll``.
-Unlike Java's it never waits: data for other brokers goes on while a request waits for its answer,
-its backoff or a connection. What must not overlap is the manager's to say.
+Runs on the sender thread: :meth:`maybe_request` in each iteration, responses in ``client.poll``.
+Unlike Java's it never blocks: data for other brokers is sent while a request waits for its
+response, its backoff or a connection. The manager decides which requests must not overlap.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from spark_kafka_sink.producer.transaction.transaction_manager import Transactio
 from spark_kafka_sink.producer.transaction.txn_requests import Reaction, TxnBackoff, TxnRequest
 from spark_kafka_sink.protocol.cluster import Node
 
-#: When to look again for a broker that takes requests, should retry.backoff.ms be shorter.
+#: Minimum delay before looking again for an available broker, if retry.backoff.ms is shorter.
 _LEAST_RETRY_MS = 50
 
 
 class TxnRequestSender:
-    """``fail`` ends the producer: a request was refused for good."""
+    """``fail`` fails the producer: a request was rejected with a fatal error."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class TxnRequestSender:
         self._in_flight = False
 
     def maybe_request(self, now: int) -> int:
-        """Send the next request, if there is one that can go.
+        """Send the next request, if there is one and it may be sent now.
 
-        Returns how long the network may be polled before this must be called again (ms).
+        Returns the poll timeout in ms, after which this must be called again.
         """
         requests = self._requests
         if self._in_flight or not requests.waiting:
@@ -72,7 +72,7 @@ class TxnRequestSender:
             node = self._client.least_loaded_node(now)
         if node is None:
             requests.retry(request, now + self._config.retry_backoff_ms)
-            # No node has room: an answer will make some. With retry.backoff.ms=0 this would spin.
+            # All nodes are busy until a response arrives. With retry.backoff.ms=0 this would spin.
             return max(self._config.retry_backoff_ms, _LEAST_RETRY_MS)
         if not self._client.ready(node, now):
             return self._not_ready(request, node, now)
@@ -80,7 +80,7 @@ class TxnRequestSender:
         return NEVER
 
     def _not_ready(self, request: TxnRequest, node: Node, now: int) -> int:
-        """Wait for the connection; when that can't be had, another broker may coordinate by now."""
+        """Wait for the connection; when it failed, another broker may be the coordinator by now."""
         requests = self._requests
         refused = self._client.authentication_error(node)
         if refused is not None:
@@ -127,8 +127,8 @@ class TxnRequestSender:
             self._fail(response.error)
             return
         if response.body is None:
-            # A disconnect, a time-out, or bytes that are no answer: what became of it is unknown.
-            # All of these requests may be asked twice.
+            # A disconnect, a timeout or an invalid response: the outcome is unknown. All of these
+            # requests may be sent twice.
             if request.kind.needs_coordinator:
                 requests.lookup_coordinator()
             else:

@@ -1,7 +1,7 @@
-"""The requests of a transaction: their order, and what each error in an answer to them means.
+"""The requests of a transaction: their order, and the reaction to each error in a response.
 
-Owns: :class:`TxnRequest`, one request that waits or is on its way, with its backoff, and
-:data:`REACTIONS`, the one table from (kind of request, error code) to what follows (Java's
+Owns: :class:`TxnRequest`, one request that is pending or in flight, with its backoff, and
+:data:`REACTIONS`, the one table from (kind of request, error code) to the reaction (Java's
 ``TxnRequestHandler`` and its subclasses). Never: a state (``transaction_manager.py``), a node or a
 connection (``txn_request_sender.py``).
 """
@@ -18,13 +18,13 @@ from spark_kafka_sink.errors import ErrorClass, ErrorCode
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.producer.transaction.transactional_result import TransactionalResult
 
-#: First wait after CONCURRENT_TRANSACTIONS: the transaction before is being ended, which takes
-#: milliseconds. Java waits so briefly for AddPartitionsToTxn only (KAFKA-5482).
+#: First backoff after CONCURRENT_TRANSACTIONS: the previous transaction is being completed, which
+#: takes milliseconds. Java uses the short backoff for AddPartitionsToTxn only (KAFKA-5482).
 CONCURRENT_BACKOFF_MS = 20
 
 
 class TxnRequestKind(IntEnum):
-    """In the order in which they must go, whenever several wait."""
+    """In the order of priority among pending requests."""
 
     FIND_COORDINATOR = 0
     INIT_PRODUCER_ID = 1
@@ -50,12 +50,12 @@ _API_NAMES = {
 
 
 class Reaction(Enum):
-    """What follows from an answer, the gravest last."""
+    """The reaction to a response, the most severe last."""
 
-    DONE = "it is done"
-    RETRY = "ask again after retry.backoff.ms"
-    RETRY_SOON = "ask again in milliseconds"
-    FIND_COORDINATOR = "find the coordinator, then ask again"
+    DONE = "the request is complete"
+    RETRY = "retry after retry.backoff.ms"
+    RETRY_SOON = "retry in milliseconds"
+    FIND_COORDINATOR = "find the coordinator, then retry"
     UNAUTHORIZED = "back to UNINITIALIZED: init_transactions may be called again"
     ABORTABLE = "the transaction can only be aborted"
     ABORTABLE_WITH_NEW_EPOCH = "the same, where the epoch can be raised; else fatal"
@@ -64,20 +64,20 @@ class Reaction(Enum):
 
     @property
     def severity(self) -> int:
-        return _GRAVITY[self]
+        return _SEVERITY[self]
 
 
-_GRAVITY = {reaction: position for position, reaction in enumerate(Reaction)}
+_SEVERITY = {reaction: position for position, reaction in enumerate(Reaction)}
 
 _E, _R = ErrorCode, Reaction
 
-#: What is special to a kind of request. Codes that are not here: by their class in ``errors.CODES``
+#: Reactions that depend on the kind of request. Other codes: by their class in ``errors.CODES``
 #: when they are retriable, else :data:`_OTHERWISE`.
 REACTIONS = MappingProxyType(
     {
         (TxnRequestKind.FIND_COORDINATOR, _E.GROUP_AUTHORIZATION_FAILED): _R.ABORTABLE,
         (TxnRequestKind.FIND_COORDINATOR, _E.TRANSACTION_ABORTABLE): _R.ABORTABLE,
-        # To be asked of the coordinator, and there is none: asked again, as it is.
+        # FindCoordinator itself needs no coordinator: it is retried unchanged.
         (TxnRequestKind.FIND_COORDINATOR, _E.COORDINATOR_NOT_AVAILABLE): _R.RETRY,
         (TxnRequestKind.FIND_COORDINATOR, _E.NOT_COORDINATOR): _R.RETRY,
         (
@@ -97,7 +97,7 @@ REACTIONS = MappingProxyType(
         (TxnRequestKind.END_TXN, _E.UNKNOWN_PRODUCER_ID): _R.ABORTABLE_WITH_NEW_EPOCH,
         (TxnRequestKind.END_TXN, _E.CONCURRENT_TRANSACTIONS): _R.RETRY_SOON,
         **{
-            # Coordinators before 2.7 say the first for the second.
+            # Coordinators before 2.7 return the first for the second.
             (kind, code): _R.FENCED
             for kind in (
                 TxnRequestKind.INIT_PRODUCER_ID,
@@ -109,7 +109,7 @@ REACTIONS = MappingProxyType(
     }
 )
 
-#: For all other codes. An error of single partitions harms nothing but this transaction.
+#: For all other codes. An error of single partitions affects only this transaction.
 _OTHERWISE = {
     TxnRequestKind.FIND_COORDINATOR: _R.FATAL,
     TxnRequestKind.INIT_PRODUCER_ID: _R.FATAL,
@@ -119,7 +119,7 @@ _OTHERWISE = {
 
 
 def reaction_to(kind: TxnRequestKind, code: ErrorCode) -> Reaction:
-    """What follows from ``code`` in an answer to a request of ``kind``."""
+    """The reaction to ``code`` in a response to a request of ``kind``."""
     if code is ErrorCode.NONE:
         return Reaction.DONE
     special = REACTIONS.get((kind, code))
@@ -132,7 +132,7 @@ def reaction_to(kind: TxnRequestKind, code: ErrorCode) -> Reaction:
 
 @dataclass(slots=True, eq=False)
 class TxnRequest:
-    """One request that waits or is on its way; its fields are written when it leaves.
+    """One request, pending or in flight; its fields are encoded when it is sent.
 
     ``committed`` is EndTxn's; ``fences`` marks an InitProducerId that aborts a transaction.
     """
@@ -147,7 +147,7 @@ class TxnRequest:
 
 
 class TxnBackoff:
-    """When a request is asked again; milliseconds, with the jitter of all backoffs."""
+    """The retry backoff of a request in milliseconds, with the jitter of all backoffs."""
 
     def __init__(
         self, retry_ms: int, retry_max_ms: int, random: Callable[[], float] = _random.random
@@ -163,7 +163,7 @@ class TxnBackoff:
         return wait
 
     def soon(self, request: TxnRequest) -> int:
-        """After CONCURRENT_TRANSACTIONS: soon, and later each time."""
+        """After CONCURRENT_TRANSACTIONS: short at first, then exponentially longer."""
         wait = self._soon.backoff(request.concurrent)
         request.concurrent += 1
         return wait
