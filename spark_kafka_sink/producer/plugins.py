@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 
-from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, warn
@@ -26,6 +25,8 @@ def configure(plugin: object, option: str, config: ProducerConfig, *more: object
     method = getattr(plugin, "configure", None)
     if not callable(method):
         return
+    from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS  # for who has plugins
+
     configs = {
         name: getattr(config, one.attribute)
         for name, one in PRODUCER_OPTIONS.items()
