@@ -94,10 +94,10 @@ def test_of_two_limits_the_stricter_holds():
 def test_time_without_input_is_made_up_for_up_to_a_second():
     """Each batch comes ten seconds after the one before, with rows for two seconds."""
     told, sent = run(RateLimits(records_per_second=10), [b"x"] * 20, [b"x"] * 20, before=10_000)
-    assert sent[0][0] == 10_000
-    assert sum(count for at, count, _ in sent if at <= 10_000) == 10
-    assert told.rate_wait_ms == 2_000
-    assert sent[-1][0] == 11_000 + 10_000 + 1_000
+    assert sent[0] == (10_200, 2, 2), "not for the first batch: the bucket starts empty"
+    assert sum(count for at, count, _ in sent if at == 22_000) == 10
+    assert told.rate_wait_ms == 2_000 + 1_000
+    assert sent[-1][0] == 12_000 + 10_000 + 1_000
 
 
 def test_many_short_tasks_are_no_faster_than_a_long_one():

@@ -4,7 +4,7 @@ Owns: :class:`RateLimit`, a token bucket in terms of time, and how many tasks sh
 what is sent (``write_task``), a clock of its own.
 
 **The bucket.** A row costs the time that its share of the rate takes; it is sent when that time has
-passed since the row before, or since the task's begin: the bucket starts empty, so that a write of
+passed since the row before, or since the first rows came: the bucket starts empty, so that a write of
 many short tasks is no faster. Time that a task spent waiting for input counts for a second at most.
 
 **The share.** A Python writer is told neither how many partitions its write has nor where Spark
@@ -42,7 +42,8 @@ class RateLimit:
         self._clock = SystemClock() if clock is None else clock
         self._ms_per_record = _ms_of_one(limits.records_per_second, tasks)
         self._ms_per_byte = _ms_of_one(limits.bytes_per_second, tasks)
-        self._paid_until_ms = float(self._clock.now_ms())
+        #: None before the first row: the wait for it is no time to make up for.
+        self._paid_until_ms: float | None = None
         self.waited_ms = 0
         self.text = f"{' and '.join(limits.limits)}, shared by {tasks} tasks"
 
@@ -67,7 +68,8 @@ class RateLimit:
     def wait(self, cost_ms: float) -> None:
         """Wait until what costs ``cost_ms`` may be sent. An interrupt ends it."""
         now = self._clock.now_ms()
-        self._paid_until_ms = max(self._paid_until_ms, now - _BURST_MS) + cost_ms
+        paid = now if self._paid_until_ms is None else self._paid_until_ms
+        self._paid_until_ms = max(paid, now - _BURST_MS) + cost_ms
         # Rounded up: a limit is a limit.
         until = -int(-self._paid_until_ms // 1)
         if until > now:
