@@ -4,8 +4,8 @@ Owns: :class:`RateLimit`, a token bucket in terms of time, and how many tasks sh
 what is sent (``write_task``), a clock of its own.
 
 **The bucket.** A row costs the time that its share of the rate takes; it is sent when that time has
-passed since the row before, or since the first rows came: the bucket starts empty, so that a write of
-many short tasks is no faster. Time that a task spent waiting for input counts for a second at most.
+passed since the row before, or since the first rows came: the bucket starts empty, so that a write
+of many short tasks is no faster. Later waits for input count for a second at most.
 
 **The share.** A Python writer is told neither how many partitions its write has nor where Spark
 runs them. What tasks see is Spark's configuration, and with it how many tasks the application can
