@@ -1,8 +1,8 @@
 """The life of a user's own classes in a producer: configured before use, closed with it.
 
 Owns: the calls that Java's ``Configurable`` and ``Closeable`` are, for serializers, partitioners
-and interceptors alike; either method may be missing. Never: what such a class does besides, and
-options that are secrets: a class that needs one gets it by itself.
+and interceptors alike; either method may be missing. Never: the class's other methods, and secret
+options: a class that needs one must obtain it itself.
 """
 
 from __future__ import annotations
