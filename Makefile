@@ -76,12 +76,17 @@ sparks: install  ## the tests of datasource/ on older PySparks; VERSIONS="4.0.1 
 mutate: $(VENV)/installed  ## mutation testing; MUTATE_ARGS="sender --sample 50"
 	$(BIN)/python tools/mutate.py $(MUTATE_ARGS)
 
-check: $(VENV)/installed  ## format, lint, types, layers, unused code, generated docs and messages
+# What people read, for the check of its words.
+PROSE := README.md CHANGELOG.md CONTRIBUTING.md DESIGN.md SECURITY.md docs tests/README.md
+
+check: $(VENV)/installed  ## format, lint, types, layers, unused code, prose, generated docs and messages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/unused.py
+	$(BIN)/codespell -D - -D tools/words.txt $(PROSE) spark_kafka_sink tools/*.py mkdocs.yml
+	$(BIN)/proselint check --config .proselintrc.json $(PROSE)
 	$(BIN)/python tools/generate_docs.py --check
 	$(BIN)/python tools/generate_messages.py --check
 

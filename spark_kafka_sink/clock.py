@@ -22,7 +22,7 @@ class Latch:
 
     Why not ``threading.Condition``: a KeyboardInterrupt lands after any call, also after one inside
     its Python code. Between ``lock.__enter__()`` and the end of ``Condition.__enter__`` it leaves
-    the lock held for ever; around the release and the second acquire in ``Condition.wait`` it makes
+    the lock held forever; around the release and the second acquire in ``Condition.wait`` it makes
     the caller's ``with`` release a lock that it does not hold. A raw lock has no such gap: ``with``
     takes and frees it in one step each, and whoever waits for a latch holds nothing.
     """

@@ -568,11 +568,11 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ("Expiring ... record(s) for ...: ... ms has passed since batch creation",),
     ),
     Kind.BUFFER_EXHAUSTED: Entry(
-        "buffer.memory stayed used up",
-        "Brokers take rows more slowly than they come, or not at all; the line has their last "
-        "answer. When they are only slow for a while, raise `kafka.delivery.timeout.ms` (and "
+        "buffer.memory stayed exhausted",
+        "Brokers accept rows more slowly than they are sent, or not at all; the line has their "
+        "last response. If they are only slow for a while, raise `kafka.delivery.timeout.ms` (and "
         "remove `kafka.max.block.ms`, or raise it too).",
-        ("buffer.memory (... bytes) stayed used up for ... ms while ... bytes were wanted",),
+        ("buffer.memory (... bytes) stayed exhausted for ... ms while ... bytes were needed",),
     ),
     Kind.WRITE_FAILED: Entry(
         "Warning: a write failed, and rows of it stay in Kafka",

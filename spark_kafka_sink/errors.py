@@ -246,7 +246,7 @@ class KafkaTimeoutError(RetriableError):
 
 
 class BufferExhaustedError(KafkaTimeoutError):
-    """buffer.memory stayed used up for max.block.ms."""
+    """buffer.memory stayed exhausted for max.block.ms."""
 
     default_kind = Kind.BUFFER_EXHAUSTED
 
@@ -463,7 +463,7 @@ def named(names: Sequence[object], most: int) -> str:
 
 _C = ErrorClass
 _CREATE_TOPIC = "create the topic first, or check its name and that the principal may describe it"
-#: Who a broker takes us for, which it never tells us.
+#: The identity that the broker sees; it does not report it to the client.
 _PRINCIPAL = "the principal (the SASL user, or the client certificate's subject)"
 _ACL_TOPIC = f"{_PRINCIPAL} needs the ACL WRITE on the topic, which includes DESCRIBE"
 _ACL_TXN = f"{_PRINCIPAL} needs the ACL WRITE on the transactional id, which includes DESCRIBE"
@@ -548,6 +548,11 @@ _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str | None], ...]
 )  # fmt: skip
 
 _RETRIABLE = frozenset({_C.RETRIABLE, _C.REFRESH_METADATA, _C.FIND_COORDINATOR})
+
+#: Topic errors that retries do not resolve.
+FATAL_TOPIC_ERRORS = frozenset(
+    {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+)
 
 #: Every member of ErrorCode with its row.
 CODES: dict[ErrorCode, CodeInfo] = {

@@ -399,7 +399,7 @@ def _errors_lines() -> Iterator[str]:
         "None contains a row, a key, a header or a secret. In Spark, an error of the driver's",
         "planning arrives inside PYTHON_DATA_SOURCE_ERROR, and one of a task inside the job's",
         "failure; the lines are the same. A warning is a line of the log, with a code and the",
-        "address as an error has them. A code keeps its meaning for ever. `kprod explain CODE`",
+        "address as an error has them. A code keeps its meaning forever. `kprod explain CODE`",
         "says what stands here, without a network ([the command line](cli.md)). What has no code",
         "of ours is in [troubleshooting](troubleshooting.md).",
     )

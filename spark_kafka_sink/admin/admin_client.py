@@ -19,6 +19,7 @@ from spark_kafka_sink.clock import NEVER, Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import (
+    FATAL_TOPIC_ERRORS,
     AuthorizationError,
     ErrorCode,
     KafkaTimeoutError,
@@ -37,10 +38,6 @@ from spark_kafka_sink.protocol.quorum_messages import (
     DescribeQuorumResponse,
 )
 
-#: Topic errors that no waiting mends.
-_HOPELESS: Final = frozenset(
-    {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-)
 #: Times that the controller is asked for its time; the last answer counts.
 _CLOCK_ROUNDS: Final = 2
 #: After these CreateTopics may or may not have been done: a topic that is there then is ours.
@@ -227,7 +224,7 @@ class AdminClient:
             cluster = metadata.fetch()
             errors = {t: metadata.topic_errors.get(t, ErrorCode.NONE) for t in topics}
             for topic, code in errors.items():
-                if code in _HOPELESS:
+                if code in FATAL_TOPIC_ERRORS:
                     raise code.error(f"topic {topic}")
             missing = [t for t in topics if t not in cluster.topics]
             if not missing and ready(cluster):

@@ -25,7 +25,16 @@ from spark_kafka_sink.cli.arguments import (
     Watch,
     Where,
 )
+from spark_kafka_sink.documentation import RUNBOOK_PAGE, page_url
 
+#: Below the help of kprod itself, by what is seen. An empty line makes a new one.
+_WHERE_TO_BEGIN = (
+    "A consumer stands still, its lag grows: kprod txn blockers TOPIC",
+    "A job is slow: kprod report show PATH (what reportPath names)",
+    "A job hangs, or can't write: kprod check -t TOPIC",
+    "An error has a code: kprod error KP0301",
+    f"More: {page_url(RUNBOOK_PAGE)}",
+)
 app = typer.Typer(
     help="Checks a cluster; explains errors; shows what exactly-once left, and mends it by hand.",
     no_args_is_help=True,
@@ -51,7 +60,7 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(epilog="\n\n".join(_WHERE_TO_BEGIN))
 def kprod(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")

@@ -5,6 +5,7 @@ Nothing of the package is imported: help and completion answer at once.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -56,3 +57,17 @@ class Where:
     config_file: Path | None
     log_topic: str | None
     timeout_s: float
+
+    def again(self) -> str:
+        """The options by which another command finds the same cluster and log."""
+        given = {
+            "-b": self.bootstrap_servers,
+            "-c": self.config_file,
+            "--log-topic": self.log_topic,
+        }
+        return shlex.join(
+            word
+            for name, value in given.items()
+            if value is not None
+            for word in (name, str(value))
+        )

@@ -18,15 +18,26 @@ from spark_kafka_sink.cli.show import Json, print_json, say, show_rows
 from spark_kafka_sink.cli.watching import watched
 from spark_kafka_sink.datasource.described_fields import described_fields
 from spark_kafka_sink.datasource.report.write_report import REPORT_VERSION, WriteReport
+from spark_kafka_sink.documentation import RUNBOOK_PAGE, page_url
 from spark_kafka_sink.errors import ConfigError, safe_text
 
-#: What tasks waited for, by the field that says how long.
+#: What tasks waited for, by the field that says how long, and where to look then.
 _WAITS: Final = {
-    "inputWaitMs": "Spark's next rows",
-    "bufferWaitMs": "memory, because brokers took less than Spark gave",
-    "metadataWaitMs": "the metadata of a topic",
-    "brokerWaitMs": "acknowledgements after the last row",
+    "inputWaitMs": (
+        "Spark's next rows",
+        "Spark reads, joins or shuffles in front of the write: its UI tells where",
+    ),
+    "bufferWaitMs": (
+        "memory, because brokers took less than Spark gave",
+        "brokers (their meanLatencyMs), throttleMs, retries",
+    ),
+    "metadataWaitMs": ("the metadata of a topic", "kprod check -t TOPIC"),
+    "brokerWaitMs": (
+        "acknowledgements after the last row",
+        "brokers (their meanLatencyMs and lastAnswer), throttleMs, retries",
+    ),
 }
+_SLOW: Final = page_url(RUNBOOK_PAGE, "a-job-is-slow")
 _VERSION: Final = "reportVersion"
 _MOST_PARTITIONS: Final = 20
 
@@ -89,7 +100,11 @@ def _reports(path: Path, *, as_json: bool) -> list[Json]:
             found += _reports_in(file)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise ConfigError(f"{_shown(path)} can't be read: {why}") from None
+        raise ConfigError(
+            f"{_shown(path)} can't be read: {why}",
+            hint="PATH is what the option reportPath of the write names, on the driver; without it,"
+            " spark_kafka_sink.last_report(query) in the session has the last one",
+        ) from None
     finally:
         told(0, 0)
     return sorted(found, key=_written_ms)
@@ -158,9 +173,10 @@ def _slowest(report: Json) -> str:
     name = max(waits, key=lambda one: waits[one], default=None)
     if name is None or waits[name] == 0:
         return "No task waited for anything."
+    what, where = _WAITS[name]
     return (
-        f"Tasks waited most for {_WAITS[name]}: {name} is {waits[name]} of {sum(waits.values())} ms"
-        " of waiting, summed over tasks."
+        f"Tasks waited most for {what}: {name} is {waits[name]} of {sum(waits.values())} ms of"
+        f" waiting, summed over tasks. Look at: {where}. More: {_SLOW}"
     )
 
 

@@ -203,8 +203,8 @@ def show_open(title: str, transactions: Sequence[OpenTransaction]) -> None:
     _table(f"{title} ({len(rows)})", columns, rows)
 
 
-def show_blockers(topic: str, found: Sequence[Blocker]) -> None:
-    """For ``kprod txn blockers``."""
+def show_blockers(topic: str, found: Sequence[Blocker], again: str) -> None:
+    """For ``kprod txn blockers``; ``again`` are the options with which its commands are called."""
     rows = [
         (
             b.transactional_id or "?",
@@ -220,7 +220,7 @@ def show_blockers(topic: str, found: Sequence[Blocker]) -> None:
     _table(f"Open transactions in {topic} ({len(rows)})", columns, rows)
     # Not in the table, whose cells are wrapped: what is said here is copied.
     for b in found[:_MOST_ROWS]:
-        say(f"{b.transactional_id or f'producer {b.producer_id}'}: {b.advice}")
+        say(f"{b.transactional_id or f'producer {b.producer_id}'}: {b.advice} {again}")
 
 
 def show_all(found: Sequence[TransactionDescription], now_ms: int) -> None:

@@ -77,16 +77,16 @@ def _list_all(to: Connected, *, as_json: bool) -> None:
 def blockers(where: Where, topic: str, *, watch: bool, as_json: bool) -> None:
     """Who holds the last stable offsets of a topic."""
     with connected(where, as_json=as_json) as to:
-        watched(lambda: _blockers(to, topic, as_json=as_json), watch=watch)
+        watched(lambda: _blockers(to, topic, where.again(), as_json=as_json), watch=watch)
 
 
-def _blockers(to: Connected, topic: str, *, as_json: bool) -> None:
+def _blockers(to: Connected, topic: str, again: str, *, as_json: bool) -> None:
     found = find_blockers(to.client, to.log, topic, to.client.deadline())
     if as_json:
         rows = [blocker_json(b) for b in found]
         print_json({"command": "blockers", "topic": topic, "blockers": rows})
     elif found:
-        show_blockers(topic, found)
+        show_blockers(topic, found, again)
     else:
         say(f"No transaction is open in {topic}: nobody who reads it waits for one.")
 

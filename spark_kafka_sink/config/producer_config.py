@@ -3,21 +3,22 @@
 Owns: the value :class:`ProducerConfig`. Never: what several options mean together
 (``cross_checks``), a log line, a clock, an environment variable. What is worth a warning stands in
 ``warnings``, and whoever parses says it once (``errors.warn_once``).
+
+A task unpickles what the driver parsed, so the modules that parse are imported by who parses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from spark_kafka_sink.config.cross_checks import OptionReader
-from spark_kafka_sink.config.given_options import given_options
 from spark_kafka_sink.config.option import LONG_MAX, OptionValue
-from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
-from spark_kafka_sink.config.security_options import is_security_option
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.config.cross_checks import OptionReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +102,9 @@ class ProducerConfig:
 
         Values are text, or already of the option's type. Raises ConfigError; nothing else.
         """
+        from spark_kafka_sink.config.cross_checks import OptionReader
+        from spark_kafka_sink.config.given_options import given_options
+
         reader = OptionReader(given_options(options, ""))
         if "bootstrap.servers" not in reader.given:
             raise ConfigError(
@@ -119,6 +123,9 @@ class ProducerConfig:
     @classmethod
     def of(cls, reader: OptionReader) -> ProducerConfig:
         """Build the configuration from options that :meth:`OptionReader.read` checked."""
+        from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
+        from spark_kafka_sink.config.security_options import is_security_option
+
         arguments: dict[str, Any] = {
             option.attribute: reader.values.get(name) for name, option in PRODUCER_OPTIONS.items()
         }

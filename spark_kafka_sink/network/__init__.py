@@ -1,8 +1,8 @@
-"""Connections to brokers: one thread's non-blocking loop over sockets.
+"""Connections to brokers: a non-blocking loop over sockets on one thread.
 
-Owns: requests out, responses in. Never: what a request means to a producer.
+Owns: requests out, responses in. Never: the meaning of a request to a producer.
 
-Its own files are what all its rooms stand on: ``transport_layer`` (plain bytes), ``frame_reader``
+Its own files are shared by all its rooms: ``transport_layer`` (plain bytes), ``frame_reader``
 (responses), ``backoff``. Above them ``tls`` and ``auth``, then ``channel`` (one connection, and the
-selector over all), then ``client`` (which node, which request).
+selector over all), then ``client`` (nodes and requests).
 """

@@ -1,6 +1,6 @@
-"""How long to wait before the next attempt (Java's ``ExponentialBackoff``).
+"""The wait before the next attempt (Java's ``ExponentialBackoff``).
 
-Owns: the one formula of every backoff in this package: reconnects, connection setup time-outs,
+Owns: the one formula of every backoff in this package: reconnects, connection setup timeouts,
 retries, metadata refreshes. Never: a clock, a counter of attempts, a wait.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 class ExponentialBackoff:
     """``initial * multiplier ** attempts``, at most ``max``, spread by +-``jitter``. Milliseconds.
 
-    The spread never lifts a value above ``max_ms``. When ``initial_ms >= max_ms`` the answer is
+    The spread never raises a value above ``max_ms``. When ``initial_ms >= max_ms`` the result is
     always ``max_ms``, without spread (Java's ``expMax == 0``). ``random`` gives floats in [0, 1).
     """
 

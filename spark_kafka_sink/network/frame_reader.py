@@ -1,9 +1,9 @@
-"""Frames out of a stream: four bytes of length, then so many bytes (Java's NetworkReceive).
+"""Reads frames from a stream: a 4-byte length, then as many bytes (Java's NetworkReceive).
 
-Owns: the state of the frame that is arriving on one connection, and the rule that its buffer grows
-with the bytes that came, never with the bytes that were announced. Never: what a frame means.
+Owns: the state of the frame being received on one connection, and the rule that its buffer grows
+with the received bytes, never with the announced length. Never: the content of a frame.
 
-On a record's way: the first stop of an acknowledgement.
+On a record's way: the first step of an acknowledgement.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from spark_kafka_sink.protocol.frames import (
     frame_size,
 )
 
-#: What is allocated before the first byte of a frame came; from there the buffer doubles.
+#: Bytes allocated before the first byte of a frame arrives; from there the buffer doubles.
 FIRST_BUFFER_SIZE = 32 * 1024
 
 
 class FrameReader:
-    """Reads frames off one transport layer, one at a time.
+    """Reads frames from one transport layer, one at a time.
 
-    The first frame of a connection may only have ``first_limit`` bytes: until a broker has
-    answered once, nobody knows that it is one. After RemoteProtocolError the stream's position is
-    unknown: the connection must be closed.
+    The first frame of a connection is limited to ``first_limit`` bytes: until its first response,
+    the peer may not be a broker. After RemoteProtocolError the stream's position is unknown: the
+    connection must be closed.
     """
 
     __slots__ = (
@@ -74,7 +74,7 @@ class FrameReader:
             self._filled += count
 
     def _begin(self) -> None:
-        """Make a buffer for the frame whose length is there."""
+        """Allocate a buffer for the frame whose length has arrived."""
         limit = self._limit if self._started else self._first_limit
         self._size = frame_size(bytes(self._prefix), limit, first=not self._started)
         self._buffer = bytearray(min(self._size, FIRST_BUFFER_SIZE))

@@ -1,6 +1,6 @@
-"""What belongs to one process: after a fork the child begins with its own.
+"""A value per process: after a fork the child creates its own.
 
-Owns: :class:`ProcessLocal`. Never: what is kept.
+Owns: :class:`ProcessLocal`. Never: the value itself.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class ProcessLocal(Generic[T]):
-    """Called, it gives this process's value, made at its first call.
+    """A call returns this process's value, created by the first call.
 
-    A child must not have its parent's: sockets would be shared, threads are not there, and a lock
-    that another thread held at the fork would stay locked for ever.
+    A child must not use its parent's: sockets would be shared, threads do not exist, and a lock
+    that another thread held at the fork would stay locked indefinitely.
     """
 
     def __init__(self, make: Callable[[], T], *, pid: Callable[[], int] = os.getpid) -> None:

@@ -1,9 +1,9 @@
 """Bytes in and out of one socket (Java's ``TransportLayer``).
 
-Owns: the :class:`TransportLayer` protocol, and its plaintext form. Never: frames, requests, or
-waiting: every call returns at once. A TLS form stands behind the same protocol: its handshake takes
-several calls, its reads may leave decrypted bytes behind (``has_bytes_buffered``), its writes may
-leave encrypted bytes behind (``has_pending_writes``).
+Owns: the :class:`TransportLayer` protocol, and its plaintext implementation. Never: frames,
+requests, or waiting: no call blocks. TLS implements the same protocol: its handshake needs several
+calls, its reads may leave decrypted bytes buffered (``has_bytes_buffered``), its writes may leave
+encrypted bytes buffered (``has_pending_writes``).
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ class TransportLayer(Protocol):
 
     @property
     def socket(self) -> socket.socket:
-        """What the selector watches."""
+        """The socket for the selector to watch."""
         ...
 
     def finish_connect(self) -> bool:
-        """True once the connection stands; False while it is under way; OSError when it failed."""
+        """True once connected; False while connecting; OSError when the connection failed."""
         ...
 
     @property
     def ready(self) -> bool:
-        """The handshake is over, so that reads and writes carry the caller's bytes."""
+        """True when the handshake is complete: reads and writes transfer the caller's bytes."""
         ...
 
     def handshake(self) -> None:
-        """Go on with the handshake as far as the socket allows. Raises AuthenticationError."""
+        """Continue the handshake as far as the socket allows. Raises AuthenticationError."""
         ...
 
     @property
     def wants_write(self) -> bool:
-        """The handshake, or what :attr:`has_pending_writes` counts, waits for a writable socket."""
+        """The handshake or a pending write waits for the socket to become writable."""
         ...
 
     def read_into(self, target: memoryview) -> int:
@@ -51,20 +51,20 @@ class TransportLayer(Protocol):
         ...
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Bytes taken from ``buffers`` (at most :data:`IOV_MAX` of them), 0 when blocked.
+        """Bytes accepted from ``buffers`` (at most :data:`IOV_MAX` of them), 0 when blocked.
 
-        What :attr:`has_pending_writes` counts goes first, and alone when there are no buffers.
+        Pending writes go first, and alone when there are no buffers.
         """
         ...
 
     @property
     def has_bytes_buffered(self) -> bool:
-        """Bytes wait above the socket: the selector's events don't tell of them."""
+        """Bytes are buffered above the socket, for which the selector gets no event."""
         ...
 
     @property
     def has_pending_writes(self) -> bool:
-        """Bytes that :meth:`write` took have not reached the socket yet."""
+        """Bytes accepted by :meth:`write` are not yet written to the socket."""
         ...
 
     def close(self) -> None: ...
@@ -75,18 +75,18 @@ def _iov_max() -> int:
         limit = os.sysconf("SC_IOV_MAX")
     except (ValueError, OSError):
         limit = -1
-    # POSIX promises 16; Linux and macOS have 1024.
+    # POSIX guarantees 16; Linux and macOS have 1024.
     return limit if limit > 0 else 16
 
 
-#: How many buffers one ``sendmsg`` takes.
+#: The maximum number of buffers of one ``sendmsg``.
 IOV_MAX = _iov_max()
 
 _BROKER_CLOSED = "the broker closed the connection"
 
 
 class PlaintextTransportLayer:
-    """Bytes as they are."""
+    """Unencrypted bytes."""
 
     __slots__ = ("_recv_into", "_sendmsg", "socket")
 
@@ -107,7 +107,7 @@ class PlaintextTransportLayer:
         try:
             self.socket.getpeername()
         except OSError as reason:
-            # No error and no peer: the connection is still under way (a spurious event).
+            # No error and no peer: still connecting (a spurious event).
             if reason.errno != errno.ENOTCONN:
                 raise
             return False

@@ -1,10 +1,9 @@
-"""A Kafka producer fed with columns: Java's ``KafkaProducer`` and what it stands on.
+"""A Kafka producer for columns and records: Java's ``KafkaProducer`` and its parts.
 
 Owns: from a row to its acknowledgement. Never: Spark.
 
 The writer's side: ``kafka_producer`` (all public methods), ``column_appender`` and
 ``record_appender`` (rows, one record), ``record_partitioner``, ``serialization``, ``interceptors``,
-``producer_record``, ``record_future``. Both sides: ``metadata``, ``accumulator`` (batches that
-wait), ``transaction`` (identity, sequences, transactions), ``metrics``. The sender's thread:
-``sender``.
+``producer_record``, ``record_future``. Both sides: ``metadata``, ``accumulator`` (queued batches),
+``transaction`` (identity, sequences, transactions), ``metrics``. The sender thread: ``sender``.
 """

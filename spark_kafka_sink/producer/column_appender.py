@@ -1,10 +1,10 @@
-"""Columns on their way into the accumulator.
+"""Appends columns to the accumulator.
 
-Owns: the sequence of one chunk of rows: metadata, partitions, groups, memory, positions, encoding,
-appending, and encoding again what was refused. The writer's side of steps 4 to 7 of a record's
-way. One thread at a time. Never: bytes, queues, what an error means for the producer.
+Owns: the steps for one chunk of rows: metadata, partitions, groups, memory, positions, encoding,
+appending, and encoding refused slices again. The writer's side of steps 4 to 7 of a record's way.
+One thread at a time. Never: bytes, queues, the effect of an error on the producer.
 
-Memory is reserved for a whole chunk *before* positions are asked: the wait for memory is long, the
+Memory is allocated for a whole chunk *before* positions are read: the wait for memory is long, the
 sender closes open batches during it (the waiter makes every batch sendable), and slices encoded
 before the wait would all be refused after it.
 """
@@ -45,7 +45,7 @@ _JAVA_OVERHEAD = 61 + 21
 class ColumnAppender:
     """Appends chunks of at most :attr:`chunk_bytes` of input.
 
-    ``last_answer`` tells what a broker said last that made a batch go again, for messages.
+    ``last_answer`` returns the last response that caused a retry, for messages.
     """
 
     def __init__(
@@ -71,11 +71,12 @@ class ColumnAppender:
         )
         self._last_answer = last_answer
         self._wakeup = wakeup
-        # A chunk must leave room for the batches that others of it are in, or nothing overlaps.
+        # A chunk must leave room for batches of earlier chunks, so that encoding and sending
+        # overlap.
         self.chunk_bytes = max(1, min(MAX_CHUNK_BYTES, config.buffer_memory // 4))
 
     def append(self, chunk: RecordColumns) -> None:
-        """Append a chunk. What it raises may come after some of its rows were appended."""
+        """Append a chunk. When this raises, some of its rows may have been appended."""
         topics = chunk.topics()
         cluster = self._await_topics(topics)
         size = self._upper_bound(chunk)
@@ -89,7 +90,7 @@ class ColumnAppender:
         try:
             groups = self._group(chunk, cluster, limits)
         except DataError:
-            # An explicit partition that the topic lacks: it may have been added since we asked.
+            # An explicit partition that the topic lacks: it may have been added meanwhile.
             self._metadata.refresh(self._clock.now_ms() + self._config.max_block_ms)
             groups = self._group(chunk, self._await_topics(topics), limits)
         self._allocate(size)
@@ -109,8 +110,8 @@ class ColumnAppender:
                 taken += result.taken
                 slices = self._encode_again(chunk, groups, result.refused, now_ms)
             if self._manager is not None:
-                # Not before: only what was appended belongs to the transaction. Until then the
-                # sender leaves these batches alone.
+                # Not before: only partitions with appended rows join the transaction. Until then
+                # the sender does not drain these batches.
                 self._manager.maybe_add_partitions(groups.tps)
         finally:
             accumulator.pool.adjust(size, taken)
@@ -123,15 +124,15 @@ class ColumnAppender:
     def _encode_again(
         self, chunk: RecordColumns, groups: Groups, refused: Sequence[EncodedSlice], now_ms: int
     ) -> list[EncodedSlice]:
-        """The refused rows anew, in order. One slice of a partition after the other: where the
-        second goes depends on what the first one leaves.
+        """Encode the refused rows again, in order. One slice of a partition after the other: the
+        position of the second depends on the first.
         """
         slices: list[EncodedSlice] = []
         seen = set()
         for piece in refused:
             if piece.tp in seen:
-                # Its generation is 0 (only the first of a chunk continues a batch), so it opens a
-                # batch wherever the one before it went, and its bytes are right as they are.
+                # Its generation is 0 (only the first of a chunk continues a batch), so it always
+                # opens a batch, and its bytes are valid unchanged.
                 slices.append(piece)
                 continue
             seen.add(piece.tp)
@@ -161,7 +162,7 @@ class ColumnAppender:
         # The bound leaves slack, so this row may fit exactly.
         exact = int(content_sizes(chunk)[0]) + _JAVA_OVERHEAD
         if exact > self._config.max_request_size:
-            return 0  # encode_groups refuses it, and must not wait for memory first
+            return 0  # encode_groups rejects it; do not wait for memory first
         if exact > memory:
             raise RecordTooLargeError(
                 f"Row {chunk.first_row} of the Arrow batch (topic {chunk.topics()[0]}): The "
@@ -180,10 +181,10 @@ class ColumnAppender:
         except BufferExhaustedError as error:
             last = self._last_answer()
             raise BufferExhaustedError(
-                f"buffer.memory ({config.buffer_memory} bytes) stayed used up for "
-                f"{config.buffer_wait_ms} ms while {size} bytes were wanted (max.block.ms is "
+                f"buffer.memory ({config.buffer_memory} bytes) stayed exhausted for "
+                f"{config.buffer_wait_ms} ms while {size} bytes were needed (max.block.ms is "
                 f"{config.max_block_ms}, delivery.timeout.ms {config.delivery_timeout_ms}); "
-                f"the brokers' last answer: {last or 'none since the attempt began'}",
-                hint="the brokers take rows more slowly than they come, or not at all",
+                f"the brokers' last response: {last or 'none since the attempt began'}",
+                hint="the brokers accept rows more slowly than they are sent, or not at all",
                 code=error.code,
             ) from error

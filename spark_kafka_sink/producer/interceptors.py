@@ -1,9 +1,9 @@
-"""A user's own code around the way of a record (Java's ``ProducerInterceptors``).
+"""User code before and after the sending of a record (Java's ``ProducerInterceptors``).
 
-Owns: what an interceptor is, how those of ``interceptor.classes`` are found, and that one that
-raises harms nobody: it is logged, the others go on with what came before it. Stands before the
-first step of a record's way and behind its last. Never: a payload in a log line; any cost when
-there is no interceptor.
+Owns: the interface of an interceptor, the import of ``interceptor.classes``, and their isolation:
+an exception is logged, and the next interceptor gets the previous value. They run before the first
+step of a record's way and after its last. Never: a payload in a log line; any cost when there is no
+interceptor.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Interceptors:
         return cls([import_paths.make(path, OPTION) for path in paths])
 
     def configure(self, config: ProducerConfig) -> None:
-        """Tell each its producer's options. ConfigError when one raises."""
+        """Call each one's ``configure``. ConfigError when one raises."""
         for one in self._every:
             plugins.configure(one, OPTION, config)
 
@@ -115,7 +115,7 @@ class Interceptors:
                 )
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """What every interceptor in turn made of ``record``."""
+        """``record``, passed through every interceptor in turn."""
         for one in self._records:
             try:
                 changed = one.on_send(record)  # type: ignore[attr-defined]  # see _having
@@ -135,7 +135,7 @@ class Interceptors:
         return record
 
     def on_send_columns(self, columns: RecordColumns) -> RecordColumns:
-        """What every interceptor in turn made of ``columns``; as many rows as before."""
+        """``columns``, passed through every interceptor in turn; the row count is unchanged."""
         for one in self._columns:
             try:
                 changed = one.on_send_columns(columns)  # type: ignore[attr-defined]  # see _having

@@ -1,12 +1,12 @@
-"""The producer as its callers see it: records or columns in, outcomes out.
+"""The producer's public API: records or columns in, outcomes out.
 
-Owns: what a producer is put together of, its calls and its end. It is the writer's side of a
-record's way; the steps are ``record_appender.py`` (one record) and ``column_appender.py`` (many).
-Never: bytes, queues, sockets, a decision about an answer (``sender.py``), what a failure does to
-all of it (``producer_failure.py``).
+Owns: the assembly of a producer, its methods and its close. It is the writer's side of a record's
+way; the steps are ``record_appender.py`` (one record) and ``column_appender.py`` (many). Never:
+bytes, queues, sockets, the handling of a response (``sender.py``), the effect of a failure on the
+producer (``producer_failure.py``).
 
-``send`` may be called by any number of threads. Columns have one writer thread at a time, beside
-which others may ``send``. Records of one partition keep the order in which one thread sent them.
+``send`` is thread-safe. Columns have one writer thread at a time; other threads may ``send``
+concurrently. Records that one thread sends to a partition keep their order.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder, ProduceReport
 from spark_kafka_sink.producer.metrics.producer_metrics import (
     Gauge,
+    Measurement,
     MetricName,
     ProducerMetrics,
-    Stream,
 )
 from spark_kafka_sink.producer.metrics.producer_progress import ProducerProgress
 from spark_kafka_sink.producer.metrics.sensors import Windows
@@ -63,11 +63,11 @@ from spark_kafka_sink.records.record_columns import RecordColumns
 
 _log = logging.getLogger(__name__)
 
-#: After delivery.timeout.ms every batch has ended, and request.timeout.ms later those that expired
-#: on the wire are off it; a flush that still waits has met a bug.
+#: After delivery.timeout.ms every batch is done, and request.timeout.ms later none that expired is
+#: in flight; a flush that still waits indicates a bug.
 _FLUSH_GRACE_MS = 30_000
 
-#: How long close() waits for the network thread after it was told to drop everything.
+#: How long close() waits for the network thread after a forced close, in ms.
 _FORCED_CLOSE_MS = 5_000
 
 #: Names for producers without client.id, as Java's: producer-1, producer-2, ... in a process.
@@ -101,8 +101,8 @@ class KafkaProducer:
         new_client: NewClient | None = None,
         start_thread: StartThread = start_thread,
     ) -> None:
-        """``cluster``: metadata that is known already. The others are for tests, which put a clock
-        that jumps, a network that is simulated and a thread that is stepped in their place.
+        """``cluster``: initial metadata. The others are for tests, which substitute a simulated
+        clock and network and a stepped thread.
         """
         options = ProducerOptions.of(config)
         config = options.config
@@ -211,7 +211,7 @@ class KafkaProducer:
                 self._sender.run, f"kafka-producer-network-thread | {config.client_id}"
             )
         except BaseException:
-            # What was opened on the way: interceptors may hold files and connections, too.
+            # Close what was opened so far: interceptors may hold files and connections, too.
             if client is not None:
                 client.close()
             self._close_plugins()
@@ -220,9 +220,9 @@ class KafkaProducer:
     def _with_bootstrap_addresses(
         self, config: ProducerConfig, cluster: Cluster | None
     ) -> ProducerConfig:
-        """Look the bootstrap servers up; ConfigError when none is known.
+        """Resolve the bootstrap servers; ConfigError when none can be resolved.
 
-        Not by who knows the brokers already: 200 tasks would ask the same names for nothing.
+        Skipped when ``cluster`` has the brokers: 200 tasks would look up the same names needlessly.
         """
         from spark_kafka_sink.network.client.client_factory import with_bootstrap_addresses
         from spark_kafka_sink.network.client.host_resolver import CANONICAL
@@ -236,7 +236,7 @@ class KafkaProducer:
             raise
 
     def _measure(self, client: KafkaClient) -> None:
-        """Join the metrics with what they ask, and with who tells them without being asked."""
+        """Register the gauges, and set the metrics of the pool and of the metadata."""
         pool, metadata, metrics = self._accumulator.pool, self._metadata, self._metrics
         pool.metrics = metadata.metrics = metrics
         metrics.gauge(Gauge.BUFFER_TOTAL, lambda _: pool.total)
@@ -267,8 +267,8 @@ class KafkaProducer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """As Java's try-with-resources: whether an exception leaves it or not, what is queued is
-        sent, and a transaction that nobody ended is aborted.
+        """As Java's try-with-resources: with or without an exception, queued records are sent, and
+        a transaction that is neither committed nor aborted is aborted.
         """
         self.close()
 
@@ -280,15 +280,15 @@ class KafkaProducer:
     def send(self, record: ProducerRecord, callback: Callback | None = None) -> RecordFuture:
         """Append ``record``; it is sent when its batch is full or linger.ms is over.
 
-        Blocks while its topic is unknown or memory is used up, for max.block.ms in all.
+        Blocks while its topic is unknown or memory is exhausted, for max.block.ms in total.
         ``callback(metadata, error)`` runs on the network thread, in the order of the records of a
-        partition; what it raises is logged, and what it waits for nobody sends meanwhile.
+        partition; its exceptions are logged. While it blocks, nothing is sent.
 
-        What the protocol knows (a record too large, a topic that does not exist, memory that stays
-        used up, an answer of a broker) is the future's and the callback's error. Raised are
-        SerializationError, DataError and IllegalStateError (closed, forked, no transaction
-        begun), what the transaction failed of, and DeliveryError once this producer has failed: by
-        rows of columns, or for who it is.
+        ApiErrors (a record too large, an unknown topic, exhausted memory, a broker's error) are
+        passed to the future and the callback. Raised are SerializationError, DataError and
+        IllegalStateError (closed, forked, no transaction begun), the error of the transaction, and
+        DeliveryError once this producer has failed: by rows of columns, or by an authentication
+        error.
         """
         try:
             return self._records.append(record, callback, self._check_usable)
@@ -299,10 +299,10 @@ class KafkaProducer:
 
     def send_batch(self, batch: ArrowBatch, topic: str | None = None) -> None:
         """Append the rows of a pyarrow.RecordBatch, with the columns of the Spark sink: value, and
-        if there, key, topic, partition, headers, timestamp; others are ignored. ``topic`` beats the
-        column. One thread at a time. :meth:`flush` waits until all are acknowledged.
+        optionally key, topic, partition, headers, timestamp; others are ignored. ``topic``
+        overrides the column. One thread at a time. :meth:`flush` waits for acknowledgement.
 
-        Raises SchemaError for columns, and what :meth:`send_columns` raises.
+        Raises SchemaError for invalid columns, and the errors of :meth:`send_columns`.
         """
         self._check_usable()
         columns = self._batches.columns(batch, topic, self._clock.wall_ms())
@@ -310,12 +310,12 @@ class KafkaProducer:
             self.send_columns(columns)
 
     def send_columns(self, columns: RecordColumns) -> None:
-        """Append all rows. Blocks while topics are unknown (max.block.ms) or memory is used up.
+        """Append all rows. Blocks while topics are unknown (max.block.ms) or memory is exhausted.
 
         Raises DeliveryError for the first batch of this attempt that failed, DataError and
         RecordTooLargeError for rows that can't be sent, KafkaTimeoutError and BufferExhaustedError
-        for waits that were too long. Rows before the one at fault may be sent all the same: the
-        attempt is lost, and the producer refuses everything but :meth:`close` from then on (in a
+        for waits that timed out. Rows before the one at fault may be sent nevertheless: the
+        attempt has failed, and every method but :meth:`close` raises from then on (in a
         transaction: but :meth:`abort_transaction`).
         """
         self._check_usable()
@@ -327,7 +327,7 @@ class KafkaProducer:
             for chunk in columns.chunks(self._columns.chunk_bytes):
                 self._columns.append(chunk)
         except KafkaError as error:
-            # A failed batch closes pool and accumulator: what the writer ran into is a consequence.
+            # A failed batch closes pool and accumulator: the writer's error is a consequence.
             self._failure.raise_failure()
             self._failure.fail_producer(error)
             raise
@@ -339,11 +339,10 @@ class KafkaProducer:
             raise
 
     def flush(self) -> None:
-        """Send everything and wait until it has its outcome.
+        """Send all records and wait until they are acknowledged or failed.
 
         Raises DeliveryError when this producer has failed, and IllegalStateError from a callback.
-        The error of a single record is its future's; that of a transaction is raised by the
-        commit.
+        The error of a single record is in its future; the commit raises that of a transaction.
         """
         self._check_usable()
         self._refuse_in_callback("flush")
@@ -363,7 +362,7 @@ class KafkaProducer:
         finally:
             if flush is not None:
                 self._accumulator.end_flush(flush)
-            self._took(Stream.FLUSH_TIME, start)
+            self._record_duration(Measurement.FLUSH_TIME, start)
         self._failure.raise_failure()
         if not complete:
             late = DeliveryError(
@@ -374,13 +373,13 @@ class KafkaProducer:
             self._failure.fail_producer(late)
             raise late
 
-    def _took(self, stream: Stream, start: int) -> None:
-        """A call that blocked, begun at ``start``, is over."""
+    def _record_duration(self, measurement: Measurement, start: int) -> None:
+        """Record the duration of a blocking call that began at ``start``."""
         now = self._clock.now_ms()
-        self._metrics.record(stream, now - start, now)
+        self._metrics.record(measurement, now - start, now)
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """The partitions of ``topic``; asks for them, for max.block.ms, when they are not known.
+        """The partitions of ``topic``; fetches them when unknown, blocking for max.block.ms.
 
         Raises KafkaTimeoutError, InvalidTopicError, AuthorizationError.
         """
@@ -390,78 +389,78 @@ class KafkaProducer:
 
     def metrics(self) -> Mapping[MetricName, float]:
         """Measurements by name, as docs/metrics.md lists them (Java's names and units); NaN where
-        nothing was measured lately. Any thread, also after :meth:`close`.
+        there are no recent samples. Any thread, also after :meth:`close`.
         """
         return self._metrics.snapshot()
 
     # ---- transactions ------------------------------------------------------------------------
 
     def init_transactions(self) -> None:
-        """Get an identity under transactional.id; once, before anything is sent.
+        """Get a producer id for transactional.id; once, before any record is sent.
 
-        Fences every earlier producer of that id, and aborts what it left open. Blocks for
-        max.block.ms; after KafkaTimeoutError it may be called again, and goes on waiting.
+        Fences earlier producers of that id, and aborts their open transaction. Blocks for
+        max.block.ms; after KafkaTimeoutError it may be called again to keep waiting.
         """
         begin = self._transactional("init_transactions").initialize_transactions
-        self._await(begin, Stream.TXN_INIT)
+        self._await(begin, Measurement.TXN_INIT)
 
     @property
     def identity_in_doubt(self) -> bool:
-        """True when an InitProducerId or an AddPartitionsToTxn got no answer and was asked again.
-        Should the first one be on its way still, it aborts, whenever it arrives, what is open under
-        this transactional.id, or opens what nobody will end.
+        """True when an InitProducerId or an AddPartitionsToTxn got no response and was retried. The
+        first request may still arrive: it then aborts the open transaction of this
+        transactional.id, or opens one that only its timeout aborts.
         """
         return self._transactional("identity_in_doubt").requests.identity_in_doubt
 
     def begin_transaction(self) -> None:
-        """What is sent from now on belongs to a new transaction. Waits for no broker."""
+        """Begin a transaction for the records sent from now on. Does not wait for a broker."""
         manager = self._transactional("begin_transaction")
         start = self._clock.now_ms()
         manager.begin_transaction()
         self._rows_before = self._accumulator.appended_records
         self._recorder.start_attempt()
-        self._took(Stream.TXN_BEGIN, start)
+        self._record_duration(Measurement.TXN_BEGIN, start)
 
     def commit_transaction(self) -> None:
-        """Send everything, wait for it, and commit. Blocks for max.block.ms, as
-        :meth:`init_transactions` does. Raises the transaction's error when it can only be aborted.
+        """Flush, then commit. Blocks for max.block.ms, as :meth:`init_transactions` does. Raises
+        the transaction's error when it can only be aborted.
         """
-        self._await(self._transactional("commit_transaction").begin_commit, Stream.TXN_COMMIT)
+        self._await(self._transactional("commit_transaction").begin_commit, Measurement.TXN_COMMIT)
 
     def abort_transaction(self) -> None:
-        """Drop what was not sent, and abort. Blocks for max.block.ms, as :meth:`init_transactions`
-        does.
-        """
-        self._await(self._transactional("abort_transaction").begin_abort, Stream.TXN_ABORT)
+        """Fail unsent records, and abort. Blocks for max.block.ms, as :meth:`init_transactions`."""
+        self._await(self._transactional("abort_transaction").begin_abort, Measurement.TXN_ABORT)
 
     def prepare(self) -> PreparedTransaction:
-        """Send everything, wait for it, count it, and detach from the transaction.
+        """Flush, count the rows, and detach from the transaction.
 
-        Whoever has the value that is returned ends it, or the broker's time-out does: nothing here
-        will, neither :meth:`close` nor the end of the process. Then this producer can be closed,
-        or, once the transaction is known to be ended, go on with :meth:`forget_prepared`. Not in
-        Java. Raises DeliveryError when anything is not acknowledged, the transaction's error when
-        it failed, and IllegalStateError when nothing was written in it.
+        Only the holder of the returned value can commit or abort it; else transaction.timeout.ms
+        aborts it. Neither :meth:`close` nor the exit of the process does. Then this producer can be
+        closed, or, once the transaction is committed or aborted, be reused by
+        :meth:`forget_prepared`. Not in Java. Raises DeliveryError when a row is not acknowledged,
+        the transaction's error when it failed, and IllegalStateError when nothing was written in
+        it.
         """
         manager = self._transactional("prepare")
         start = self._clock.now_ms()
         self.finish_attempt()
         prepared = manager.prepare()
-        self._took(Stream.TXN_PREPARE, start)
+        self._record_duration(Measurement.TXN_PREPARE, start)
         return prepared
 
     def forget_prepared(self) -> None:
-        """Whoever had to end the prepared transaction did: :meth:`init_transactions` comes next.
+        """Forget a prepared transaction that was committed or aborted.
 
-        It would abort a transaction that is still open. IllegalStateError unless prepared.
+        Call :meth:`init_transactions` next, which would abort a transaction that is still open.
+        IllegalStateError unless prepared.
         """
         self._transactional("forget_prepared").forget_prepared()
 
     def abandon(self, timeout_ms: int) -> None:
-        """Close after a failure: drop what was not sent, abort an open transaction, end the thread.
+        """Close after a failure: fail unsent records, abort an open transaction, stop the thread.
 
-        For at most ``timeout_ms``, then the broker's time-out has to abort it. Nothing is asked of
-        a broker when no transaction is open, or when it is prepared. Never raises.
+        Waits at most ``timeout_ms``; after that transaction.timeout.ms aborts the transaction. No
+        request is sent when no transaction is open, or when it is prepared. Never raises.
         """
         manager = self._transaction_manager
         if (
@@ -488,20 +487,20 @@ class KafkaProducer:
             self._refuse_in_callback(operation)
         return manager
 
-    def _await(self, begin: Callable[[], TransactionalResult], stream: Stream) -> None:
+    def _await(self, begin: Callable[[], TransactionalResult], measurement: Measurement) -> None:
         result = begin()
         self._sender.wakeup()
         start = self._clock.now_ms()
         try:
             result.await_(self._clock, start + self._config.max_block_ms)
         finally:
-            self._took(stream, start)
+            self._record_duration(measurement, start)
 
     # ---- an attempt --------------------------------------------------------------------------
 
     @property
     def reusable(self) -> bool:
-        """True after a clean end: nothing in flight, nothing unresolved, no error (rule R4)."""
+        """True after a clean attempt: no batch in flight or unresolved, no error (rule R4)."""
         manager = self._transaction_manager
         return (
             not self._closed
@@ -510,8 +509,8 @@ class KafkaProducer:
             and self._forks == ForkCounter.count
             and self._thread.is_alive()
             and not self._accumulator.has_incomplete
-            # A producer that never sent anything has no id yet, and is as good as new. One whose
-            # transaction is prepared can go on when that is ended (:meth:`forget_prepared`).
+            # A producer that never sent a record has no id yet, and is as good as new. One whose
+            # transaction is prepared is reusable once that is completed (:meth:`forget_prepared`).
             and (
                 manager is None
                 or manager.reusable
@@ -527,18 +526,18 @@ class KafkaProducer:
         return (-1, -1) if manager is None else manager.producer_id_and_epoch
 
     def start_attempt(self) -> None:
-        """Count from zero. IllegalStateError unless the attempt before ended cleanly."""
+        """Reset the counts. IllegalStateError when the previous attempt has incomplete batches."""
         self._check_usable()
         if self._accumulator.has_incomplete:
-            raise IllegalStateError("the attempt before has batches that are not acknowledged")
+            raise IllegalStateError("the previous attempt has unacknowledged batches")
         self._rows_before = self._accumulator.appended_records
         self._recorder.start_attempt()
 
     def finish_attempt(self) -> ProduceReport:
-        """Wait until everything is acknowledged; what was, counted.
+        """Wait until all rows are acknowledged; returns their counts.
 
-        Raises DeliveryError when anything is not. That may be records of :meth:`send` alone; the
-        next attempt can begin then.
+        Raises DeliveryError when any row failed. When only records of :meth:`send` failed, the next
+        attempt can begin.
         """
         self.flush()
         if self._transaction_manager is not None:
@@ -551,8 +550,7 @@ class KafkaProducer:
             raise DeliveryError(
                 f"{alone} of {rows} rows were not acknowledged; the first failed with: "
                 f"{first_line(cause)}",
-                hint="the future of each says what it failed with; the others are sent all the"
-                " same",
+                hint="the future of each record has its error; the other rows are written",
             ) from cause
         if report.rows != rows:
             error = DeliveryError(
@@ -565,7 +563,7 @@ class KafkaProducer:
         return report
 
     def progress(self) -> ProducerProgress:
-        """How far the attempt has come. Any thread; takes no lock that a row waits for."""
+        """The progress of the attempt. Any thread; takes no lock that a row waits for."""
         return ProducerProgress(
             self._recorder.report(),
             self._sender.on_wire(self._clock.now_ms()),
@@ -573,10 +571,10 @@ class KafkaProducer:
         )
 
     def park(self) -> None:
-        """Between two tasks: no memory held, no timer run. The next send wakes it up again."""
+        """Idle between two tasks: no memory held, no timer. The next send wakes it up."""
         self._check_usable()
         if self._accumulator.has_incomplete:
-            raise IllegalStateError("a producer with batches that are not acknowledged can't park")
+            raise IllegalStateError("a producer with unacknowledged batches can't be parked")
         self._accumulator.set_writer_waiting_since(None)
         self._metadata.set_parked(parked=True)
         self._sender.wakeup()
@@ -588,7 +586,7 @@ class KafkaProducer:
     # ---- failures ----------------------------------------------------------------------------
 
     def _batch_failed(self, batch: ProducerBatch) -> None:
-        """The first batch failed for good (sender's thread, no lock): drop what was never sent."""
+        """The first batch failed permanently (sender thread, no lock): fail unsent batches."""
         assert batch.error is not None
         self._accumulator.fail(batch.error)
 
@@ -614,17 +612,17 @@ class KafkaProducer:
             raise IllegalStateError(
                 f"KafkaProducer.{operation}() invocation inside a callback is not permitted because"
                 " it may lead to deadlock.",
-                hint="callbacks run on the network thread, which is what would have to do the work",
+                hint="callbacks run on the network thread, which would have to do the work",
             )
 
-    # ---- the end -----------------------------------------------------------------------------
+    # ---- close -------------------------------------------------------------------------------
 
     def close(self, timeout_ms: int | None = None) -> None:
-        """Send what is queued for at most ``timeout_ms``, then drop the rest and end the thread.
+        """Send queued records for at most ``timeout_ms``, then fail the rest and stop the thread.
 
-        0 drops everything at once; None waits for delivery.timeout.ms. A transaction that is open
-        is aborted. Never raises for what could not be delivered: that is the futures' to say, or
-        :meth:`flush`'s. In a forked child it does nothing; from a callback it drops everything.
+        0 fails all of them immediately; None waits for delivery.timeout.ms. An open transaction is
+        aborted. Never raises for undelivered records: their futures, or :meth:`flush`, report
+        them. In a forked child it does nothing; from a callback it is a forced close.
         """
         if self._closed or self._forks != ForkCounter.count:
             return

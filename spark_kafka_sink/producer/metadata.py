@@ -1,18 +1,18 @@
-"""What this producer knows of the cluster, and when it asks again (Java's ``ProducerMetadata``).
+"""The cluster metadata of a producer, and when to update it (Java's ``ProducerMetadata``).
 
-Owns: the current :class:`Cluster`, which topics are in use, whether and when an update is due, and
-who waits for one. On a record's way it is asked first: how many partitions has the topic, who leads
-them. Never: requests on a wire (``network/`` sends what :meth:`Metadata.new_request` gives), what
-of an answer counts (``metadata_merge.py``), which error makes the sender ask.
+Owns: the current :class:`Cluster`, the topics in use, whether and when an update is due, and the
+threads that wait for one. It is the first step of a record's way: the topic's partitions and their
+leaders. Never: sending requests (``network/`` sends those of :meth:`Metadata.new_request`), merging
+a response (``metadata_merge.py``), which error makes the sender request an update.
 
 Updates are *full* (all topics in use: by age, or after an error) or *partial* (only topics that
-were just added, so that a new topic does not wait for backoff). A token, the request version, goes
-out with a request: whoever asks while it is under way raises the version, and the answer then
-leaves the wish standing. Failed answers and answers that change nothing back off exponentially; a
-new topic ignores that backoff.
+were just added, so that a new topic does not wait for backoff). Each request carries a token, the
+request version: a request for an update while one is in flight raises the version, and the older
+response then does not satisfy it. Failed updates and responses without changes back off
+exponentially; a new topic ignores that backoff.
 
-A seeded :class:`Cluster` (the driver's preflight ships one) counts as an answer, so that 200 tasks
-ask nothing at start. While :attr:`parked`, no update is ever due.
+A seeded :class:`Cluster` (the driver's preflight sends one) counts as a response, so that 200 tasks
+send no request at start. While :attr:`parked`, no update is ever due.
 """
 
 from __future__ import annotations
@@ -27,10 +27,17 @@ from itertools import chain
 from spark_kafka_sink.clock import NEVER, Clock, Waiters
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ErrorCode, KafkaError, KafkaTimeoutError, safe_text, warn
+from spark_kafka_sink.errors import (
+    FATAL_TOPIC_ERRORS,
+    ErrorCode,
+    KafkaError,
+    KafkaTimeoutError,
+    safe_text,
+    warn,
+)
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.producer.metadata_merge import merge
-from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics, Stream
+from spark_kafka_sink.producer.metrics.producer_metrics import Measurement, ProducerMetrics
 from spark_kafka_sink.protocol.bodies import topic_name
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
@@ -44,24 +51,21 @@ from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 
 _log = logging.getLogger(__name__)
 
-#: Topic errors that no waiting mends.
-_HOPELESS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
-
-#: Characters of a topic's name in a message: the longest that is legal.
+#: Characters of a topic's name in a message: the longest legal name.
 _TOPIC_SHOWN = 249
 
-#: Who takes a connection, or not even that, and then says nothing.
-_SILENCE = "behind a firewall, a TLS or SASL listener, or not Kafka?"
-#: What to look at when nobody answered.
+#: Possible causes when a host does not respond, with or without a connection.
+_NO_RESPONSE = "behind a firewall, a TLS or SASL listener, or not Kafka?"
+#: The hint when no broker responded.
 _UNREACHABLE = (
     "check the addresses, firewalls, and that the brokers' advertised.listeners can be reached from"
     " this host"
 )
-#: Addresses of one message: of hundreds of brokers the first few tell why.
+#: Addresses of one message: of hundreds of brokers the first few show the cause.
 _MOST_ADDRESSES = 12
 
 
-def _tell(listener: ClusterResourceListener, cluster_id: str) -> None:
+def _notify(listener: ClusterResourceListener, cluster_id: str) -> None:
     try:
         listener.on_update(cluster_id)
     except Exception as error:  # noqa: BLE001 - the network thread must not die of a user's code
@@ -75,14 +79,14 @@ def _tell(listener: ClusterResourceListener, cluster_id: str) -> None:
 
 
 def _nothing() -> None:
-    """Stands for a wake-up while no client is attached."""
+    """The wakeup while no client is attached."""
 
 
 class Metadata:
     """Thread-safe store of cluster metadata; implements the network's ``MetadataStore``.
 
     One lock (``_lock``) guards everything but ``_cluster``, which is immutable and
-    replaced whole, so that :meth:`fetch` takes no lock. Wake-ups are called without it.
+    replaced atomically, so that :meth:`fetch` takes no lock. Wakeups are called without it.
     """
 
     def __init__(
@@ -116,7 +120,7 @@ class Metadata:
         self._epochs = {t: p.leader_epochs() for t, p in self._cluster.topics.items()}
         self._need_full = False
         self._need_partial = False
-        self._asked_partial = False
+        self._requested_partial = False
         self._request_version = 0
         self._update_version = 0
         self._answered_version = 0
@@ -130,49 +134,49 @@ class Metadata:
         self._closed: KafkaError | None = None
         #: The producer sleeps; see :meth:`set_parked`.
         self.parked = False
-        #: Told of every wait for topics, when it is over.
+        #: Notified of every wait for topics, when it is over.
         self.metrics: ProducerMetrics | None = None
         self._listeners: list[ClusterResourceListener] = []
-        # The last one known: an answer may leave it out.
+        # The last one known: a response may omit it.
         self._cluster_id = self._cluster.cluster_id
 
     def add_cluster_listener(self, listener: ClusterResourceListener) -> None:
-        """Tell ``listener`` of every change of the cluster's id; at once, when it is known."""
+        """Notify ``listener`` of every change of the cluster's id; immediately, if it is known."""
         self._listeners.append(listener)
         if self._cluster_id is not None:
-            _tell(listener, self._cluster_id)
+            _notify(listener, self._cluster_id)
 
     def attach(
         self,
         wakeup: Callable[[], None],
         connection_failures: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """Set the client's wake-up, and who tells which addresses failed and why (for errors)."""
+        """Set the client's wakeup, and its failed addresses with their reasons (for errors)."""
         self._wakeup = wakeup
         self._connection_failures = connection_failures
 
-    # -- what the writer and the sender ask -------------------------------------------------------
+    # -- for the writer and the sender ------------------------------------------------------------
 
     def fetch(self) -> Cluster:
         """The cluster as known now. Never blocks."""
         return self._cluster
 
     def add_topics(self, topics: Iterable[str], now: int) -> None:
-        """Use ``topics`` (for metadata.max.idle.ms again); unknown ones are asked for soon."""
+        """Use ``topics`` (for metadata.max.idle.ms again); unknown ones are requested soon."""
         with self._lock:
             self._touch(topics, now)
 
     def await_topics(self, topics: Collection[str], deadline: int) -> Cluster:
-        """A cluster that knows the partitions of all ``topics``. Blocks until ``deadline``.
+        """A cluster that has the partitions of all ``topics``. Blocks until ``deadline``.
 
-        Raises KafkaTimeoutError with the text of Spark's sink, and what the brokers said of the
-        topic (or which addresses could not be reached) as its hint; InvalidTopicError and
-        AuthorizationError at once, as the broker says so; what closed this metadata.
+        Raises KafkaTimeoutError with the text of Spark's sink, and with the brokers' error for the
+        topic (or the unreachable addresses) as its hint; InvalidTopicError and AuthorizationError
+        as soon as a broker returns them; the error that closed this metadata.
         """
         cluster = self._cluster
         for topic in topics:
             if topic not in cluster.topics:
-                # No request could carry it, so none would be sent any more, for no topic.
+                # A request can't encode it, so no request would be sent any more, for any topic.
                 topic_name(topic)
         with self._lock:
             self.parked = False
@@ -196,11 +200,11 @@ class Metadata:
                 self._waiting -= 1
             if self.metrics is not None:
                 now = self._clock.now_ms()
-                self.metrics.record(Stream.METADATA_WAIT, now - start, now)
+                self.metrics.record(Measurement.METADATA_WAIT, now - start, now)
 
     def refresh(self, deadline: int) -> Cluster:
-        """The cluster by an answer to a question that is asked from now on, or, at ``deadline``,
-        as known then. Raises what closed this metadata, or made the asking fail for good.
+        """The cluster of a response to a request sent from now on, or, at ``deadline``, as known
+        then. Raises the error that closed this metadata, or a fatal error of the request.
         """
         with self._lock:
             self.parked = False
@@ -228,7 +232,7 @@ class Metadata:
     def _await_change(
         self, topics: Collection[str], deadline: int, seen: int, failures: int
     ) -> Cluster | None:
-        """One round: the cluster when it has all; None after an update that did not bring them."""
+        """One update: the cluster when it has all topics; None when one is still missing."""
         version = self._update_version
         while True:
             with self._lock:
@@ -238,7 +242,7 @@ class Metadata:
                     raise self._closed
                 if not missing:
                     return cluster
-                self._raise_hopeless(missing, fresh=self._update_version > seen)
+                self._raise_fatal(missing, fresh=self._update_version > seen)
                 if self._failure is not None and self._failures > failures:
                     raise self._failure
                 if self._update_version > version:
@@ -251,11 +255,11 @@ class Metadata:
         self._raise_not_present(missing[0], answered=version > seen)
         return None
 
-    def _raise_hopeless(self, missing: Sequence[str], *, fresh: bool) -> None:
+    def _raise_fatal(self, missing: Sequence[str], *, fresh: bool) -> None:
         for topic in missing:
             code = self._errors.get(topic)
-            # A refusal that is older than our wait may have been mended by an administrator.
-            if code in _HOPELESS and (fresh or code is ErrorCode.INVALID_TOPIC_EXCEPTION):
+            # An administrator may have fixed an error that is older than this wait.
+            if code in FATAL_TOPIC_ERRORS and (fresh or code is ErrorCode.INVALID_TOPIC_EXCEPTION):
                 raise code.error(f"topic {safe_text(topic, _TOPIC_SHOWN)}")
 
     def _raise_not_present(self, topic: str, *, answered: bool) -> None:
@@ -275,8 +279,8 @@ class Metadata:
         raise error from (None if code is None else code.error(f"topic {topic}"))
 
     def no_broker_answered(self, within_ms: int, what: str) -> KafkaTimeoutError:
-        """Why ``what`` did not happen: the truth first, with each address and its reason, and what
-        was waited for (often in Java's words) behind it.
+        """The error of ``what``: each address and its failure first, then the awaited event (often
+        in Java's words).
         """
         return KafkaTimeoutError(
             f"no broker answered within {within_ms} ms; {self.addresses_tried()} ({what})",
@@ -286,27 +290,27 @@ class Metadata:
         )
 
     def leader_known(self, tp: TopicPartition) -> str:
-        """What is known of the leader of ``tp``, for messages: which broker, or why none."""
+        """The known leader of ``tp``, for messages, or why there is none."""
         cluster = self._cluster
         info = cluster.partition(tp)
         if info is None:
             return "nothing is known of the partition now"
         if info.leader < 0:
-            return "the partition has no leader, said the last metadata answer"
+            return "the partition has no leader in the last metadata response"
         leader = cluster.nodes.get(info.leader)
         if leader is not None:
             return f"its leader is {leader}"
         if any(node_id >= 0 for node_id in cluster.nodes):
-            return f"its leader was broker {info.leader}, which no broker names any more"
+            return f"its leader was broker {info.leader}, which is no longer in the metadata"
         return (
-            f"its leader was broker {info.leader}; since then no known broker answered, and the"
-            " bootstrap servers are asked again"
+            f"its leader was broker {info.leader}; since then no known broker responded, and the"
+            " client rebootstraps"
         )
 
     def addresses_tried(self) -> str:
-        """Each address that failed and why; all of them when none is known to have failed.
+        """Each failed address and its reason; all addresses when none is known to have failed.
 
-        Before the first answer of any, those that did not fail are told too: they were silent.
+        Before the first response, addresses without a failure are listed too: they did not respond.
         """
         failures = self._connection_failures()
         tried = [f"{address}: {why}" for address, why in failures.items()]
@@ -314,7 +318,7 @@ class Metadata:
         for node in self.nodes():
             address = f"{node.host}:{node.port}"
             if address not in addresses and not self._fetched:
-                tried.append(f"{address}: no answer ({_SILENCE})")
+                tried.append(f"{address}: no answer ({_NO_RESPONSE})")
             elif not failures:
                 tried.append(address)
         if len(tried) > _MOST_ADDRESSES:
@@ -323,25 +327,25 @@ class Metadata:
 
     @property
     def last_success_ms(self) -> int:
-        """When the last full answer came; before any: when this was made."""
+        """The time of the last full response; before any, the time of creation."""
         return self._last_success_ms
 
     @property
     def has_waiters(self) -> bool:
-        """Does somebody block in :meth:`await_topics`?"""
+        """True while a thread blocks in :meth:`await_topics` or :meth:`refresh`."""
         return self._waiting > 0
 
     def set_parked(self, *, parked: bool) -> None:
-        """While parked, no update is due by age or wish, so that an idle producer has no timer."""
+        """While parked, no update is due, by age or by request: an idle producer has no timer."""
         with self._lock:
             self.parked = parked and self._waiting == 0
 
     def update_leader(
         self, tp: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node] = ()
     ) -> bool:
-        """Take a hint from a produce answer (KIP-951). True when it told something new.
+        """Apply the leader of a Produce response (KIP-951). True when it changed the metadata.
 
-        It is ignored unless its epoch is newer than what we know, the partition is known, and the
+        It is ignored unless its epoch is newer than the known one, the partition is known, and the
         leader is known or among ``nodes``.
         """
         with self._lock:
@@ -364,13 +368,13 @@ class Metadata:
             return True
 
     def close(self, error: KafkaError) -> None:
-        """Nothing can be known any more: all who wait, and all who will, get ``error``."""
+        """No more updates: current and later waiters get ``error``."""
         with self._lock:
             if self._closed is None:
                 self._closed = error
             self._updated.wake_all()
 
-    # -- MetadataStore: what the network client asks ----------------------------------------------
+    # -- MetadataStore, for the network client ----------------------------------------------------
 
     def nodes(self) -> Sequence[Node]:
         return self._cluster.node_list()
@@ -399,21 +403,21 @@ class Metadata:
             aged = self._last_success_ms + self._max_age_ms <= now
             if aged:
                 self._equivalents = 0
-            self._asked_partial = (
+            self._requested_partial = (
                 self._fetched and not aged and not self._need_full and bool(self._new_topics)
             )
-            if not self._asked_partial:
+            if not self._requested_partial:
                 self._drop_idle(now)
-            topics = self._new_topics if self._asked_partial else self._topics
+            topics = self._new_topics if self._requested_partial else self._topics
             return MetadataRequest(tuple(sorted(topics))), self._request_version
 
     def update(self, token: int, response: MetadataResponse, now: int) -> None:
         if not response.brokers or response.error is not ErrorCode.NONE:
-            # A broker that names no brokers has not joined its cluster yet.
+            # A broker that returns no brokers has not joined its cluster yet.
             self.failed_update(now, None)
             return
         with self._lock:
-            partial = self._asked_partial
+            partial = self._requested_partial
             outdated = token < self._request_version
             self._need_partial = outdated and bool(self._new_topics)
             if not partial:
@@ -435,7 +439,9 @@ class Metadata:
         self._note_cluster()
 
     def _note_cluster(self) -> None:
-        """Only the network thread takes answers, so this needs no lock, and listeners none held."""
+        """Only the network thread handles responses, so this needs no lock; listeners run without
+        one.
+        """
         before, now = self._cluster_id, self._cluster.cluster_id
         if now is None or now == before:
             return
@@ -451,7 +457,7 @@ class Metadata:
                 safe_text(now),
             )
         for listener in self._listeners:
-            _tell(listener, now)
+            _notify(listener, now)
 
     def failed_update(self, now: int, error: KafkaError | None) -> None:
         with self._lock:
@@ -464,7 +470,7 @@ class Metadata:
                 self._updated.wake_all()
 
     def rebootstrap(self, now: int) -> None:
-        """Forget the brokers, not the partitions: the writer may go on while new ones are asked."""
+        """Forget the brokers, not the partitions: the writer continues during the rebootstrap."""
         with self._lock:
             self._cluster = replace(self._cluster, nodes=self._bootstrap.nodes, controller=-1)
             self._need_full = True
@@ -478,7 +484,7 @@ class Metadata:
     # -- under the lock ---------------------------------------------------------------------------
 
     def _request(self) -> None:
-        """Somebody wants news: an answer to what is under way does not satisfy that."""
+        """Request an update; the response to a request in flight does not satisfy it."""
         self._request_version += 1
         if not self._need_full and not self._need_partial:
             self._need_full = True
@@ -508,13 +514,13 @@ class Metadata:
         )
 
     def _merge(self, response: MetadataResponse, *, partial: bool) -> bool:
-        """Take an answer's brokers and topics; False when it told nothing new."""
+        """Apply a response's brokers and topics; False when nothing changed."""
         old = self._cluster
         found = merge(
             response, old, self._errors, self._epochs, in_use=self._topics, partial=partial
         )
         self._new_topics.difference_update(found.answered)
-        self._need_full = self._need_full or found.ask_again
+        self._need_full = self._need_full or found.update_again
         changed = (found.cluster, found.errors) != (old, self._errors)
         self._cluster = found.cluster
         self._errors = found.errors

@@ -1,7 +1,7 @@
-"""What a metadata answer makes of what was known (Java's ``MetadataSnapshot.mergeWith``).
+"""Merges a metadata response into the known cluster (Java's ``MetadataSnapshot.mergeWith``).
 
-Owns: which of an answer's topics and leaders count. ``metadata.py`` calls it under its lock. Never:
-state of its own, who waits, when to ask.
+Owns: which topics and leaders of a response are applied. ``metadata.py`` calls it under its lock.
+Never: state of its own, waiters, when to update.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from spark_kafka_sink.protocol.wire import error_code
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What is known now. ``ask_again``: something was told that passes, so it is not the last word;
-    ``answered``: the topics in use that the answer told of.
+    """The merged metadata. ``update_again``: the response has a retriable error, so another update
+    is needed; ``answered``: the topics in use that the response contains.
     """
 
     cluster: Cluster
     errors: dict[str, ErrorCode]
-    ask_again: bool
+    update_again: bool
     answered: tuple[str, ...]
 
 
@@ -37,14 +37,14 @@ def merge(
     in_use: Container[str],
     partial: bool,
 ) -> Merged:
-    """``epochs`` has the last epoch known of each partition's leader by topic, -1 where none is;
-    it is brought up to date. A ``partial`` answer leaves topics alone that it does not name.
+    """``epochs`` has the last known leader epoch of each partition by topic, -1 for none; it is
+    updated. A ``partial`` response does not change topics that it omits.
     """
     topics = dict(old.topics) if partial else {}
     ids = dict(old.topic_ids)
     errors = dict(old_errors) if partial else {}
     answered = []
-    ask_again = False
+    update_again = False
     for topic in response.topics:
         name = topic.name
         if name not in in_use:
@@ -54,15 +54,15 @@ def merge(
         if topic.error is not ErrorCode.NONE:
             errors[name] = topic.error
             topics.pop(name, None)
-            ask_again = ask_again or topic.error.retriable
+            update_again = update_again or topic.error.retriable
             continue
         if len(topic.partitions) == 0:
-            # It is there and can't be written to: as if it were still being made.
+            # It exists and can't be written to: treated as still being created.
             topics.pop(name, None)
-            ask_again = True
+            update_again = True
             continue
         if any(error_code(code).retriable for _, code in topic.partitions.errors()):
-            ask_again = True
+            update_again = True
         topics[name] = _partitions(topic, old, ids, epochs)
     cluster = Cluster(
         response.cluster_id,
@@ -71,7 +71,7 @@ def merge(
         {t: i for t, i in ids.items() if t in topics},
         response.controller,
     )
-    return Merged(cluster, errors, ask_again, tuple(answered))
+    return Merged(cluster, errors, update_again, tuple(answered))
 
 
 def _partitions(
@@ -88,7 +88,7 @@ def _partitions(
         before = old.topics.get(name, ())
         stale = array("i", _stale(now, known[: len(before)]))
         if stale:
-            # A broker that lags behind: its leaders are some that we know to be gone.
+            # The broker's metadata is outdated: keep the newer leaders.
             infos = list(found)
             for number in stale:
                 infos[number] = before[number]

@@ -1,15 +1,14 @@
 """The life of a user's own classes in a producer: configured before use, closed with it.
 
 Owns: the calls that Java's ``Configurable`` and ``Closeable`` are, for serializers, partitioners
-and interceptors alike; either method may be missing. Never: what such a class does besides, and
-options that are secrets: a class that needs one gets it by itself.
+and interceptors alike; either method may be missing. Never: the class's other methods, and secret
+options: a class that needs one must obtain it itself.
 """
 
 from __future__ import annotations
 
 import logging
 
-from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, warn
@@ -26,6 +25,8 @@ def configure(plugin: object, option: str, config: ProducerConfig, *more: object
     method = getattr(plugin, "configure", None)
     if not callable(method):
         return
+    from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS  # for who has plugins
+
     configs = {
         name: getattr(config, one.attribute)
         for name, one in PRODUCER_OPTIONS.items()

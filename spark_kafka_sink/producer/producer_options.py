@@ -1,7 +1,7 @@
-"""What a caller may give to ``KafkaProducer``: a ready config, or options by Java's names.
+"""The argument of ``KafkaProducer``: a parsed config, or options by Java's names.
 
-Owns: telling text from objects (a serializer or an interceptor may be either). Never: the meaning
-of an option (``config/producer_config.py``).
+Owns: separating text from objects (a serializer or an interceptor may be either). Never: the
+meaning of an option (``config/producer_config.py``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ProducerOptions:
 
     @classmethod
     def of(cls, given: ProducerConfig | Mapping[str, object]) -> ProducerOptions:
-        """Raises ConfigError for anything that is not right. Says the warnings of options."""
+        """Raises ConfigError for invalid options. Logs the warnings of options."""
         objects: dict[str, object] = {}
         if isinstance(given, ProducerConfig):
             config = given
@@ -65,8 +65,8 @@ class ProducerOptions:
 
 
 def _serializer(given: object, option: str, config: ProducerConfig) -> Serializer:
-    """One that is made here is told the configuration, and whether it is for keys; an object is
-    ready as it is, as in Java.
+    """``configure`` is called for one created here, with whether it is for keys; an object is used
+    as it is, as in Java.
     """
     made = serializer(given, option)
     if made is not given:

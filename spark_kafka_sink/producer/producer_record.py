@@ -1,7 +1,7 @@
-"""A single record as its sender gives it, and what is known of it once it is written.
+"""A single record to send, and its metadata once it is written.
 
 Owns: :class:`ProducerRecord`, :class:`Headers` and :class:`RecordMetadata`, Java's classes of these
-names. The beginning of the way of a record that comes by ``send``. Never: bytes of a record.
+names: the argument and the result of ``send``. Never: bytes of a record.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Headers:
             )
 
 
-#: Of rows of columns, and of nobody's change.
+#: The headers of rows of columns; read-only.
 NO_HEADERS = Headers()
 NO_HEADERS.set_read_only()
 
@@ -120,9 +120,9 @@ def _check_topic(topic: object) -> None:
         raise DataError(f"the topic of a record is {type(topic).__name__}, not str")
 
 
-def _whole_number(value: object, what: str, told: str) -> int:
-    """``value`` of a record as an int (numpy's integers are none). DataError for a float, and for
-    a negative one, of which Java says ``told``.
+def _whole_number(value: object, what: str, java_name: str) -> int:
+    """``value`` of a record as an int (numpy's integers are converted). DataError for a float, and
+    for a negative number, with Java's text about ``java_name``.
     """
     if type(value) is not int:
         try:
@@ -133,7 +133,9 @@ def _whole_number(value: object, what: str, told: str) -> int:
                 hint=f"int({what}) makes one",
             ) from None
     if value < 0:
-        raise DataError(f"Invalid {what}: {value}. {told} should always be non-negative or null.")
+        raise DataError(
+            f"Invalid {what}: {value}. {java_name} should always be non-negative or null."
+        )
     return value
 
 
@@ -194,7 +196,7 @@ class RecordMetadata(NamedTuple):
 
     ``offset`` is -1 when it is not known: acks=0, a duplicate, an error. ``timestamp`` is the
     record's own, or the broker's for topics with LogAppendTime; -1 with an error. A size is -1 for
-    null. ``record_count`` is above 1 in what an interceptor hears of a batch of columns: its
+    null. ``record_count`` is above 1 when an interceptor is notified of a batch of columns: its
     records have the offsets from ``offset`` on.
 
     A tuple, because every callback gets one of its own.
@@ -210,7 +212,7 @@ class RecordMetadata(NamedTuple):
 
     @classmethod
     def empty(cls, tp: TopicPartition) -> RecordMetadata:
-        """What callbacks get together with an error: the partition as far as it was known."""
+        """The metadata that callbacks get with an error: the partition as far as it is known."""
         return cls(tp.topic, tp.partition)
 
     @property
@@ -229,6 +231,6 @@ new_record_metadata: Callable[[tuple[str, int, int, int, int, int, int]], Record
 
 
 def tp_of(record: ProducerRecord) -> TopicPartition:
-    """Where ``record`` goes as far as it says; UNKNOWN_PARTITION when it leaves the choice."""
+    """The topic partition of ``record``; UNKNOWN_PARTITION when the partitioner chooses it."""
     partition = UNKNOWN_PARTITION if record.partition is None else record.partition
     return TopicPartition(record.topic, partition)

@@ -1,9 +1,8 @@
-"""A single record on its way into the accumulator (Java's ``KafkaProducer.doSend``).
+"""Appends a single record to the accumulator (Java's ``KafkaProducer.doSend``).
 
-Owns: the order of what happens to a record of ``send``: metadata, serializers, partition, size,
-headers made read-only, memory, append; and who hears of a record that did not get so far. Any
-number of threads may be in here at once. Never: batches, the network, columns
-(``column_appender.py``).
+Owns: the steps of ``send``: metadata, serializers, partition, size, headers made read-only, memory,
+append; and the notification of callbacks and interceptors when a step fails. Thread-safe. Never:
+batches, the network, columns (``column_appender.py``).
 
 max.block.ms is one budget for all that blocks here: the wait for metadata and the wait for memory.
 """
@@ -50,7 +49,7 @@ from spark_kafka_sink.producer.transaction.transaction_manager import Transactio
 from spark_kafka_sink.protocol.cluster import PartitionInfos
 from spark_kafka_sink.records.single_record import LARGEST_OVERHEAD, record_tail, size_upper_bound
 
-#: How often a topic in use is said to be in use: metadata.max.idle.ms is at least 5 seconds.
+#: Interval at which a topic's last use is updated: metadata.max.idle.ms is at least 5 seconds.
 _TOUCH_MS = 1_000
 
 
@@ -83,12 +82,12 @@ class RecordAppender:
         )
         self._interceptors = interceptors
         self._keys, self._values = serializers
-        # Bytes are what they are: no call for each of them.
+        # Bytes need no serializer call.
         self._keys_are_bytes = type(self._keys) is BytesSerializer
         self._values_are_bytes = type(self._values) is BytesSerializer
         self._wakeup = wakeup
-        #: Until then a topic's use needs not be told again.
-        self._asked_until: dict[str, int] = {}
+        #: Until this time a topic's last use need not be updated.
+        self._touched_until: dict[str, int] = {}
 
     def append(
         self,
@@ -98,8 +97,8 @@ class RecordAppender:
     ) -> RecordFuture:
         """Append ``record``; see ``KafkaProducer.send``.
 
-        What the protocol knows (ApiError) goes into the future and the callback, and makes a
-        transaction abortable; anything else is raised. Interceptors hear of both.
+        An ApiError goes into the future and the callback, and makes a transaction abortable; any
+        other error is raised. Interceptors are notified of both.
         """
         if self._interceptors is not None:
             record = self._interceptors.on_send(record)
@@ -108,7 +107,7 @@ class RecordAppender:
             if self._manager is not None:
                 self._manager.ensure_in_transaction()
         except Exception as error:
-            self._tell_interceptors(record, error)
+            self._notify_interceptors(record, error)
             raise
         try:
             future = self._append(record, callback)
@@ -116,20 +115,20 @@ class RecordAppender:
             tp = tp_of(record)
             if callback is not None:
                 call_back(callback, RecordMetadata.empty(tp), error)
-            self._tell_interceptors(record, error)
+            self._notify_interceptors(record, error)
             if self._manager is not None:
                 self._manager.transition_to_abortable_error(error)
             return RecordFuture.failed(tp, self._clock, error)
         except Exception as error:
-            self._tell_interceptors(record, error)
+            self._notify_interceptors(record, error)
             raise
         if self._manager is not None:
-            # Should the transaction have failed meanwhile, that is raised; callback and
-            # interceptors hear of the record from its batch, and must not twice.
+            # Raises when the transaction failed meanwhile; the batch notifies callback and
+            # interceptors of the record, so they must not be notified here.
             self._manager.maybe_add_partition(future.tp)
         return future
 
-    def _tell_interceptors(self, record: ProducerRecord, error: Exception) -> None:
+    def _notify_interceptors(self, record: ProducerRecord, error: Exception) -> None:
         if self._interceptors is not None:
             known = error if isinstance(error, KafkaError) else KafkaError(type(error).__name__)
             self._interceptors.on_send_error(record, known)
@@ -142,7 +141,7 @@ class RecordAppender:
         partitions = self._metadata.fetch().topics.get(topic)
         if (
             partitions is None
-            or now >= self._asked_until.get(topic, now)
+            or now >= self._touched_until.get(topic, now)
             or record.partition is not None
             or self._metadata.parked
         ):
@@ -171,7 +170,7 @@ class RecordAppender:
                 callback,
             )
         )
-        # The loop of Java's append: until memory is there and the partition stands.
+        # The loop of Java's append: until memory is allocated and the partition is unchanged.
         accumulator = self._accumulator
         memory: Memory | None = None
         try:
@@ -203,12 +202,12 @@ class RecordAppender:
         number = choice if isinstance(choice, int) else choice.partition
         if 0 <= number < partitions.partition_count:
             return choice
-        # Load chooses among what is known now, and the topic may have grown since the record came.
+        # The load-based choice uses the newest metadata, and the topic may have grown meanwhile.
         partitions = self._metadata.fetch().topics.get(topic, partitions)
         if 0 <= number < len(partitions):
             return choice
         if not isinstance(choice, int):
-            # The topic was created anew, with fewer partitions.
+            # The topic was recreated with fewer partitions.
             self._partitioner.move_on(topic)
             return self._choose(topic, key, value, partitions)
         raise DataError(
@@ -217,7 +216,7 @@ class RecordAppender:
         )
 
     def _partitions(self, record: ProducerRecord, now: int, deadline: int) -> PartitionInfos:
-        """The topic's partitions, waited for when the topic, or the one asked for, is not known
+        """The topic's partitions; waits while the topic or the record's partition is unknown
         (Java's waitOnMetadata).
         """
         metadata, topic, wanted = self._metadata, record.topic, record.partition
@@ -225,8 +224,8 @@ class RecordAppender:
         if partitions is None or metadata.parked:
             cluster = metadata.await_topics([topic], deadline)
             partitions = cluster.topics[topic]
-        elif now >= self._asked_until.get(topic, now):
-            self._asked_until[topic] = now + _TOUCH_MS
+        elif now >= self._touched_until.get(topic, now):
+            self._touched_until[topic] = now + _TOUCH_MS
             metadata.add_topics([topic], now)
         while wanted is not None and wanted >= len(partitions):
             if self._clock.now_ms() >= deadline:
@@ -239,7 +238,7 @@ class RecordAppender:
         return partitions
 
     def _refuse_size(self, topic: str, size: int) -> None:
-        """Raise RecordTooLargeError for a record that neither a request nor memory could hold."""
+        """Raise RecordTooLargeError for a record larger than a request or the pool."""
         if size > self._max_request_size:
             raise RecordTooLargeError(
                 f"{safe_text(topic)}: The message is {size} bytes when serialized which is larger"
@@ -257,9 +256,7 @@ class RecordAppender:
         )
 
     def _allocate(self, memory: Memory | None, size: int, deadline: int) -> Memory:
-        """``size`` bytes in the place of ``memory``, which was for a batch that is gone, or too
-        small.
-        """
+        """Allocate ``size`` bytes in place of ``memory``, which was of another size."""
         pool = self._accumulator.pool
         if memory is None:
             memory = Memory()
@@ -271,7 +268,7 @@ class RecordAppender:
         except BufferExhaustedError as error:
             raise BufferExhaustedError(
                 f"{error.message} (max.block.ms is {self._max_block_ms})",
-                hint="the brokers take records more slowly than they come, or not at all",
+                hint="the brokers accept records more slowly than they are sent, or not at all",
                 code=error.code,
             ) from error
         memory.size = size

@@ -1,16 +1,15 @@
-"""What ``send`` gives back: one record's outcome, to be waited for (Java's FutureRecordMetadata).
+"""The result of ``send``: the future of one record's outcome (Java's FutureRecordMetadata).
 
-Owns: :class:`RecordFuture` and :class:`ProduceRequestResult`, the outcome of a whole batch that the
-futures of its records share. On the way back of a record it is the last step. Never: what the
-outcome is (``producer_batch.py`` says so).
+Owns: :class:`RecordFuture` and :class:`ProduceRequestResult`, the outcome of a whole batch, shared
+by the futures of its records. It is the last step of a record's way. Never: the outcome itself
+(``producer_batch.py`` sets it).
 
-A future costs a few words and no lock: it names its batch's result and its place in that batch,
-from its making on, and its metadata is made when somebody asks. A batch that is split hands its
-futures on to its pieces (:meth:`ProduceRequestResult.transfer`); who waits for the whole then waits
-for the piece.
+A future costs a few words of memory and no lock: it has its batch's result and its index in that
+batch, and its metadata is created on demand. A split batch transfers its futures to its pieces
+(:meth:`ProduceRequestResult.transfer`); a thread that waits for the batch then waits for the piece.
 
-The order of an end is Java's: the outcome is set, then the callbacks run, on the network thread,
-in the order of the records; then those who wait are woken.
+The order of completion is Java's: the outcome is set, then the callbacks run, on the network
+thread, in record order; then the waiters are woken.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ class RecordErrors(Protocol):
 class ProduceRequestResult:
     """The outcome of a batch (Java's class of that name).
 
-    One lock (``lock``) guards all fields while the batch is on its way; nothing changes once it
-    is set. ``wanted`` says that some future of the batch must be told one by one: whoever appends
-    a record with a callback sets it, under the accumulator's lock.
+    One lock (``lock``) guards all fields until the outcome is set; nothing changes after that.
+    ``wanted``: some future of the batch has callbacks; set under the accumulator's lock when a
+    record with a callback is appended.
     """
 
     __slots__ = (
@@ -86,7 +85,7 @@ class ProduceRequestResult:
             return self.wanted
 
     def release_waiters(self) -> None:
-        """Wake who waits: the outcome is set, or the futures belong to other results now."""
+        """Wake the waiters: the outcome is set, or the futures were transferred."""
         with self.lock:
             self.is_done = True
             self._waiters.wake_all()
@@ -98,10 +97,10 @@ class ProduceRequestResult:
     def transfer(
         self, futures: Sequence[RecordFuture], to: ProduceRequestResult, first: int
     ) -> None:
-        """``futures`` are of the piece of ``to`` now, whose first record was number ``first`` here;
-        :meth:`release_waiters` after all of them were handed on.
+        """Move ``futures`` to ``to``, the result of a piece whose first record had index ``first``
+        here; call :meth:`release_waiters` after all were transferred.
 
-        A thread that waits for one of them wakes up then, finds that its future has another result,
+        A thread that waits for one of them then wakes up, finds that its future has another result,
         and waits for that.
         """
         with self.lock:
@@ -121,8 +120,8 @@ class ProduceRequestResult:
 class RecordFuture:
     """One record's outcome; the methods are those of ``concurrent.futures.Future``.
 
-    It can't be cancelled: the record is on its way. ``index`` is the record's number in its batch,
-    ``timestamp`` is the record's, in milliseconds.
+    It can't be cancelled. ``index`` is the record's index in its batch, ``timestamp`` is the
+    record's, in milliseconds.
     """
 
     __slots__ = (
@@ -162,7 +161,7 @@ class RecordFuture:
         return cls(result, 0, -1, -1, -1, None)
 
     def move(self, result: ProduceRequestResult, index: int) -> None:
-        """The record is number ``index`` of another batch now: its own was split."""
+        """The record now has ``index`` in another batch: its own was split."""
         self.index = index
         self._result = result
 
@@ -212,7 +211,7 @@ class RecordFuture:
     # ---- the network thread's side -----------------------------------------------------------
 
     def run_callbacks(self) -> None:
-        """Run what waits for this record's outcome, which is set."""
+        """Run the callbacks of this record, whose outcome is set."""
         if self._callback is not None:
             result = self._result
             if result.record_errors is None:
@@ -233,8 +232,8 @@ class RecordFuture:
         while True:
             if not result.wait(deadline):
                 raise KafkaTimeoutError(
-                    f"{result.tp}: the record had no outcome within {timeout} s",
-                    hint="it may still be written: delivery.timeout.ms is the limit of that",
+                    f"{result.tp}: the record was not completed within {timeout} s",
+                    hint="it may still be written, until delivery.timeout.ms expires",
                     code=ErrorCode.REQUEST_TIMED_OUT,
                 )
             now = self._result
@@ -265,16 +264,16 @@ def intercepted(
 ) -> Callback:
     """``callback`` with the interceptors before it (Java's AppendCallbacks)."""
 
-    def told(metadata: RecordMetadata, error: KafkaError | None) -> None:
+    def on_completion(metadata: RecordMetadata, error: KafkaError | None) -> None:
         interceptors.on_acknowledgement(metadata, error, headers)
         if callback is not None:
             call_back(callback, metadata, error)
 
-    return told
+    return on_completion
 
 
 def call_back(callback: Callback, metadata: RecordMetadata, error: KafkaError | None) -> None:
-    """Call a user's callback; what it raises is logged, and ends nothing."""
+    """Call a user's callback; its exceptions are logged."""
     try:
         callback(metadata, error)
     except Exception as raised:  # noqa: BLE001 - the network thread must not die of it

@@ -1,12 +1,12 @@
-"""Which partition a single record goes to (Java's ``KafkaProducer.partition``, KIP-794 exactly).
+"""The partition of a single record (Java's ``KafkaProducer.partition``, exactly KIP-794).
 
-Owns: the choice for one record, and the sticky partition of each topic's records without a key.
-Beside the way of a record that comes by ``send``. Never: columns (``records/partitioners``
-has the same rules for many rows at once), a lock: what changes a sticky partition is called under
-the accumulator's.
+Owns: the choice for one record of ``send``, and the sticky partition of each topic's records
+without a key. Never: columns (``records/partitioners`` has the same rules for many rows at once), a
+lock: a sticky partition is changed under the accumulator's.
 
-A sticky partition is only looked at here; the accumulator asks under its lock whether another
-thread moved the topic on meanwhile (:meth:`StickyPartition.changed`), and the record asks anew.
+A sticky partition is only read here; the accumulator checks under its lock whether another thread
+switched the topic meanwhile (:meth:`StickyPartition.changed`), and the record's partition is then
+chosen again.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from spark_kafka_sink.records.partitioning.key_rules import JAVA_RULE, Choice, K
 from spark_kafka_sink.records.partitioning.partitioners import Partitioner, RoundRobinPartitioner
 from spark_kafka_sink.records.partitioning.topic_view import TopicView
 
-#: Raw bytes after which a sticky partition has had enough (Java: batch.size).
+#: Raw bytes after which the sticky partition is switched (Java: batch.size).
 StickySize = Callable[[str], int]
 
-#: Keys of at most so many bytes are remembered with their hash.
+#: Keys of at most this many bytes are cached with their hash.
 _SHORT = 64
 
 #: One of the partitions of a topic, for records without a key: the choice that adaptive weights
@@ -46,7 +46,7 @@ class RecordPartitionerPlugin(Protocol):
 
 
 class StickyPartition:
-    """A topic's sticky partition until another one takes its place."""
+    """A topic's sticky partition until it is switched."""
 
     __slots__ = ("_owner", "_produced", "_size", "_topic", "partition")
 
@@ -94,7 +94,7 @@ class RecordPartitioner:
         self._sticky_size = sticky_size
         self._own = own
         self._rule = rule
-        # Keys repeat, mostly. Long ones are not kept: nobody counts that memory.
+        # Keys mostly repeat. Long ones are not cached: that memory is not accounted for.
         self._hash = rule.number
         self._number = lru_cache(maxsize=8192)(rule.number)
         #: Every key that is not empty has a number.
@@ -129,7 +129,7 @@ class RecordPartitioner:
         return self._sticky[topic] is sticky
 
     def move_on(self, topic: str) -> None:
-        """The topic's next record without a key goes elsewhere."""
+        """Switch the topic's sticky partition."""
         self._sticky[topic] = self._new(topic)
 
     def _new(self, topic: str) -> StickyPartition:
@@ -147,8 +147,8 @@ def uniform(topic: str, cluster: Cluster) -> int:
 
 
 class ColumnsPartitioner:
-    """A partitioner that knows columns only, asked for one record (slow: one row is a column); but
-    whose turn it is needs no column.
+    """Calls a partitioner of columns for one record (slow: the row becomes columns); the
+    round-robin partitioner needs no columns.
 
     One lock (``_lock``) guards the partitioner, which belongs to one thread at a time.
     """

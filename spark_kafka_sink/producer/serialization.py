@@ -1,8 +1,8 @@
 """Keys and values of single records to bytes (Java's ``common.serialization``).
 
-Owns: the built-in serializers, by Java's class names and short ones, and how one of a user's own is
-found. Part of the way of a record that comes by ``send``. Never: columns, which are bytes
-or strings already; headers of a record beyond handing them to a serializer that wants them.
+Owns: the built-in serializers, by Java's class names and short ones, and the import of a user's
+own. A step of ``send``. Never: columns, which are bytes or strings already; headers of a record,
+except to pass them to a serializer.
 
 Numbers are big-endian, as Java writes them. None is null everywhere: no serializer sees it.
 """
@@ -20,13 +20,12 @@ from spark_kafka_sink.security import import_paths
 
 @runtime_checkable
 class Serializer(Protocol):
-    """What turns a key or a value into bytes. Called by every thread that sends."""
+    """Converts a key or a value to bytes. Called by every thread that sends."""
 
     def serialize(self, topic: str, data: object, headers: Headers) -> bytes | None:
         """The bytes of ``data``, which is not None; None stands for null. It may add headers.
 
-        A TypeError is reported as "can't convert"; anything else it raises leaves ``send`` as it
-        is.
+        A TypeError is reported as "can't convert"; ``send`` raises any other error unchanged.
         """
         ...
 

@@ -1,6 +1,6 @@
-"""The time in which a writer of columns has nothing to write: linger.ms runs only then.
+"""The time during which a writer of columns waits for input: linger.ms counts only then.
 
-Owns: telling the accumulator when that wait begins and ends. Never: a wait of its own.
+Owns: notifying the accumulator of the begin and end of that wait. Never: a wait of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WaitingForInput:
 
     def __enter__(self) -> None:
         if self._accumulator.set_writer_waiting_since(self._clock.now_ms()):
-            # The sender may sleep for longer than linger.ms: nothing was due when it looked.
+            # The sender may be asleep for longer than linger.ms: no batch was due when it checked.
             self._wakeup()
 
     def __exit__(

@@ -22,7 +22,11 @@ LARGEST_OVERHEAD = HEADER_SIZE + _MAX_RECORD_OVERHEAD
 
 #: Varints of the numbers that most lengths and deltas are.
 _KNOWN = 8192
-_VARINTS: list[bytes] = [varint(n) for n in range(_KNOWN)]
+#: One byte, or two with the high bit of the first: written out, because each task makes them.
+_VARINTS: list[bytes] = [
+    *(bytes((2 * n,)) for n in range(64)),
+    *(bytes((2 * n & 0x7F | 0x80, n >> 6)) for n in range(64, _KNOWN)),
+]
 _NULL = varint(-1)
 _NO_HEADERS = b"\x00"
 

@@ -15,7 +15,7 @@ from tests.cli.commands import commands_of
 
 ROOT = Path(__file__).parents[2]
 #: Whoever imports another one of ours, or one of these, takes longer than help may.
-OURS = {"", ".version", ".cli", ".cli.app", ".cli.arguments", ".cli.txn"}
+OURS = {"", ".version", ".documentation", ".cli", ".cli.app", ".cli.arguments", ".cli.txn"}
 HEAVY = {"numpy", "pyarrow", "ssl", "pyspark", "lz4"}
 #: Runs kprod, then tells on standard error what is loaded.
 PROGRAM = """

@@ -127,7 +127,7 @@ def test_an_answer_that_nobody_asked_for_poisons_the_connection() -> None:
     assert world.poll() == []
     assert world.net.closed == [1]
     assert world.client.connection_failures() == {
-        "10.0.0.1:9092": "the broker answered without having been asked"
+        "10.0.0.1:9092": "the broker sent a response without a request"
     }
 
 

@@ -151,7 +151,7 @@ def test_a_broker_that_never_answers_api_versions_is_dropped_after_the_request_t
     assert world.now - start == 701
     (reason,) = world.client.connection_failures().values()
     assert reason == (
-        "no answer to API_VERSIONS within 700 ms (request.timeout.ms); "
+        "no response to API_VERSIONS within 700 ms (request.timeout.ms); "
         "is it a TLS or SASL listener, or not Kafka?"
     )
 

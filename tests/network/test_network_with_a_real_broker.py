@@ -138,7 +138,7 @@ def test_a_peer_that_accepts_and_never_answers_ends_with_a_reason_not_a_hang() -
                 client.poll(NEVER, CLOCK.now_ms())
             assert time.monotonic() - start < AT_ONCE_S
             (reason,) = client.connection_failures().values()
-            assert "no answer to API_VERSIONS within 200 ms" in reason
+            assert "no response to API_VERSIONS within 200 ms" in reason
 
 
 def test_garbage_behind_a_right_length_ends_the_connection() -> None:

@@ -66,7 +66,7 @@ def test_only_one_send_at_a_time_for_each_channel() -> None:
     with LoopbackServer() as server, Driver() as driver:
         driver.connect(1, server.address)
         driver.selector.send(send_of(1, b"one"))
-        with pytest.raises(IllegalStateError, match="another one is under way"):
+        with pytest.raises(IllegalStateError, match="another one is in progress"):
             driver.selector.send(send_of(1, b"two"))
         driver.poll()
         driver.selector.send(send_of(1, b"three"))

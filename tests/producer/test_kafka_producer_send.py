@@ -724,7 +724,7 @@ def test_a_future_waits_no_longer_than_asked(producers: Producers):
     producer, client = producers()
     client.answer = hold
     future = producer.send(to0())
-    with pytest.raises(KafkaTimeoutError, match=r"no outcome within 0\.05 s"):
+    with pytest.raises(KafkaTimeoutError, match=r"not completed within 0\.05 s"):
         future.result(0.05)
     client.release()
     assert future.result(60).offset == 0

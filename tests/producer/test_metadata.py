@@ -587,12 +587,12 @@ def test_what_is_known_of_a_leader_is_said_and_no_more() -> None:
     assert known(TopicPartition("u", 0)) == "nothing is known of the partition now"
     world.metadata.request_update()
     world.update(topic("t", (1,), epoch=6), nodes=(NODES[1],))
-    assert known(TP) == "its leader was broker 1, which no broker names any more"
+    assert known(TP) == "its leader was broker 1, which is no longer in the metadata"
     world.metadata.rebootstrap(world.now)
-    assert known(TP).startswith("its leader was broker 1; since then no known broker answered")
+    assert known(TP).startswith("its leader was broker 1; since then no known broker responded")
     world.clock.advance(1_000)
     world.update(topic("t", (-1,), epoch=7))
-    assert known(TP) == "the partition has no leader, said the last metadata answer"
+    assert known(TP) == "the partition has no leader in the last metadata response"
 
 
 class Carrier:
@@ -701,7 +701,9 @@ def test_a_batch_that_expires_after_its_broker_died_does_not_say_that_it_has_no_
         world.clock.advance(120_000)
         world.sender.run()
         assert batch.error is not None
-        assert "its leader was broker 1; since then no known broker answered" in batch.error.message
+        assert (
+            "its leader was broker 1; since then no known broker responded" in batch.error.message
+        )
         assert "no leader" not in batch.error.message
 
 

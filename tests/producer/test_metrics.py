@@ -22,9 +22,9 @@ from spark_kafka_sink.producer.metrics.producer_metrics import (
     METRICS,
     Gauge,
     Group,
+    Measurement,
     MetricName,
     ProducerMetrics,
-    Stream,
 )
 from spark_kafka_sink.producer.metrics.sensors import Sensor, Windows
 from spark_kafka_sink.producer.producer_record import ProducerRecord
@@ -122,7 +122,7 @@ def test_no_metric_is_declared_twice() -> None:
 
 
 def test_every_stream_and_every_gauge_is_told() -> None:
-    assert {metric.source for metric in METRICS} == {*Stream, *Gauge}
+    assert {metric.source for metric in METRICS} == {*Measurement, *Gauge}
 
 
 def test_every_metric_is_on_the_page() -> None:

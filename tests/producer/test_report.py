@@ -11,7 +11,7 @@ from spark_kafka_sink.producer.metrics.produce_recorder import (
     ProduceReport,
 )
 from spark_kafka_sink.producer.metrics.produce_report import LARGEST, SUMMED
-from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics, Stream
+from spark_kafka_sink.producer.metrics.producer_metrics import Measurement, ProducerMetrics
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from tests.fakes.accumulator_world import TP0, TP1
@@ -94,7 +94,7 @@ def test_an_attempt_counts_its_own_waits_only():
     metrics.buffer_waited(100, 0, exhausted=False)
     recorder.start_attempt()
     metrics.buffer_waited(20, 0, exhausted=False)
-    metrics.record(Stream.METADATA_WAIT, 3, 0)
+    metrics.record(Measurement.METADATA_WAIT, 3, 0)
     recorder.batch_retried(batch_of(recorder, TP0, 7))
     report = recorder.report("cluster")
     assert (report.buffer_wait_ms, report.metadata_wait_ms, report.retried_rows) == (20, 3, 7)

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from spark_kafka_sink.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.network.auth.login import Fetched, Fetcher, FetchingLogin
+from spark_kafka_sink.network.auth.login import FetchedCredential, Fetcher, FetchingLogin
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from tests.fakes.clock import FakeClock
 
@@ -51,7 +51,10 @@ def login_of(fetch, clock, **more):
 
 
 def test_a_credential_is_fetched_beside_us_and_kept_until_it_is_to_be_renewed():
-    clock, fetch = FakeClock(), Scripted(Fetched("a", 5_000, 9_000), Fetched("b", 5_000, 9_000))
+    clock, fetch = (
+        FakeClock(),
+        Scripted(FetchedCredential("a", 5_000, 9_000), FetchedCredential("b", 5_000, 9_000)),
+    )
     login, woken = login_of(fetch, clock)
     now = clock.now_ms()
     assert login.mechanism("h", now) is None
@@ -66,7 +69,7 @@ def test_a_credential_is_fetched_beside_us_and_kept_until_it_is_to_be_renewed():
 
 def test_many_who_wait_cause_one_fetch():
     gate = threading.Event()
-    fetch = Scripted(Fetched("a", 0))
+    fetch = Scripted(FetchedCredential("a", 0))
 
     def slow(host):
         gate.wait(60)
@@ -84,7 +87,7 @@ def test_many_who_wait_cause_one_fetch():
 
 
 def test_each_host_has_its_own_where_that_is_asked_for():
-    fetch = Scripted(Fetched("a", 9_000), Fetched("b", 9_000))
+    fetch = Scripted(FetchedCredential("a", 9_000), FetchedCredential("b", 9_000))
     login, woken = login_of(fetch, FakeClock(), per_host=True)
     for host in ("h", "i"):
         assert login.mechanism(host, 0) is None
@@ -97,7 +100,9 @@ def test_a_failed_renewal_falls_back_on_what_is_still_good_and_then_fails(caplog
     failure = OSError("the server is busy")
     clock = FakeClock()
     now = clock.now_ms()
-    fetch = Scripted(Fetched("a", 1_000, 60_000), failure, failure, Fetched("c", 9_000))
+    fetch = Scripted(
+        FetchedCredential("a", 1_000, 60_000), failure, failure, FetchedCredential("c", 9_000)
+    )
     login, woken = login_of(fetch, clock)
     assert login.mechanism("h", now) is None
     woken.wait()
@@ -124,7 +129,13 @@ def test_a_failed_renewal_falls_back_on_what_is_still_good_and_then_fails(caplog
 
 def test_the_pause_after_a_failure_doubles_until_a_fetch_succeeds():
     clock = FakeClock()
-    results = [OSError("1"), OSError("2"), Fetched("a", 1_000, 2_000), OSError("3"), OSError("4")]
+    results = [
+        OSError("1"),
+        OSError("2"),
+        FetchedCredential("a", 1_000, 2_000),
+        OSError("3"),
+        OSError("4"),
+    ]
     login, woken = login_of(Scripted(*results), clock)
     for pause in (100, 200):
         assert login.mechanism("h", clock.now_ms()) is None
@@ -161,12 +172,12 @@ def test_what_can_not_pass_is_an_authentication_error_for_all():
 
 def test_a_fetch_without_an_end_is_given_up_for_another():
     gate, clock = threading.Event(), FakeClock()
-    fetch = Scripted(Fetched("b", 9_000))
+    fetch = Scripted(FetchedCredential("b", 9_000))
 
     def stuck_once(host):
         if not gate.is_set():
             gate.wait(60)
-            return Fetched("a", 9_000)
+            return FetchedCredential("a", 9_000)
         return fetch(host)
 
     login, woken = login_of(stuck_once, clock)
@@ -198,7 +209,7 @@ def test_who_has_closed_is_not_woken():
 
     def slow(host):
         gate.wait(60)
-        return Fetched("a", 0)
+        return FetchedCredential("a", 0)
 
     login, woken = login_of(slow, FakeClock())
     other = FetchingLogin(login._fetcher)

@@ -14,7 +14,7 @@ from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config.oauth_settings import OAuthSettings, RefreshRule, TokenProvider
 from spark_kafka_sink.config.sasl_settings import sasl_settings
 from spark_kafka_sink.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.network.auth.login import Fetched
+from spark_kafka_sink.network.auth.login import FetchedCredential
 from spark_kafka_sink.network.auth.login_factory import new_login
 from spark_kafka_sink.network.auth.oauth_token import (
     Token,
@@ -106,7 +106,7 @@ def test_a_token_is_renewed_when_javas_client_would(life_s, rule, refresh_s):
     found = fetched(
         token, expires_at=1000 + life_s, wall_ms=1_000_000, rule=rule, where="t", random=lambda: 0.0
     )
-    assert found == Fetched(token, refresh_s * 1000, life_s * 1000)
+    assert found == FetchedCredential(token, refresh_s * 1000, life_s * 1000)
 
 
 def test_a_token_that_has_ended_is_told_as_that():
@@ -131,7 +131,7 @@ def test_an_opaque_token_lives_as_long_as_the_answer_says(provider):
     provider.answers = [(200, {"access_token": "opaque", "expires_in": 60})]
     assert fetch(provider.options()).expires_after_ms == pytest.approx(60_000, abs=5_000)
     provider.answers = [(201, {"id_token": "opaque"})]
-    assert fetch(provider.options()) == Fetched(Token(Password("opaque")), 0)
+    assert fetch(provider.options()) == FetchedCredential(Token(Password("opaque")), 0)
 
 
 def test_names_are_url_encoded_only_when_asked_for(provider):

@@ -53,6 +53,7 @@ def main(spec_path: str) -> None:
     pickles(spark, rows.schema, good, out)
     outcomes |= {row["name"]: "" for row in good if row["kind"] == "pickled"}
     rest(spark, out)
+    operators(spark, spec["rows"], out)
     (out / "outcomes.json").write_text(json.dumps(outcomes))
     spark.stop()
 
@@ -180,6 +181,46 @@ def rest(spark, out: Path) -> None:
         except OSError as error:
             content = f"{error}".encode()
         (out / "rest" / (path.partition("?")[0].replace("/", "-") or "app")).write_bytes(content)
+
+
+def operators(spark, rows, out: Path) -> None:
+    """What an operator is shown of these writes: by ``kprod``, by metrics, by ``last_report``."""
+    from prometheus_client import CollectorRegistry, generate_latest
+    from typer.testing import CliRunner
+
+    from spark_kafka_sink import KprodListener, last_report
+    from spark_kafka_sink.cli.app import app
+    from spark_kafka_sink.datasource.monitoring.prometheus_metrics import PrometheusMetrics
+
+    shown = out / "shown" / "kprod"
+    shown.mkdir()
+
+    def run(name: str, *arguments: str) -> None:
+        done = CliRunner().invoke(app, arguments)
+        (shown / name).write_text(f"{done.output}\n{done.exception!r}")
+
+    for row in (row for row in rows if row["kind"] in ("batch", "stream")):
+        file = out.parent / f"{row['name']}.properties"  # as the user's own: it may hold a secret
+        file.write_text(
+            "".join(
+                f"{n.removeprefix('kafka.')}={v}\n"
+                for n, v in row["options"].items()
+                if n.startswith("kafka.")
+            )
+        )
+        run(f"{row['name']} check", "check", "-c", str(file), "--timeout", "5", "-t", "t")
+        run(f"{row['name']} json", "check", "-c", str(file), "--timeout", "5", "--json")
+        run(f"{row['name']} options", "options", "--effective", "-c", str(file))
+        run(f"{row['name']} list", "txn", "list", "-c", str(file), "--timeout", "5")
+    folders = [folder for folder in (out / "shown").glob("*/reports") if any(folder.iterdir())]
+    for folder in folders:
+        run(f"{folder.parent.name} show", "report", "show", str(folder))
+        run(f"{folder.parent.name} tail", "report", "tail", str(folder))
+    registry = CollectorRegistry()
+    reports = [json.loads(one.read_text()) for folder in folders for one in folder.iterdir()]
+    KprodListener(PrometheusMetrics(registry), reports=lambda: reports).read_reports()
+    (shown / "metrics").write_bytes(generate_latest(registry))
+    (shown / "last report").write_text(repr(last_report(spark)))
 
 
 if __name__ == "__main__":

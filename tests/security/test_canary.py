@@ -471,7 +471,8 @@ def test_the_search_finds_a_planted_secret_in_every_form_and_kind_of_place(left_
         finally:
             file.unlink()
         # Reports say whose they are: by the application's name, which is the planted one.
-        others = {hit.place for hit in hits if "/reports/" not in hit.place}
+        told = ("/reports/", "shown/kprod/")
+        others = {hit.place for hit in hits if not any(part in hit.place for part in told)}
         assert others == {f"{part}/planted"}
         reports = {hit.place for hit in hits} - others
         assert bool(reports) == (part == "shown"), "reports are searched, too"
@@ -492,6 +493,15 @@ def test_there_was_something_to_search(left_behind):
     assert any("python" in kind for kind in kinds), kinds
     reports = [json.loads(path.read_text()) for path in (out / "shown").rglob("reports/*.json")]
     assert {"acknowledged", "aborted"} <= {report["outcome"] for report in reports}
+    kprod = {path.name: path.read_text() for path in (out / "shown" / "kprod").iterdir()}
+    assert "kprod_rows_total" in kprod["metrics"]
+    assert kprod["last report"].startswith("WriteReport(")
+    for command, says in {
+        "check": "TLS", "json": '"steps"', "options": "Options as they count", "show": "Batch ",
+        "tail": "Reports (", "list": "No transaction is open",
+    }.items():  # fmt: skip
+        told = [text for name, text in kprod.items() if name.endswith(f" {command}")]
+        assert any(says in text for text in told), command
     for row in rows:
         if row.kind != "pickled":
             exception = out / "shown" / row.name / "exception"

@@ -90,8 +90,7 @@ _MS: Final = 0.001
 
 _RESULTS = (
     Instrument("kprod.writes", _C, "{write}", _REPORT, "",
-               "Batches and micro-batches that ended, by what became of their rows. A commit that"
-               " failed counts twice: as such, and as aborted.",
+               "Batches and micro-batches that ended, by what became of their rows.",
                label=Label.OUTCOME, label_field="outcome"),
     Instrument("kprod.failures", _C, "{write}", _REPORT, "",
                "Batches and micro-batches that failed, by the error's code (errors.md).",

@@ -1,4 +1,4 @@
-"""SASL: proving who we are, on a new connection and again before a session ends (KIP-368).
+"""SASL: authentication of a new connection, and again before a session expires (KIP-368).
 
 Owns: ``authenticator`` and ``sasl_authenticator`` (the exchange), ``sasl_mechanism`` (what each
 mechanism gives) and one file each: ``sasl_plain``, ``sasl_scram`` with ``saslprep``,

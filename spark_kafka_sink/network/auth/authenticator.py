@@ -36,7 +36,7 @@ class Authenticator(Protocol):
 
     @property
     def waiting(self) -> bool:
-        """Waits for neither, but for a credential: a wakeup of the selector tells."""
+        """True while waiting for a credential, which a wakeup of the selector reports."""
         ...
 
     @property
@@ -71,10 +71,10 @@ class PlaintextAuthenticator:
         """Nothing to do."""
 
     def begin_reauthentication(self) -> None:
-        """Never asked: there is no session that ends."""
+        """Never called: there is no session to renew."""
 
     def receive(self, payload: memoryview, now: int) -> None:
-        """Never asked."""
+        """Never called."""
 
     def close(self) -> None:
         """Nothing to do."""

@@ -21,7 +21,7 @@ from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config.oauth_settings import AwsLogin
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
-from spark_kafka_sink.network.auth.login import Fetched
+from spark_kafka_sink.network.auth.login import FetchedCredential
 from spark_kafka_sink.network.auth.oauth_token import Token
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
 from spark_kafka_sink.security import import_paths
@@ -29,7 +29,7 @@ from spark_kafka_sink.security.password import Password, text_of
 
 _SERVICE: Final = "kafka-cluster"
 _ACTION: Final = "kafka-cluster:Connect"
-#: How long a signature is good, in seconds; a broker's session ends with it.
+#: Lifetime of a signature, in seconds; a broker's session expires with it.
 _EXPIRES_S: Final = 900
 _VERSION: Final = "2020_10_22"
 _USER_AGENT: Final = f"spark-kafka-sink/{__version__}"
@@ -39,9 +39,9 @@ HINT: Final = (
 )
 #: Brokers of MSK: b-1.name.abc123.c2.kafka.eu-west-1.amazonaws.com (and .amazonaws.com.cn).
 _HOST: Final = re.compile(r".+\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?\.?")
-#: Keys are asked for again so often: botocore renews its own before they end.
+#: Interval at which keys are fetched again: botocore renews its own before they expire.
 _REFRESH_MS: Final = 300_000
-#: A role is taken again so long before its end.
+#: A role is assumed again this long before it expires.
 _ROLE_MARGIN_MS: Final = 600_000
 _ROLE_SESSION: Final = "spark-kafka-sink"
 
@@ -56,7 +56,7 @@ class AwsKeys:
 
 
 class Keys:
-    """Credentials, and the region to sign for where a broker's name does not tell."""
+    """Credentials, and the region to sign for when a broker's name does not contain it."""
 
     __slots__ = ("keys", "region")
 
@@ -136,19 +136,19 @@ def msk_token(keys: Keys, host: str) -> Token:
     return Token(Password(base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")))
 
 
-def keys_fetcher(login: AwsLogin, clock: Clock) -> Callable[[str], Fetched[Keys]]:
+def keys_fetcher(login: AwsLogin, clock: Clock) -> Callable[[str], FetchedCredential[Keys]]:
     """What fetches AWS's credentials. ConfigError when botocore, or a provider, is not there."""
     errors = _botocore("botocore.exceptions")
     source = _Source(login)
 
-    def fetch(host: str) -> Fetched[Keys]:
+    def fetch(host: str) -> FetchedCredential[Keys]:
         del host
         try:
             return source.keys(clock.wall_ms())
         except (errors.HTTPClientError, errors.CredentialRetrievalError) as error:
             raise OSError(f"AWS credentials: {type(error).__name__}") from None
         except (errors.BotoCoreError, errors.ClientError) as error:
-            # By name only: its text may hold what was asked with.
+            # By name only: its text may hold the request's parameters.
             response = getattr(error, "response", None) or {}
             code = str(response.get("Error", {}).get("Code", type(error).__name__))
             raise AuthenticationError(
@@ -172,7 +172,7 @@ class _Source:
             self._provider = import_paths.make(login.provider, "awsCredentialsProvider")
         self._session: Any = None
 
-    def keys(self, wall_ms: int) -> Fetched[Keys]:
+    def keys(self, wall_ms: int) -> FetchedCredential[Keys]:
         session = self._session = self._session or self._new_session()
         if self._login.role_arn:
             return _assume(session, self._login, wall_ms)
@@ -189,7 +189,7 @@ class _Source:
         freeze = getattr(credentials, "get_frozen_credentials", None)
         frozen = credentials if freeze is None else freeze()
         keys = AwsKeys(frozen.access_key, frozen.secret_key, frozen.token)
-        return Fetched(Keys(keys, _region(session)), _REFRESH_MS)
+        return FetchedCredential(Keys(keys, _region(session)), _REFRESH_MS)
 
     def _new_session(self) -> Any:  # noqa: ANN401 - botocore has no types
         if self._provider is None:
@@ -209,7 +209,7 @@ def _region(session: Any) -> str | None:  # noqa: ANN401 - botocore and boto3 ha
     return found if isinstance(found, str) else os.environ.get("AWS_REGION")
 
 
-def _assume(session: Any, login: AwsLogin, wall_ms: int) -> Fetched[Keys]:  # noqa: ANN401 - untyped
+def _assume(session: Any, login: AwsLogin, wall_ms: int) -> FetchedCredential[Keys]:  # noqa: ANN401 - untyped
     make = getattr(session, "create_client", None) or session.client
     request = {
         "RoleArn": text_of(login.role_arn),
@@ -222,7 +222,9 @@ def _assume(session: Any, login: AwsLogin, wall_ms: int) -> Fetched[Keys]:  # no
     ]
     keys = AwsKeys(found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"])
     life = int(found["Expiration"].timestamp() * 1000) - wall_ms
-    return Fetched(Keys(keys, _region(session)), max(life - _ROLE_MARGIN_MS, life // 2), life)
+    return FetchedCredential(
+        Keys(keys, _region(session)), max(life - _ROLE_MARGIN_MS, life // 2), life
+    )
 
 
 def _botocore(name: str) -> Any:  # noqa: ANN401 - botocore has no types

@@ -1,10 +1,10 @@
-"""Where a connection's credential comes from (Java's ``LoginManager``).
+"""The source of a connection's credential (Java's ``LoginManager``).
 
-Owns: the :class:`Login` protocol, the login of what needs no fetching, and the one that fetches on
-a thread of its own and keeps what it got. Never: a frame, nor how a credential is fetched.
+Owns: the :class:`Login` protocol, the login with a static credential, and the one that fetches
+credentials on its own thread and caches them. Never: a frame, nor how a credential is fetched.
 
-There is no timer: whoever authenticates asks, and a credential that is near its end is fetched
-anew before it is used. A connection waits for that, the network thread does not.
+There is no timer: an authentication requests a credential, and one that is about to expire is
+refreshed before it is used. The connection waits for that, the network thread does not.
 """
 
 from __future__ import annotations
@@ -25,25 +25,24 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Whatever was fetched serves those who waited for it, however short its life is.
+#: A fetched credential is used for all waiting connections, however short its lifetime is.
 _SHORTEST_USE_MS: Final = 1_000
 _SHORTEST_PAUSE_MS: Final = 50
-#: A fetch that has no end by then has none (a server that sends a byte now and then, or an
-#: interrupt that came before its thread did): another one begins.
+#: A fetch that takes longer is considered hung (a server that sends a byte now and then, or an
+#: interrupt before its thread started): another one is started.
 _LONGEST_FETCH_MS: Final = 120_000
 #: Hosts whose credentials are kept; more than any cluster's brokers would be a mistake somewhere.
 _MOST_KEPT: Final = 1_024
 
 
 class Login(Protocol):
-    """What all connections of a producer share."""
+    """The login shared by all connections of a producer."""
 
     def mechanism(self, host: str, now: int) -> SaslMechanism | None:
-        """A new exchange with the broker ``host``; None when the credential is still on its way.
+        """A new exchange with the broker ``host``; None while the credential is being fetched.
 
-        Then whoever was given to ``attach`` is woken once it is worth asking again. Raises
-        AuthenticationError when there is no credential to be had, ConnectionError when there is
-        none now.
+        The attached wakeup is then called when to try again. Raises AuthenticationError when no
+        credential can be obtained, ConnectionError when there is temporarily none.
         """
         ...
 
@@ -53,7 +52,7 @@ class Login(Protocol):
 
 
 class StaticLogin:
-    """For mechanisms whose credential stands in the options."""
+    """For mechanisms whose credential is in the options."""
 
     __slots__ = ("_make",)
 
@@ -65,18 +64,18 @@ class StaticLogin:
         return self._make()
 
     def attach(self, wakeup: Callable[[], None]) -> None:
-        """Nobody ever waits."""
+        """Unused: the credential is always available."""
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Nothing to close."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched(Generic[T]):
-    """A credential and its life, in milliseconds from when it was fetched.
+class FetchedCredential(Generic[T]):
+    """A credential and its lifetime, in milliseconds from when it was fetched.
 
-    ``refresh_after_ms``: another one is fetched before it is used again. ``expires_after_ms``: it
-    is of no use; None: nobody knows.
+    ``refresh_after_ms``: after this, another one is fetched before the next use.
+    ``expires_after_ms``: after this it is invalid; None: unknown.
     """
 
     value: T
@@ -86,7 +85,7 @@ class Fetched(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why a fetch failed, as text: an exception kept would keep its frames, and their secrets."""
+    """The reason of a failed fetch, as text: an exception would keep frames with secrets."""
 
     message: str
     hint: str | None = None
@@ -101,9 +100,9 @@ class _Failure:
 
 @dataclass(slots=True)
 class _Kept(Generic[T]):
-    """What is known for one key. Times are the clock's milliseconds."""
+    """The state of one key. Times are the clock's milliseconds."""
 
-    #: When the fetch that is under way began; None when there is none.
+    #: When the fetch in progress began; None when there is none.
     fetching_since: int | None = None
     value: T | None = None
     refresh_at: int = 0
@@ -116,15 +115,15 @@ class _Kept(Generic[T]):
 class Fetcher(Generic[T]):
     """Fetches with ``fetch(host)``, on a daemon thread, and makes exchanges with ``make``.
 
-    ``fetch`` may block; it raises KafkaError when trying again is of no use, OSError when it may
-    be. With ``per_host`` every broker has its own credential. Several producers may share one.
-    ``_lock`` guards what is kept, and who is to be woken.
+    ``fetch`` may block; it raises KafkaError for a fatal error, OSError for a retriable one. With
+    ``per_host`` every broker has its own credential. Several producers may share one. ``_lock``
+    guards the cache and the wakeups.
     """
 
     def __init__(
         self,
         name: str,
-        fetch: Callable[[str], Fetched[T]],
+        fetch: Callable[[str], FetchedCredential[T]],
         make: Callable[[T, str], SaslMechanism],
         clock: Clock,
         *,
@@ -185,7 +184,7 @@ class Fetcher(Generic[T]):
 
     def _run(self, kept: _Kept[T], host: str) -> None:
         """The fetching thread: whatever happens, those who wait hear of it."""
-        fetched: Fetched[T] | None = None
+        fetched: FetchedCredential[T] | None = None
         failure: _Failure | None = None
         try:
             fetched = self._fetch(host)
@@ -193,7 +192,7 @@ class Fetcher(Generic[T]):
             failure = _Failure(error.message, error.hint)
         except OSError as error:
             failure = _Failure(f"SASL {self._name}: {error.strerror or error}", passes=True)
-        except BaseException as error:  # noqa: BLE001 - somebody else's code: SystemExit too
+        except BaseException as error:  # noqa: BLE001 - third-party code: SystemExit too
             # By name only: its text may hold anything.
             failure = _Failure(
                 f"SASL {self._name}: fetching the credential failed: {type(error).__name__}",
@@ -213,7 +212,7 @@ class Fetcher(Generic[T]):
                 life = fetched.expires_after_ms
                 kept.expires_at = None if life is None else now + life
             else:
-                # At least so long that all who wait get this answer, and not each its own fetch.
+                # Long enough that all waiters get this result, instead of a fetch each.
                 pause = max(_SHORTEST_PAUSE_MS, self._backoff.backoff(kept.failures))
                 kept.failure_until = now + pause
                 kept.failures += 1
@@ -239,6 +238,6 @@ class FetchingLogin(Generic[T]):
         self._fetcher.enlist(wakeup)
 
     def close(self) -> None:
-        """A fetch under way ends by itself, and what it brings is kept for others."""
+        """A fetch in progress completes, and its credential is cached for others."""
         if self._wakeup is not None:
             self._fetcher.dismiss(self._wakeup)

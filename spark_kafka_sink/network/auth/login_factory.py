@@ -35,8 +35,8 @@ _MOST_SHARED = 8
 def new_login(settings: SaslSettings, clock: Clock) -> Login:
     """The login of one producer's connections. ConfigError when a package is missing for it.
 
-    Producers of a process that have the same settings share what was fetched: a worker that runs
-    task after task asks for one token, not for one each.
+    Producers of a process with the same settings share the fetched credentials: a worker that runs
+    many tasks fetches one token, not one for each.
     """
     if settings.user is not None:
         return _user(settings.mechanism, settings.user)

@@ -18,7 +18,7 @@ from typing import Any
 
 from spark_kafka_sink.config.oauth_settings import RefreshRule
 from spark_kafka_sink.errors import AuthenticationError, ErrorCode
-from spark_kafka_sink.network.auth.login import Fetched
+from spark_kafka_sink.network.auth.login import FetchedCredential
 from spark_kafka_sink.security.password import Password
 
 #: RFC 6750's b64token: nothing that could end the field that it travels in.
@@ -50,12 +50,12 @@ def checked_token(text: str, where: str) -> str:
 
 
 def expiry_of(token: str) -> float | None:
-    """Seconds since the epoch at which a JWT ends; None for other tokens."""
+    """The expiry of a JWT in seconds since the epoch; None for other tokens."""
     return seconds(_claims(token).get("exp"), "exp of the token")
 
 
 def seconds(value: object, what: str) -> float | None:
-    """A number of seconds that somebody else gave; None for what is no number.
+    """A number of seconds from an external source; None when it is no number.
 
     AuthenticationError, naming ``what``, for one that no clock knows (NaN, 1e400).
     """
@@ -90,13 +90,13 @@ def fetched(
     rule: RefreshRule,
     where: str,
     random: Callable[[], float] = _random.random,
-) -> Fetched[Token]:
+) -> FetchedCredential[Token]:
     """``token`` with the time to fetch the next one; ``expires_at`` is seconds since the epoch.
 
-    One that has ended already is an error. One of unknown life is asked for at each use.
+    An expired one is an error. One of unknown lifetime is fetched for each use.
     """
     if expires_at is None:
-        return Fetched(token, 0)
+        return FetchedCredential(token, 0)
     life = min(int(expires_at * 1000) - wall_ms, 2**53)
     if life <= 0:
         raise AuthenticationError(
@@ -110,7 +110,7 @@ def fetched(
     buffer, least = rule.buffer_seconds * 1000, rule.min_period_seconds * 1000
     if buffer + least < life:  # else only the window counts, as in Java
         refresh = max(least, min(refresh, life - buffer))
-    return Fetched(token, refresh, life)
+    return FetchedCredential(token, refresh, life)
 
 
 def unsecured_token(claims: Mapping[str, object], wall_ms: int, life_s: int) -> str:

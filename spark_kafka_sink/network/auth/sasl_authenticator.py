@@ -63,8 +63,8 @@ class SaslState(Enum):
     FAILED = "nothing: refused"
 
 
-#: Every transition there is. COMPLETE to HANDSHAKE begins a re-authentication, COMPLETE to FAILED
-#: is a frame that nobody asked for.
+#: The allowed transitions. COMPLETE to HANDSHAKE begins a re-authentication, COMPLETE to FAILED is
+#: an unexpected frame.
 _TRANSITIONS: Final = {
     SaslState.INITIAL: {SaslState.API_VERSIONS, SaslState.FAILED},
     SaslState.API_VERSIONS: {SaslState.HANDSHAKE, SaslState.FAILED},
@@ -76,10 +76,10 @@ _TRANSITIONS: Final = {
 
 
 class SaslClientAuthenticator:
-    """``remote`` is the broker as messages show it; ``encrypted`` tells whether TLS is below.
+    """``remote`` is the broker as messages show it; ``encrypted``: the connection uses TLS.
 
-    :meth:`start` gives the first frame, :meth:`receive` takes each frame of the broker (without
-    its length) and gives the next one to send, until :attr:`state` is COMPLETE. After an error
+    :meth:`start` returns the first frame, :meth:`receive` takes each frame of the broker (without
+    its length) and returns the next one to send, until :attr:`state` is COMPLETE. After an error
     the connection must be closed.
     """
 
@@ -98,12 +98,12 @@ class SaslClientAuthenticator:
         self._state = SaslState.INITIAL
         self._mechanism: SaslMechanism | None = None
         self._correlation_id = MIN_RESERVED_CORRELATION_ID - 1
-        self._asked: Request[object] | None = None
-        self._asked_version = 0
+        self._sent: Request[object] | None = None
+        self._sent_version = 0
         self._authenticate_version = 0
         self._rounds = 0
         self._again = False
-        #: Milliseconds; the last answer's session ends then, less our share. None: never.
+        #: When to re-authenticate: the session's expiry less a margin, in ms. None: never.
         self.reauthenticate_at: int | None = None
 
     @property
@@ -115,7 +115,7 @@ class SaslClientAuthenticator:
         return self._state is SaslState.COMPLETE
 
     def start(self, mechanism: SaslMechanism) -> bytes:
-        """The first frame of an authentication, or (when COMPLETE) of the next one."""
+        """The first frame of an authentication, or (when COMPLETE) of a re-authentication."""
         if self._state not in (SaslState.INITIAL, SaslState.COMPLETE):
             raise IllegalStateError(
                 f"an authentication begins while waiting for {self._state.value}"
@@ -124,7 +124,7 @@ class SaslClientAuthenticator:
         self._rounds = 0
         self.reauthenticate_at = None
         if self._state is SaslState.INITIAL:
-            # Version 0: a broker takes what it can't read for a token of GSSAPI.
+            # Version 0: a broker treats a request that it can't read as a GSSAPI token.
             request = ApiVersionsRequest("", "")
             return self._ask(request, 0, SaslState.API_VERSIONS)
         self._again = True
@@ -133,9 +133,9 @@ class SaslClientAuthenticator:
     def receive(self, payload: memoryview, now: int) -> bytes | None:
         """The next frame to send, or None when there is none.
 
-        Raises AuthenticationError when the broker refuses us or is not who it should be,
-        RemoteProtocolError when its bytes make no sense, and ConnectionError when it can't say
-        now; the state is FAILED then.
+        Raises AuthenticationError when the authentication of the client or of the broker fails,
+        RemoteProtocolError for an invalid response, and ConnectionError for a retriable error; the
+        state is FAILED then.
         """
         try:
             return self._receive(payload, now)
@@ -144,7 +144,7 @@ class SaslClientAuthenticator:
             raise
 
     def describe_disconnect(self) -> str:
-        """What it means that the broker closed the connection now."""
+        """Explains a disconnect in the current state."""
         if self._state is SaslState.AUTHENTICATE:
             return (
                 f"the broker closed the connection instead of answering SASL "
@@ -160,16 +160,16 @@ class SaslClientAuthenticator:
         )
 
     def _receive(self, payload: memoryview, now: int) -> bytes | None:
-        request, version = self._asked, self._asked_version
+        request, version = self._sent, self._sent_version
         if request is None:
-            raise RemoteProtocolError("the broker answered without having been asked")
+            raise RemoteProtocolError("the broker sent a response without a request")
         correlation_id, body = parse_response_header(request.api_key, version, payload)
         if correlation_id != self._correlation_id:
             raise RemoteProtocolError(
-                f"an answer to {request.api_key.name} has correlation id {correlation_id} where "
-                f"{self._correlation_id} was due"
+                f"a response to {request.api_key.name} has correlation id {correlation_id} where "
+                f"{self._correlation_id} was expected"
             )
-        self._asked = None
+        self._sent = None
         match request.decode(version, body):
             case ApiVersionsResponse() as versions:
                 return self._handle_api_versions(versions)
@@ -177,7 +177,7 @@ class SaslClientAuthenticator:
                 return self._handle_handshake(handshake)
             case SaslAuthenticateResponse() as answer:
                 return self._handle_authenticate(answer, now)
-            case other:  # pragma: no cover - we ask nothing else
+            case other:  # pragma: no cover - no other requests are sent
                 raise IllegalStateError(f"an answer of type {type(other).__name__}")
 
     def _handle_api_versions(self, response: ApiVersionsResponse) -> bytes:
@@ -264,7 +264,7 @@ class SaslClientAuthenticator:
 
     def _ask(self, request: Request[object], version: int, state: SaslState) -> bytes:
         self._move(state)
-        self._asked, self._asked_version = request, version
+        self._sent, self._sent_version = request, version
         following = self._correlation_id + 1
         over = following > _MAX_CORRELATION_ID
         self._correlation_id = MIN_RESERVED_CORRELATION_ID if over else following
@@ -277,7 +277,7 @@ class SaslClientAuthenticator:
         self._state = state
 
     def _refusal(self, code: ErrorCode, message: str | None) -> Exception:
-        """What an error code means here. Only one that passes by itself may be tried again."""
+        """The exception of an error code. Only a retriable one may be tried again."""
         mechanism = self._expected
         text = "" if not message else f": {self._without_secrets(message)}"
         if code.retriable:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from spark_kafka_sink.config.sasl_settings import KerberosSettings
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import AuthenticationError, ConfigError, ErrorCode, safe_text
-from spark_kafka_sink.network.auth.login import Fetched
+from spark_kafka_sink.network.auth.login import FetchedCredential
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError
 from spark_kafka_sink.security.allow_lists import check_file
 from spark_kafka_sink.security.password import looked_up, text_of, without_secrets
@@ -27,7 +27,7 @@ _REFRESH_MS: Final = 600_000
 
 
 class GssapiMechanism:
-    """Kerberos' own messages until the context stands, then one about the security layer."""
+    """Kerberos' own messages until the context is established, then one for the security layer."""
 
     __slots__ = ("_chosen", "_context", "complete")
 
@@ -82,7 +82,7 @@ class GssapiMechanism:
 
 def gssapi_contexts(
     settings: KerberosSettings,
-) -> tuple[Callable[[str], Fetched[str]], Callable[[str, str], GssapiMechanism]]:
+) -> tuple[Callable[[str], FetchedCredential[str]], Callable[[str, str], GssapiMechanism]]:
     """What gets a broker's ticket (which may ask a KDC, and so blocks), and what uses it.
 
     The first makes a context and throws it away: the ticket is in the cache of the library then,
@@ -119,15 +119,15 @@ def gssapi_contexts(
                 code=ErrorCode.SASL_AUTHENTICATION_FAILED,
             ) from None
 
-    def fetch(host: str) -> Fetched[str]:
+    def fetch(host: str) -> FetchedCredential[str]:
         guarded(host, lambda made: made.step(None))
-        return Fetched(host, _REFRESH_MS)
+        return FetchedCredential(host, _REFRESH_MS)
 
     return fetch, lambda _, host: guarded(host, GssapiMechanism)
 
 
 def _name(error: Exception) -> str:
-    """GSS errors tell a major and a minor reason, and hold no secret."""
+    """GSS errors have a major and a minor reason, and no secret."""
     return f"{type(error).__name__}: {safe_text(str(error))}"
 
 

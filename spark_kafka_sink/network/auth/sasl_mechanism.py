@@ -1,7 +1,7 @@
 """What all SASL mechanisms have in common (RFC 4422): messages in, messages out.
 
 Owns: the :class:`SaslMechanism` protocol, and the one error by which a mechanism says that the
-broker is not who it should be. Never: bytes around a message, sockets, time.
+broker's authentication failed. Never: bytes around a message, sockets, time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SaslMechanism(Protocol):
 
     @property
     def complete(self) -> bool:
-        """Nothing is missing on our side: what the mechanism proves of the broker is proved."""
+        """True when complete on the client's side, including the broker's authentication."""
         ...
 
     @property
@@ -43,7 +43,7 @@ class SaslMechanism(Protocol):
         ...
 
     def refused(self) -> bool:
-        """The broker said no. True when the next exchange will say something else."""
+        """Authentication failed. True when the next exchange will differ."""
         ...
 
     def first(self) -> bytes:
@@ -51,7 +51,7 @@ class SaslMechanism(Protocol):
         ...
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """The answer to a message of the broker; None when there is nothing more to say."""
+        """The response to a message of the broker; None when the exchange is complete."""
         ...
 
 

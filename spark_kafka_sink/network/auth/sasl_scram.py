@@ -26,7 +26,7 @@ from spark_kafka_sink.security.password import Password, Text, looked_up, text_o
 #: Mechanism name to hash.
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
-#: Fewer let whoever listens guess passwords: Kafka's own minimum, and the RFC's.
+#: Fewer would let an eavesdropper guess passwords: Kafka's own minimum, and the RFC's.
 MIN_ITERATIONS: Final = 4096
 #: More would let a broker keep our network thread busy: this is about half a second. Kafka's own
 #: maximum is 16384.
@@ -34,7 +34,7 @@ MAX_ITERATIONS: Final = 1_000_000
 #: Longer salts and nonces than any broker's are an attack, or noise.
 _LONGEST_MESSAGE: Final = 4096
 
-#: The RFC's list of what a server may say in ``e=``; other texts are not repeated.
+#: The RFC's list of values of ``e=``; other texts are not repeated.
 _SERVER_ERRORS: Final = frozenset(
     (
         "invalid-encoding",

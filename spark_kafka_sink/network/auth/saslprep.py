@@ -1,6 +1,6 @@
 """SASLprep (RFC 4013): the one form of names and passwords that look alike. Owns: the profile.
 
-Never: whether it is used (``sasl_scram.py`` tells).
+Never: when it is used (``sasl_scram.py``).
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ _FINAL: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """``expires_in`` is seconds; None when the answer does not tell."""
+    """``expires_in`` is seconds; None when the response omits it."""
 
     token: Password
     expires_in: float | None
@@ -202,7 +202,7 @@ class _Deadline:
 class _BoundedSocket:
     """The part of a socket that http.client uses, with one deadline and one size for all of it.
 
-    A socket's own time-out begins anew with every byte, and http.client reads "100 Continue" for as
+    A socket's own timeout restarts with every byte, and http.client reads "100 Continue" for as
     long as it comes.
     """
 
@@ -280,12 +280,12 @@ def _json(answer: bytes) -> Mapping[str, Any]:
 def _refusal(
     status: int, fields: Mapping[str, Any], where: str, client: ClientCredentials
 ) -> Exception:
-    told = looked_up(client.client_id, client.scope, client.audience, client.url)
+    resolved = looked_up(client.client_id, client.scope, client.audience, client.url)
     said = []
     for name in ("error", "error_description", "errorCode", "errorSummary"):
         text = fields.get(name)
         if isinstance(text, str):
-            said.append(safe_text(without_secrets(text, [client.client_secret.value, *told])))
+            said.append(safe_text(without_secrets(text, [client.client_secret.value, *resolved])))
     what = f"{where} answered {status}{': ' + ' - '.join(said) if said else ''}"
     if status in _FINAL:
         return _error(what, "are client id, client secret and scope right, and the URL?")

@@ -1,6 +1,6 @@
 """How the token of each source is fetched. Owns: :func:`token_fetcher`.
 
-Never: a thread: what is returned may block and belongs on a login's own.
+Never: a thread: the returned function may block and must run on a login's thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from spark_kafka_sink.errors import (
     KafkaError,
     safe_text,
 )
-from spark_kafka_sink.network.auth.login import Fetched
+from spark_kafka_sink.network.auth.login import FetchedCredential
 from spark_kafka_sink.network.auth.oauth_token import (
     Token,
     checked_token,
@@ -50,7 +50,7 @@ _URL = "sasl.oauthbearer.token.endpoint.url"
 
 def token_fetcher(
     settings: OAuthSettings, clock: Clock, random: Callable[[], float] = _random.random
-) -> Callable[[str], Fetched[Token]]:
+) -> Callable[[str], FetchedCredential[Token]]:
     """What fetches a token (its argument, the broker's host, does not matter).
 
     ConfigError when a provider can't be imported or is none, and NotAllowedError for a file or an
@@ -58,7 +58,7 @@ def token_fetcher(
     """
     ask = _asker(settings, clock)
 
-    def fetch(host: str) -> Fetched[Token]:
+    def fetch(host: str) -> FetchedCredential[Token]:
         del host
         token, expires_at, extensions, where = ask()
         text = checked_token(token, where)
@@ -75,7 +75,7 @@ def token_fetcher(
     return fetch
 
 
-#: Token, its end in seconds since the epoch (None: the token tells), extensions, and its origin.
+#: Token, its expiry in seconds since the epoch (None: in the token), extensions, and its origin.
 _Answer = tuple[str, float | None, Mapping[str, str], str]
 
 

@@ -1,7 +1,7 @@
-"""Which transport layer and authenticator a connection gets (Java's ``ChannelBuilders``).
+"""Creates the transport layer and authenticator of a connection (Java's ``ChannelBuilders``).
 
-Owns: the choice by ``security.protocol``, and what a mechanism's settings make of a connection.
-Never: an open connection. Nothing above this file knows which builder is in use.
+Owns: the choice by ``security.protocol``, and applying a mechanism's settings. Never: an open
+connection. Callers do not depend on the builder in use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer, Tr
 
 
 class ChannelBuilder(Protocol):
-    """Makes the channel of one connection; holds what its connections share (a TLS context)."""
+    """Creates the channel of a connection; holds the state shared by connections (TLS context)."""
 
     def build_channel(
         self, node_id: int, host: str, remote: str, sock: socket.socket
@@ -34,14 +34,14 @@ class ChannelBuilder(Protocol):
         ...
 
     def attach(self, wakeup: Callable[[], None]) -> None:
-        """Who is to be woken (from any thread) when a channel need not wait any more."""
+        """Set the wakeup (called from any thread) for when a channel can continue."""
         ...
 
     def close(self) -> None: ...
 
 
 class PlaintextChannelBuilder:
-    """Bytes as they are, and nobody asks who we are."""
+    """Unencrypted, without client authentication."""
 
     __slots__ = ()
 
@@ -54,14 +54,14 @@ class PlaintextChannelBuilder:
         )
 
     def attach(self, wakeup: Callable[[], None]) -> None:
-        """Nobody ever waits."""
+        """Unused: these channels never wait for a credential."""
 
     def close(self) -> None:
         """Nothing is shared."""
 
 
 class SslChannelBuilder:
-    """TLS, and nobody asks who we are but by our certificate."""
+    """TLS, with client authentication only by certificate."""
 
     __slots__ = ("_context",)
 
@@ -75,14 +75,14 @@ class SslChannelBuilder:
         return KafkaChannel(node_id, remote, transport, PlaintextAuthenticator(), FrameReader())
 
     def attach(self, wakeup: Callable[[], None]) -> None:
-        """Nobody ever waits."""
+        """Unused: these channels never wait for a credential."""
 
     def close(self) -> None:
-        """Nothing is shared that has an end."""
+        """The shared TLS context needs no close."""
 
 
 class SaslChannelBuilder:
-    """SASL over TLS, or over nothing when there is no ``context``."""
+    """SASL over TLS, or unencrypted without a ``context``."""
 
     __slots__ = ("_client_id", "_context", "_login")
 
@@ -120,7 +120,7 @@ def channel_builder(
 ) -> ChannelBuilder:
     """The builder for ``security.protocol``; ``options`` are the ``ssl.`` and ``sasl.`` ones set.
 
-    ConfigError for options that make no sense, or need a package that is not installed.
+    ConfigError for invalid options, or for a required package that is not installed.
     """
     protocol = security_protocol.upper()
     context = ssl_context(options) if protocol.endswith("SSL") else None

@@ -1,11 +1,11 @@
 """One connection to one broker: handshake, authentication, one send and one receive (KafkaChannel).
 
-Owns: the transport layer, the authenticator, the frame on its way out and how far it got, the
-frame on its way in, and why the connection ended. Never: the selector's events, nor more than one
-send at a time.
+Owns: the transport layer, the authenticator, the frame being sent and its progress, the frame being
+received, and the reason of a disconnect. Never: the selector's events, nor more than one send at a
+time.
 
-On a record's way: the last stop before the socket. The buffers that the accumulator froze go to
-``sendmsg`` as they lie; a partial write moves a view, it copies nothing.
+On a record's way: the last step before the socket. The buffers that the accumulator froze are
+passed to ``sendmsg`` unchanged; a partial write moves a view and copies nothing.
 """
 
 from __future__ import annotations
@@ -69,34 +69,33 @@ class KafkaChannel:
     ) -> None:
         self.node_id = node_id
         self.remote = remote
-        #: Why the channel is as it is; the selector sets what it alone knows (EXPIRED, ...).
+        #: The channel's state; the selector sets those that only it knows (EXPIRED, ...).
         self.kind = ChannelStateKind.NOT_CONNECTED
         self.detail: str | None = None
         self.error: AuthenticationError | RemoteProtocolError | None = None
-        #: The session was about to end, and a new one is being asked for. A send waits for it;
-        #: answers to the requests before it still arrive.
+        #: The session is about to expire, and re-authentication is in progress. A send waits for
+        #: it; responses to earlier requests still arrive.
         self.reauthenticating = False
         self.reauthenticating_since = 0
-        #: The events that the selector watches for now, and when the channel was used last. Its own
-        #: notes, kept here.
+        #: The events that the selector watches, and the time of the last use; set by the selector.
         self.watched = 0
         self.used_ms = 0
         self.transport = transport
         self.connected = False
-        #: Connected, handshake done, authenticated: requests may go out.
+        #: Connected, handshake done, authenticated: requests may be sent.
         self.ready = False
-        #: The frame on its way out.
+        #: The frame being sent.
         self.sending: NetworkSend | None = None
         self._authenticator = authenticator
         self._reader = reader
         self._buffers: list[Buffer] = []
-        # Where each buffer ends in the frame, and how much of that is written.
+        # The end offset of each buffer in the frame, and the number of bytes written.
         self._ends: list[int] = []
         self._written = 0
 
     @property
     def wants_write(self) -> bool:
-        """Something waits for the socket to take bytes (or for the connection to stand)."""
+        """True while a write (or the connection) waits for the socket to become writable."""
         if self.reauthenticating:
             return self._authenticator.wants_write
         if self.sending is not None or not self.connected:
@@ -106,14 +105,14 @@ class KafkaChannel:
 
     @property
     def waiting(self) -> bool:
-        """For a credential: neither reading nor writing helps, a wakeup does."""
+        """True while waiting for a credential, which a wakeup reports."""
         return self._authenticator.waiting
 
     def state(self) -> ChannelState:
         return ChannelState(self.kind, self.remote, self.detail, self.error)
 
     def finish_connect(self) -> bool:
-        """True when the connection stands now. Raises OSError when it was refused."""
+        """True when connected. Raises OSError when the connection was refused."""
         if not self.transport.finish_connect():
             return False
         self.connected = True
@@ -122,7 +121,7 @@ class KafkaChannel:
         return True
 
     def prepare(self, now: int) -> None:
-        """Go on with handshake and authentication. Raises AuthenticationError, OSError."""
+        """Continue handshake and authentication. Raises AuthenticationError, OSError."""
         if not self.transport.ready:
             self.transport.handshake()
         if self.transport.ready and not self._authenticator.complete:
@@ -132,10 +131,10 @@ class KafkaChannel:
             self.kind = ChannelStateKind.READY
 
     def set_send(self, send: NetworkSend) -> None:
-        """Begin ``send``. IllegalStateError while another is under way."""
+        """Begin ``send``. IllegalStateError while another is in progress."""
         if self.sending is not None:
             raise IllegalStateError(
-                f"a send to {self.remote} was begun while another one is under way"
+                f"a send to {self.remote} was begun while another one is in progress"
             )
         self._buffers = list(send.buffers)
         self._ends = list(accumulate(map(len, self._buffers)))
@@ -147,11 +146,11 @@ class KafkaChannel:
         self.sending = send
 
     def write(self, now: int) -> NetworkSend | None:
-        """Write what the socket takes; the send when all of it is written, else None.
+        """Write as much as the socket accepts; returns the send once it is complete, else None.
 
-        When the session is about to end, a new one is asked for first (KIP-368): between two
-        frames, and without waiting for answers, because a broker takes up one request after the
-        other and so has answered all of them when it reads the first of ours.
+        When the session is about to expire, it is re-authenticated first (KIP-368): between two
+        frames, and without waiting for responses, because a broker handles requests in order and so
+        has answered all of them when it reads the first one of the authentication.
         """
         send = self.sending
         if send is None or self.reauthenticating:
@@ -167,7 +166,7 @@ class KafkaChannel:
         if self._written == send.size:
             self.flush()
         while self._written < send.size:
-            # Buffers may be empty: the first one with a byte that is not written yet.
+            # Buffers may be empty: find the first one with an unwritten byte.
             index = bisect_right(ends, self._written)
             before = ends[index - 1] if index else 0
             window = buffers[index : index + IOV_MAX]
@@ -175,7 +174,7 @@ class KafkaChannel:
                 window[0] = memoryview(window[0])[self._written - before :]
             self._written += self.transport.write(window)
             if self._written < ends[-1] and self._written < ends[index : index + IOV_MAX][-1]:
-                return None  # the socket is full, its event will tell
+                return None  # the socket is full; its event follows
         if self.transport.has_pending_writes:
             return None
         self.sending = None
@@ -183,8 +182,8 @@ class KafkaChannel:
         return send
 
     def flush(self) -> None:
-        """Write what the transport has left to write of its own: of what it took before, or the
-        answer to a TLS key update, which comes in the middle of a read.
+        """Write the transport's pending bytes: accepted earlier, or the response to a TLS key
+        update, which arrives during a read.
         """
         if self.transport.has_pending_writes:
             self.transport.write(())

@@ -1,7 +1,7 @@
-"""The operating system's readiness of sockets: epoll, or poll(2) where there is none (macOS).
+"""The readiness of sockets from the operating system: epoll, or poll(2) without it (macOS).
 
-Owns: that both are asked in the same way. Never: what a number stands for (``selector.py``). Not
-Python's ``selectors``: its look-ups and records cost more than the system calls, at every request.
+Owns: one interface for both. Never: what a file number refers to (``selector.py``). Not Python's
+``selectors``: its lookups and tuples cost more than the system calls, at every request.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Poller(Protocol):
     def unregister(self, fd: int) -> None: ...
 
     def poll(self, timeout: float) -> list[tuple[int, int]]:
-        """Numbers and events (errors and hang-ups among them), after ``timeout`` seconds if none
-        was there.
+        """File numbers and their events (including errors and hang-ups); waits up to ``timeout``
+        seconds.
         """
         ...
 
@@ -42,9 +42,9 @@ class PollPoller:
         return self._poll(timeout * 1000)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Nothing to close."""
 
 
 def new_poller() -> Poller:
-    """The best that this system has."""
+    """The epoll poller if available, else the poll one."""
     return select.epoll() if hasattr(select, "epoll") else PollPoller()

@@ -1,7 +1,7 @@
-"""Kafka's second seam: what ``NetworkClient`` needs of the sockets (Java's ``Selectable``).
+"""The interface of ``NetworkClient`` to the sockets (Java's ``Selectable``).
 
-Owns: the protocol and the values that cross it. ``Selector`` implements it on epoll; tests put a
-simulated network behind it.
+Owns: the protocol and its values. ``Selector`` implements it on epoll; tests implement it with a
+simulated network.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from spark_kafka_sink.protocol.request import Buffers
 
 
 class ChannelStateKind(Enum):
-    """Why a channel is in the state it is in (Java's ChannelState.State)."""
+    """The state of a channel (Java's ChannelState.State)."""
 
     NOT_CONNECTED = "not connected"
     AUTHENTICATE = "authenticating"
@@ -30,7 +30,7 @@ class ChannelStateKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ChannelState:
-    """How a connection ended, with the address tried and the operating system's word on it."""
+    """The final state of a connection, with its address and the operating system's error."""
 
     kind: ChannelStateKind
     remote: str = ""
@@ -56,7 +56,7 @@ class NetworkReceive:
 
 
 class SelectorMetrics(Protocol):
-    """Who counts what a selector moves (``producer/metrics/producer_metrics.py``)."""
+    """Records the selector's traffic (``producer/metrics/producer_metrics.py``)."""
 
     def polled(
         self,
@@ -77,7 +77,7 @@ class SelectorMetrics(Protocol):
 
 
 class Selectable(Protocol):
-    """Connections by node id. One thread owns this object; only :meth:`wakeup` is free."""
+    """Connections by node id. One thread owns this object; any thread may call :meth:`wakeup`."""
 
     def connect(
         self,
@@ -88,8 +88,8 @@ class Selectable(Protocol):
         receive_buffer: int,
     ) -> None:
         """Begin to connect to ``address`` (an IP and port). ``host`` is the advertised name, for
-        certificates and messages. -1 buffers are the operating system's. OSError at once, or a
-        disconnection from a later poll.
+        certificates and messages. A buffer size of -1 is the operating system's. Fails with OSError
+        immediately, or with a disconnect in a later poll.
         """
         ...
 
@@ -98,7 +98,7 @@ class Selectable(Protocol):
         ...
 
     def poll(self, timeout_ms: int) -> int:
-        """Wait for events and move bytes; the time then. Fills the four properties below anew."""
+        """Wait for events and transfer bytes; returns the time. Sets the four properties below."""
         ...
 
     @property
@@ -118,7 +118,7 @@ class Selectable(Protocol):
     def is_channel_ready(self, node_id: int) -> bool: ...
 
     def close_channel(self, node_id: int) -> None:
-        """Close at once; no disconnection is reported for it."""
+        """Close immediately; no disconnect is reported for it."""
         ...
 
     def wakeup(self) -> None: ...

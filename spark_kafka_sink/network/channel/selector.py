@@ -1,11 +1,11 @@
 """Non-blocking connections to brokers (Java's ``common.network.Selector``), on epoll.
 
 Owns: the sockets, their events, the wakeup, which connections are idle, and the closing of
-connections that still have answers in their buffers. Never: what the frames mean, retries, back-off
-(``network_client.py``), or a second thread: all calls but :meth:`Selector.wakeup` belong to one.
+connections that still have buffered responses. Never: the content of frames, retries, backoff
+(``network_client.py``), or a second thread: all calls but :meth:`Selector.wakeup` are one thread's.
 
 On a record's way: a frame is written in the :meth:`Selector.poll` after its :meth:`Selector.send`,
-before the selector sleeps, so that most requests cost one ``sendmsg`` and no event at all.
+before the selector sleeps, so that most requests cost one ``sendmsg`` and no event.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _log = logging.getLogger(__name__)
 _READ = select.POLLIN
 _WRITE = select.POLLOUT
 
-#: epoll counts its time-out in an int of milliseconds. A wake once a day costs nothing.
+#: epoll's timeout is an int of milliseconds. Waking up once a day costs nothing.
 _LONGEST_SELECT_MS = 24 * 3600 * 1000
 
 
 class Selector:
-    """Implements ``Selectable``. All of it but :meth:`wakeup` is one thread's."""
+    """Implements ``Selectable``. Single-threaded, except :meth:`wakeup`."""
 
     def __init__(
         self,
@@ -60,32 +60,32 @@ class Selector:
         self._builder = channel_builder
         self._clock = clock
         self._metrics = metrics
-        # Milliseconds of this poll in which nothing happened.
+        # Milliseconds of this poll spent waiting.
         self._waited_ms = 0
         self._poller = new_poller() if poller is None else poller
-        # By their sockets' numbers, those that the poller watches.
+        # The channels that the poller watches, by their sockets' file numbers.
         self._watched: dict[int, KafkaChannel] = {}
         self._channels: dict[int, KafkaChannel] = {}
-        # Closed by the peer or by idleness, with answers that are still to be handed out.
+        # Closed by the peer or for idleness, with responses still to be delivered.
         self._closing: dict[int, KafkaChannel] = {}
         self._immediately_connected: list[KafkaChannel] = []
-        # Channels with a send that was not tried yet.
+        # Channels with a send that was not attempted yet.
         self._unsent: list[KafkaChannel] = []
-        # Channels whose transport holds bytes that no event tells of (TLS).
+        # Channels whose transport has buffered bytes, for which there is no event (TLS).
         self._buffered_reads: dict[int, KafkaChannel] = {}
-        # Channels that wait for a credential, which a wakeup tells of.
+        # Channels that wait for a credential, which a wakeup reports.
         self._waiting: list[KafkaChannel] = []
         self._failed_sends: set[int] = set()
         self._max_idle_ms = connections_max_idle_ms
-        # No connection was idle for too long before this time.
+        # No connection expires for idleness before this time.
         self._next_idle_ms = NEVER
-        #: What the last poll brought.
+        #: The results of the last poll.
         self.completed_sends: list[NetworkSend] = []
         self.completed_receives: list[NetworkReceive] = []
         self.disconnected: dict[int, ChannelState] = {}
         self.connected: list[int] = []
-        # The poll ends: there is something to hand out, or a channel got through its handshake, so
-        # that the caller can send now.
+        # The poll must return: there are results, or a channel completed its handshake, so that the
+        # caller can send now.
         self._news = False
         self._pipe = WakeupPipe()
         self._wakeup_fd = self._pipe.reader.fileno()
@@ -137,22 +137,22 @@ class Selector:
         if channel is None:
             if node_id not in self._closing:
                 raise IllegalStateError(f"there is no connection to node {node_id}")
-            # The connection ended, and its last answers are still being handed out: the next poll
-            # reports it as disconnected.
+            # The connection was closed, and its last responses are still being delivered: the next
+            # poll reports the disconnect.
             self._failed_sends.add(node_id)
             return
         channel.set_send(send)
         self._unsent.append(channel)
 
     def poll(self, timeout_ms: int) -> int:
-        """Move bytes until there is something to report, a wakeup, or ``timeout_ms`` is over.
-        Returns the time then.
+        """Transfer bytes until there is a result, a wakeup, or ``timeout_ms`` is over. Returns the
+        time.
 
-        Events that complete nothing (a part of a frame went out) are handled in here, without a
-        round through the caller's loop, which costs more than the system call.
+        Events that complete nothing (a partial write) are handled in here, without an iteration of
+        the caller's loop, which costs more than the system call.
         """
         if timeout_ms < 0:
-            raise IllegalStateError("a poll's time-out must not be negative")
+            raise IllegalStateError("timeout should be >= 0")
         start = now = self._clock.now_ms()
         self.completed_sends, self.completed_receives, self.connected = [], [], []
         self.disconnected = {}
@@ -226,7 +226,7 @@ class Selector:
     def _write_unsent(self, now: int) -> None:
         unsent, self._unsent = self._unsent, []
         for channel in unsent:
-            # A channel that was closed meanwhile sends no longer.
+            # The channel was closed meanwhile.
             if channel.sending is None:
                 continue
             if channel.ready:
@@ -270,7 +270,7 @@ class Selector:
                 self._poll_channel(channel, events, now)
 
     def _poll_channel(self, channel: KafkaChannel, events: int, now: int) -> None:
-        """All that one connection can do now: connect, prove itself, read, write."""
+        """Do what one connection can do now: connect, authenticate, read, write."""
         channel.used_ms = now
         try:
             if not channel.connected:
@@ -279,7 +279,7 @@ class Selector:
                 self.connected.append(channel.node_id)
                 self._news = True
             if channel.ready:
-                # An error or a hang-up shows by reading, and by writing.
+                # An error or a hang-up surfaces in a read, and in a write.
                 if events & ~_WRITE or channel.transport.has_bytes_buffered:
                     self._read(channel, now)
                 if events & ~_READ:
@@ -295,7 +295,7 @@ class Selector:
             self._watch(channel)
 
     def _prepare(self, channel: KafkaChannel, events: int, now: int) -> None:
-        """Go on with handshake and authentication, and then with what waited for it."""
+        """Continue handshake and authentication, then the reads and writes that waited for it."""
         renewed = channel.reauthenticating
         channel.prepare(now)
         if (channel.ready or channel.reauthenticating) and (
@@ -321,7 +321,7 @@ class Selector:
             self._waiting.append(channel)
 
     def _read(self, channel: KafkaChannel, now: int) -> None:
-        """At most one frame of a channel in one poll, so that none starves the others."""
+        """At most one frame of each channel per poll, so that none starves the others."""
         node_id = channel.node_id
         if not self.completed_receives or not self._has_received(node_id):
             receive = channel.read(now)
@@ -332,11 +332,11 @@ class Selector:
             self._buffered_reads[node_id] = channel
 
     def _has_received(self, node_id: int) -> bool:
-        """A frame of this channel is handed out by this poll already."""
+        """True when this poll already has a frame of this channel."""
         return any(receive.source == node_id for receive in self.completed_receives)
 
     def _watch(self, channel: KafkaChannel) -> None:
-        """Tell epoll what this channel waits for; most frames change nothing."""
+        """Register this channel's events with the poller; most frames change nothing."""
         wanted = _READ
         if (channel.sending is not None and not channel.reauthenticating) or channel.wants_write:
             wanted |= _WRITE
@@ -357,7 +357,7 @@ class Selector:
             del self._watched[fd]
             channel.watched = 0
 
-    # ---- the end of a connection ----
+    # ---- disconnects ----
 
     def _fail(self, channel: KafkaChannel, error: Exception) -> None:
         if isinstance(error, AuthenticationError):
@@ -375,7 +375,7 @@ class Selector:
             assert isinstance(error, OSError)
             channel.detail = error.strerror or str(error)
         _log.debug(
-            "connection to node %d, %s, ended (%s): %s",
+            "connection to node %d, %s, closed (%s): %s",
             channel.node_id,
             channel.remote,
             channel.kind.value,
@@ -384,10 +384,10 @@ class Selector:
         self._close_gracefully(channel)
 
     def _close_idle(self, now: int) -> None:
-        """Close what was not used for connections.max.idle.ms.
+        """Close connections that were not used for connections.max.idle.ms.
 
-        No timer wakes for it: a producer that sleeps learns of it with its next wake, before it
-        can use the connection. Brokers close idle connections a minute later by themselves.
+        There is no timer for it: a sleeping producer closes them at its next wakeup, before it can
+        use the connection. Brokers close idle connections a minute later.
         """
         self._next_idle_ms = NEVER
         for channel in list(self._channels.values()):
@@ -400,10 +400,10 @@ class Selector:
             self._close_gracefully(channel)
 
     def _close_gracefully(self, channel: KafkaChannel) -> None:
-        """Close, and report it; but first hand out the answers that arrived whole.
+        """Close and report the disconnect, after delivering the responses that arrived completely.
 
-        They may be acknowledgements: the connection may have failed while we wrote the next
-        request, and what was acknowledged need not be sent again.
+        They may be acknowledgements: the connection may have failed while the next request was
+        written, and acknowledged batches need not be resent.
         """
         self._forget(channel)
         with contextlib.suppress(ValueError):
@@ -434,7 +434,7 @@ class Selector:
         return True
 
     def _forget(self, channel: KafkaChannel) -> None:
-        """Out of every table and out of epoll; the socket stays open."""
+        """Remove from every table and from the poller; the socket stays open."""
         node_id = channel.node_id
         if self._channels.get(node_id) is channel:
             del self._channels[node_id]

@@ -1,7 +1,7 @@
-"""A pair of sockets by which any thread ends the poll of another (what Java's NIO selector has).
+"""A pair of sockets by which any thread wakes up another one's poll (as in Java's NIO selector).
 
-Owns: the two sockets, whether a wake-up is on its way, and that none is lost. Never: what the woken
-thread then does.
+Owns: the two sockets, the pending wakeup, and that none is lost. Never: the work of the woken
+thread.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 
 
 class WakeupPipe:
-    """``reader`` is readable while a wake-up is on its way.
+    """``reader`` is readable while a wakeup is pending.
 
     One lock (``_lock``) guards ``_closed`` and ``_pending``.
     """
@@ -28,29 +28,29 @@ class WakeupPipe:
         self._writer.settimeout(0)
 
     def wakeup(self) -> None:
-        """Make ``reader`` readable. Any thread; harmless after :meth:`close`."""
-        # No wakeup is lost by trusting a pending one: whoever wakes has published what it wants
-        # before it calls, the poll that consumes the pending one has not done so yet, and its
-        # caller looks at everything anew after it.
+        """Make ``reader`` readable. Any thread; no effect after :meth:`close`."""
+        # No wakeup is lost by relying on a pending one: the caller has published its change before
+        # the call, the poll has not consumed the pending wakeup yet, and the loop reads all state
+        # again after that.
         if self._pending:
             return
         with self._lock:
             if self._closed or self._pending:
                 return
-            # In this order: an interrupt between the two must not leave a wake-up that is noted
-            # as pending and never comes.
+            # In this order: an interrupt between the two must not leave a wakeup marked as pending
+            # that never arrives.
             self._writer.send(b"w")
             self._pending = True
 
     def consume(self) -> None:
-        """The wake-up arrived: the next one is another."""
+        """Consume the pending wakeup; a later one writes again."""
         with self._lock:
             with contextlib.suppress(BlockingIOError):
                 self.reader.recv(64)
             self._pending = False
 
     def begin_close(self) -> bool:
-        """From now on nobody writes; False when that was so already."""
+        """Stop wakeups; False when already stopped."""
         with self._lock:
             closed, self._closed = self._closed, True
             return not closed

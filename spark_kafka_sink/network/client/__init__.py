@@ -1,6 +1,6 @@
-"""Which node is asked, when, and what its answers are (Java's ``NetworkClient``).
+"""Requests to nodes and their responses (Java's ``NetworkClient``).
 
-Owns: ``kafka_client`` (the seam that everything above talks to), ``network_client`` (the one with
+Owns: ``kafka_client`` (the interface for all callers), ``network_client`` (its implementation over
 sockets), and its parts: connection states, requests in flight, API versions, the least loaded node,
-metadata refresh. ``client_factory`` builds all of it from a configuration.
+metadata updates. ``client_factory`` builds all of it from a configuration.
 """

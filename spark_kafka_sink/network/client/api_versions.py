@@ -1,8 +1,8 @@
-"""What each connected node speaks, and who has yet to be asked (Java's ``ApiVersions``, and
-``NetworkClient.nodesNeedingApiVersionsFetch``).
+"""The API versions of each connected node, and the nodes still to query (Java's ``ApiVersions``,
+and ``NetworkClient.nodesNeedingApiVersionsFetch``).
 
-Owns: the answers to ApiVersions by node, the nodes that need that request, in which version, and
-the version in which another request goes to a node. Never: sending, or the connection's state.
+Owns: the ApiVersions responses by node, the nodes that need that request and in which version, and
+the version of other requests to a node. Never: sending, or the connection's state.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from spark_kafka_sink.protocol.control_messages import ApiVersionsRequest, ApiVe
 from spark_kafka_sink.protocol.request import ApiKey, Request
 
 
-class Fetched(Enum):
-    """What an answer to ApiVersions means."""
+class ApiVersionsOutcome(Enum):
+    """The outcome of an ApiVersions response."""
 
     KNOWN = "the node can be used"
-    AGAIN = "it is to be asked in a lower version"
-    REFUSED = "the connection is of no use"
+    RETRY = "to be retried in a lower version"
+    REFUSED = "the connection can't be used"
 
 
 class ApiVersions:
-    """By node id. ``request`` is what each node is asked first."""
+    """By node id. ``request`` is the first request to each node."""
 
     __slots__ = ("_known", "needing_fetch", "request")
 
     def __init__(self, request: ApiVersionsRequest) -> None:
         self.request = request
         self._known: dict[int, NodeApiVersions] = {}
-        #: The nodes to ask, each with the version to ask in.
+        #: The nodes to query, each with the version of the request.
         self.needing_fetch: dict[int, int] = {}
 
     def of(self, node_id: int) -> NodeApiVersions | None:
-        """What the node answered; None while it is not known."""
+        """The node's response; None while unknown."""
         return self._known.get(node_id)
 
     def usable_version(self, node_id: int, request: Request[object]) -> int:
-        """The latest that both speak; ours before the node has answered.
+        """The latest version that both support; the client's latest before the node's response.
 
         Raises UnsupportedVersionError when there is none.
         """
@@ -47,32 +47,34 @@ class ApiVersions:
         return ours.max if known is None else known.latest_usable(request.api_key, ours)
 
     def connected(self, node_id: int) -> None:
-        """The node must be asked, as soon as its channel is ready."""
+        """The node must be queried as soon as its channel is ready."""
         self.needing_fetch[node_id] = self.request.versions.max
 
     def fetching(self, node_id: int) -> None:
-        """The node is being asked."""
+        """The request to the node is sent."""
         del self.needing_fetch[node_id]
 
-    def answered(self, node_id: int, version: int, response: ApiVersionsResponse) -> Fetched:
-        """Take the answer of a node that was asked in ``version``."""
+    def answered(
+        self, node_id: int, version: int, response: ApiVersionsResponse
+    ) -> ApiVersionsOutcome:
+        """Handle the response of a node to a request in ``version``."""
         if response.error is ErrorCode.UNSUPPORTED_VERSION and version > 0:
-            # Brokers since 2.4 say what they support. One that says what it just refused, or
-            # nothing, gets 0.
+            # Brokers since 2.4 return the supported range. If that has the version just refused,
+            # or is missing, use 0.
             offered = response.api_versions.get(ApiKey.API_VERSIONS)
             lower = 0 if offered is None else offered.max
             self.needing_fetch[node_id] = lower if 0 <= lower < version else 0
-            return Fetched.AGAIN
+            return ApiVersionsOutcome.RETRY
         if response.error is not ErrorCode.NONE:
-            return Fetched.REFUSED
+            return ApiVersionsOutcome.REFUSED
         self._known[node_id] = NodeApiVersions(
             response.api_versions,
             response.finalized_features,
             response.finalized_features_epoch,
         )
-        return Fetched.KNOWN
+        return ApiVersionsOutcome.KNOWN
 
     def disconnected(self, node_id: int) -> None:
-        """The next connection may lead to a broker of another version."""
+        """The next connection may reach a broker of another version."""
         self._known.pop(node_id, None)
         self.needing_fetch.pop(node_id, None)

@@ -1,6 +1,6 @@
-"""A network client from a producer's configuration: the one place that joins both.
+"""Creates a network client from a producer's configuration.
 
-Owns: :func:`new_network_client`, and the first look-up of the bootstrap servers. Never: an option's
+Owns: :func:`new_network_client`, and the first lookup of the bootstrap servers. Never: an option's
 meaning or default (``config/producer_config.py``).
 """
 
@@ -31,8 +31,8 @@ def new_network_client(
 ) -> NetworkClient:
     """A client over real sockets, unless a ``selector`` is given (a simulated network's).
 
-    Secrets given by reference are looked up here, in the process that connects. ConfigError when
-    one is not there, or when the security protocol is not supported yet.
+    Secret references are resolved here, in the process that connects. ConfigError when one can't
+    be resolved, or for invalid security options.
     """
     if selector is None:
         selector = Selector(
@@ -64,14 +64,16 @@ def new_network_client(
 
 
 def with_bootstrap_addresses(config: ProducerConfig) -> ProducerConfig:
-    """``config`` with the servers to begin with, as client.dns.lookup says. Asks the resolver.
+    """``config`` with the bootstrap servers resolved according to client.dns.lookup.
 
-    ConfigError when not one of them can be resolved.
+    ConfigError when none of them can be resolved.
     """
     servers = bootstrap_addresses(config.bootstrap_servers, config.client_dns_lookup)
     return replace(config, bootstrap_servers=servers)
 
 
 def _software_version() -> str:
-    """Ours, as KIP-511 lets it look: letters, digits, dots and dashes, no such at the ends."""
+    """The version in KIP-511's form: letters, digits, dots and dashes, starting and ending with a
+    letter or digit.
+    """
     return re.sub(r"[^a-zA-Z0-9.-]", "-", __version__).strip(".-") or "0"

@@ -1,4 +1,4 @@
-"""A request on its way to one broker, and what came of it. Values only (Java's ClientRequest)."""
+"""A request to one broker, and its response. Values only (Java's ClientRequest)."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class ClientRequest:
 
 @dataclass(frozen=True, slots=True)
 class ClientResponse:
-    """What came of a request. Exactly one of these holds:
+    """The outcome of a request. Exactly one of these holds:
 
-    * ``body`` is the decoded answer (None when no answer was expected, acks=0);
-    * ``disconnected`` (with ``timed_out`` when request.timeout.ms ended the connection);
-    * ``error``: it was never sent (UnsupportedVersionError), the broker refused who we are
-      (AuthenticationError), or its bytes break the protocol (RemoteProtocolError).
+    * ``body`` is the decoded response (None when no response was expected, acks=0);
+    * ``disconnected`` (with ``timed_out`` when request.timeout.ms expired);
+    * ``error``: it was never sent (UnsupportedVersionError), authentication failed
+      (AuthenticationError), or the response is invalid (RemoteProtocolError).
 
     ``version`` is the one that was sent. ``sent_ms`` and ``received_ms`` give the latency.
     """

@@ -1,7 +1,7 @@
-"""Where the connection to each node stands (Java's ClusterConnectionStates).
+"""The state of the connection to each node (Java's ClusterConnectionStates).
 
-Owns: the state of every connection, reconnect backoff, connection setup time-out, throttling, and
-which of a host's addresses is tried next. Never: sockets or requests; ``now`` is always given.
+Owns: the state of every connection, reconnect backoff, connection setup timeout, throttling, and
+which of a host's addresses is tried next. Never: sockets, requests, a clock.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ConnectionState(Enum):
         return self in _CONNECTED
 
 
-# Tuples: what is compared is who they are, and no hash is asked for.
+# Tuples: members are compared by identity, without a hash.
 _DISCONNECTED = (ConnectionState.DISCONNECTED, ConnectionState.AUTHENTICATION_FAILED)
 _CONNECTED = (ConnectionState.CHECKING_API_VERSIONS, ConnectionState.READY)
 
@@ -55,19 +55,19 @@ class _Addresses:
         self._last_attempted: str | None = None
 
     def current(self) -> str:
-        """The address to try; looked up when there is none. OSError when there is no such host."""
+        """The address to try; resolved when there is none. OSError for an unknown host."""
         if not self._addresses:
             addresses = self._resolve(self.host)
             _log.debug("%s resolves to %s", self.host, addresses)
-            # The look-up is done anew after a disconnection, and that address is not the one to
-            # begin with, if there is another: the trouble may be its (a load balancer's instance).
+            # The host is resolved again after a disconnect; begin with another address than the
+            # last, if there is one: that one may be at fault (a load balancer's instance).
             self._index = 1 if len(addresses) > 1 and addresses[0] == self._last_attempted else 0
             self._addresses = addresses
         self._last_attempted = self._addresses[self._index]
         return self._last_attempted
 
     def move_to_next(self) -> None:
-        """Step on; behind the last one, the host is looked up anew."""
+        """Move on; after the last one, the host is resolved again."""
         self._index += 1
         if self._index >= len(self._addresses):
             self.clear()
@@ -78,7 +78,7 @@ class _Addresses:
 
 
 class _NodeConnectionState:
-    """What is known of one connection. Times are milliseconds of the client's clock."""
+    """The state of one connection. Times are milliseconds of the client's clock."""
 
     __slots__ = (
         "addresses",
@@ -103,7 +103,7 @@ class _NodeConnectionState:
         self.failed_connect_attempts = 0
         self.reconnect_backoff_ms = reconnect_backoff_ms
         self.connection_setup_timeout_ms = setup_timeout_ms
-        # May be anything on a clock that starts anywhere; None: not throttled.
+        # None: not throttled (a monotonic clock may start at any value).
         self.throttled_until_ms: int | None = None
 
 
@@ -179,7 +179,7 @@ class ClusterConnectionStates:
         else:
             self._reset_setup_timeout(state)
             if state.state.is_connected:
-                # It once stood, so its address was right; the host may have another by now.
+                # It was connected, so its address was valid; the host may have another by now.
                 state.addresses.clear()
         state.state = ConnectionState.DISCONNECTED
 
@@ -191,7 +191,7 @@ class ClusterConnectionStates:
         self._count_failed_attempt(state)
 
     def throttle(self, node_id: int, until_ms: int) -> None:
-        """Leave the node alone until then. The time never moves back."""
+        """Throttle the node until then. The time never moves back."""
         state = self._states.get(node_id)
         if state is not None and (
             state.throttled_until_ms is None or state.throttled_until_ms < until_ms
@@ -199,18 +199,18 @@ class ClusterConnectionStates:
             state.throttled_until_ms = until_ms
 
     def remove(self, node_id: int) -> None:
-        """Forget the node: unlike after ``disconnected``, it may be connected to at once."""
+        """Forget the node: unlike after ``disconnected``, there is no reconnect backoff."""
         self._states.pop(node_id, None)
         self.connecting_nodes.discard(node_id)
 
-    # ---- questions ----
+    # ---- queries ----
 
     def current_address(self, node_id: int) -> str:
         """The address to connect to. OSError when the host can't be resolved."""
         return self._state(node_id).addresses.current()
 
     def can_connect(self, node_id: int, now: int) -> bool:
-        """True when a connection may be begun: there is none, and the backoff is over."""
+        """True when a connection may be initiated: there is none, and the backoff is over."""
         state = self._states.get(node_id)
         return state is None or (
             state.state.is_disconnected
@@ -218,10 +218,10 @@ class ClusterConnectionStates:
         )
 
     def connection_delay(self, node_id: int, now: int) -> int:
-        """Milliseconds before it is worth asking again.
+        """Milliseconds to wait before checking again.
 
-        Disconnected: what is left of the backoff. Connecting: the setup time-out. Connected:
-        NEVER, because an answer or a disconnection will tell.
+        Disconnected: the remaining backoff. Connecting: the setup timeout. Connected: NEVER,
+        because a response or a disconnect is an event.
         """
         state = self._states.get(node_id)
         if state is None:
@@ -234,7 +234,7 @@ class ClusterConnectionStates:
         return NEVER
 
     def poll_delay_ms(self, node_id: int, now: int) -> int:
-        """As :meth:`connection_delay`; the rest of the throttling while connected."""
+        """As :meth:`connection_delay`; while connected, the remaining throttle time."""
         state = self._states.get(node_id)
         if state is None or state.state not in _CONNECTED:
             return self.connection_delay(node_id, now)
@@ -254,7 +254,7 @@ class ClusterConnectionStates:
         return node_id in self.connecting_nodes
 
     def is_preparing_connection(self, node_id: int) -> bool:
-        """Connecting, or connected and waiting for the ApiVersions answer."""
+        """Connecting, or connected and waiting for the ApiVersions response."""
         state = self._states.get(node_id)
         return state is not None and (
             state.state is ConnectionState.CONNECTING
@@ -266,7 +266,7 @@ class ClusterConnectionStates:
         return state is not None and state.state.is_connected
 
     def is_disconnected(self, node_id: int) -> bool:
-        """True after a connection failed or ended; False for a node that was never tried."""
+        """True after a failed or closed connection; False for a node that was never tried."""
         state = self._states.get(node_id)
         return state is not None and state.state.is_disconnected
 
@@ -302,7 +302,7 @@ class ClusterConnectionStates:
     def _state(self, node_id: int) -> _NodeConnectionState:
         state = self._states.get(node_id)
         if state is None:
-            raise IllegalStateError(f"no connection to node {node_id} was ever begun")
+            raise IllegalStateError(f"no connection to node {node_id} was ever initiated")
         return state
 
     def _count_failed_attempt(self, state: _NodeConnectionState) -> None:

@@ -1,7 +1,7 @@
-"""Why we could not talk to which address: what a message needs when no broker answers.
+"""The failed addresses and their reasons, for messages when no broker responds.
 
-Owns: the address of each node's last attempt, the last reason of each address that did not answer
-since, and the words for it. Never: a decision.
+Owns: the address of each node's last attempt, the last reason of each address that has not
+responded since, and its text. Never: a decision.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from spark_kafka_sink.protocol.request import ApiKey
 
 _log = logging.getLogger(__name__)
 
-#: Addresses remembered of one node: a host name with more is one whose tail nobody reads.
+#: Addresses stored for one node; a host name with more is cut off.
 _ADDRESSES_OF_A_NODE = 16
 
-#: What is likely behind a listener that takes the connection and says nothing that we understand.
+#: The likely cause when a listener accepts the connection and sends no valid response.
 SILENT_LISTENER = "is it a TLS or SASL listener, or not Kafka?"
 
-#: The same behind one that says what it speaks, and no more.
+#: The likely cause when it responds to ApiVersions only.
 WANTS_SASL = "does it want SASL? Then set security.protocol to SASL_PLAINTEXT or SASL_SSL"
 
-#: What a connection is asked first, behind ApiVersions.
-_FIRST_ASKED = frozenset({ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID, ApiKey.FIND_COORDINATOR})
+#: The possible first requests after ApiVersions.
+_FIRST_REQUESTS = frozenset({ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID, ApiKey.FIND_COORDINATOR})
 
 
 class ConnectionFailures:
-    """Written by the sender's thread, read by any: each change publishes a new mapping."""
+    """Written by the sender thread, read by any: each change publishes a new mapping."""
 
     __slots__ = ("_addresses", "_by_node", "_published")
 
@@ -42,7 +42,7 @@ class ConnectionFailures:
         self._published: Mapping[str, str] = {}
 
     def connecting(self, node_id: int, host: str, port: int, ip: str | None = None) -> None:
-        """Note the address of the attempt that begins."""
+        """Store the address of a new attempt."""
         address = f"{host}:{port}"
         self._addresses[node_id] = address if ip in (None, host) else f"{address} ({ip})"
 
@@ -50,7 +50,7 @@ class ConnectionFailures:
         return self._addresses.get(node_id, "an unknown address")
 
     def record(self, node_id: int, reason: str) -> None:
-        """The node's address failed. Logged as a warning once, until the reason is another."""
+        """The node's address failed. Logged as a warning once, until the reason changes."""
         address = self.address(node_id)
         reasons = self._by_node.setdefault(node_id, {})
         news = reasons.pop(address, None) != reason
@@ -60,19 +60,19 @@ class ConnectionFailures:
         if news:
             self._publish()
         level = logging.WARNING if news else logging.DEBUG
-        # A bootstrap server has no id yet; the negative one that stands for it is ours alone.
+        # A bootstrap server has no node id yet; its negative id is internal.
         who = f"node {node_id} at" if node_id >= 0 else "bootstrap server"
         warn(_log, Kind.NOT_CONNECTED, "%s %s: %s", who, address, reason, level=level)
 
-    def record_end(
+    def record_disconnect(
         self,
         node_id: int,
         before: ConnectionState | None,
         state: ChannelState,
-        asked: ApiKey | None = None,
+        oldest: ApiKey | None = None,
     ) -> None:
-        """The connection ended; ``before`` is where it stood, ``asked`` the oldest request that has
-        no answer. Idleness is nobody's failure.
+        """The connection was closed; ``before`` is its state before that, ``oldest`` the oldest
+        request in flight. Idleness is not a failure.
         """
         detail = state.detail
         if state.kind is ChannelStateKind.EXPIRED or detail is None:
@@ -81,25 +81,25 @@ class ConnectionFailures:
             hint = state.error.hint
             self.record(node_id, detail if hint is None else f"{detail} ({hint})")
         elif state.kind is ChannelStateKind.AUTHENTICATE and (":" in detail or "?" in detail):
-            # TLS and SASL tell what they know; the operating system's texts have no such marks.
+            # Texts of TLS and SASL have these marks, the operating system's have not.
             self.record(node_id, detail)
         elif state.kind is ChannelStateKind.AUTHENTICATE:
             self.record(node_id, f"{detail} during the handshake ({SILENT_LISTENER})")
         elif state.kind is ChannelStateKind.READY and before is not ConnectionState.READY:
             self.record(node_id, f"{detail} before ApiVersions was answered ({SILENT_LISTENER})")
-        elif asked in _FIRST_ASKED and state.kind is ChannelStateKind.READY:
-            # A listener with SASL answers ApiVersions to anybody, and nothing else.
+        elif oldest in _FIRST_REQUESTS and state.kind is ChannelStateKind.READY:
+            # A SASL listener answers only ApiVersions before authentication.
             self.record(node_id, f"{detail} when it was asked for more ({WANTS_SASL})")
         else:
             self.record(node_id, detail)
 
     def answered(self, node_id: int) -> None:
-        """The node speaks Kafka: what happened before is over."""
+        """The node responded: forget its failures."""
         if self._by_node.pop(node_id, None) is not None:
             self._publish()
 
     def retain(self, nodes: Iterable[Node]) -> None:
-        """Only these nodes exist now."""
+        """Forget the failures of all other nodes."""
         if self._by_node:
             gone = set(self._by_node)
             gone.difference_update(node.id for node in nodes)

@@ -1,8 +1,8 @@
-"""One connection, step by step: how far it gets, and where it ends.
+"""Opens one connection and reports the stage that failed.
 
-Owns: :class:`ConnectionProbe`, for those who want to be told which step failed. Never: a request
-beyond what authentication sends, a retry, a decision. It stands beside a record's way: the same
-selector and channels as the network client's, looked at on the caller's thread.
+Owns: :class:`ConnectionProbe`, for diagnostics. Never: a request other than those of
+authentication, a retry, a decision. It uses the same selector and channels as the network client,
+on the caller's thread.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from spark_kafka_sink.network.channel.kafka_channel import KafkaChannel
 from spark_kafka_sink.network.channel.selector import Selector
 from spark_kafka_sink.network.client.host_resolver import HostResolver, resolve_host
 
-#: How long one poll lasts: what happened between two is told apart.
+#: The length of one poll: the stages completed in it can't be distinguished.
 _POLL_MS: Final = 20
 _BUFFER: Final = -1  # the operating system's
 
 
 class Stage(StrEnum):
-    """What has to go well before the first request, in this order."""
+    """The stages before the first request, in this order."""
 
     NAME = "name"
     TCP = "TCP"
@@ -38,8 +38,8 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How a connection to ``remote`` went. ``done`` are the stages behind it; ``failed`` is the one
-    that it ended in, None when requests may go out. ``hint`` is the error's, if it has one.
+    """The result of a connection to ``remote``. ``done`` are the completed stages; ``failed`` is
+    the stage that failed, None when requests may be sent. ``hint`` is the error's, if it has one.
     """
 
     remote: str
@@ -52,8 +52,8 @@ class Reached:
 class ConnectionProbe:
     """Connects to one address after the other. A context manager; one thread.
 
-    Secrets given by reference are looked up here. ConfigError for settings of TLS and SASL that
-    make no sense, or that need a package that is not installed.
+    Secret references are resolved here. ConfigError for invalid settings of TLS and SASL, or for a
+    required package that is not installed.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ConnectionProbe:
         )
         self._selector = Selector(self._builder, self._clock, connections_max_idle_ms=-1)
         protocol = config.security_protocol.upper()
-        #: Those that come behind TCP.
+        #: The stages after TCP.
         self.stages = tuple(
             stage
             for stage, is_in in (
@@ -94,7 +94,7 @@ class ConnectionProbe:
         self._selector.close()
 
     def reach(self, host: str, port: int, *, timeout_ms: int) -> Reached:
-        """The furthest that any address of ``host`` gets, the first one to the end."""
+        """The best result of all addresses of ``host``; stops at the first success."""
         try:
             addresses = self._resolve(host)
         except OSError as error:
@@ -129,7 +129,7 @@ class ConnectionProbe:
             done = _stages(done, channel, self.stages)
             if state is not None:
                 hint = None if state.error is None else state.error.hint
-                reason = state.detail or "the connection ended"
+                reason = state.detail or "the connection was closed"
                 return Reached(remote, done, self._next(done), reason, hint)
             if channel.ready:
                 self._selector.close_channel(node)
@@ -140,7 +140,7 @@ class ConnectionProbe:
                 return Reached(remote, done, self._next(done), f"no answer within {waited} ms")
 
     def _next(self, done: tuple[Stage, ...]) -> Stage:
-        """What comes behind ``done``; the last one when that is all of them."""
+        """The stage after ``done``; the last one when all are done."""
         wanted = (Stage.NAME, Stage.TCP, *self.stages)
         return wanted[min(len(done), len(wanted) - 1)]
 
@@ -148,7 +148,7 @@ class ConnectionProbe:
 def _stages(
     before: tuple[Stage, ...], channel: KafkaChannel, stages: tuple[Stage, ...]
 ) -> tuple[Stage, ...]:
-    """Those that ``channel`` has behind it; a channel that was closed forgets."""
+    """The stages that ``channel`` completed; a closed channel no longer knows them."""
     if not channel.connected:
         return before
     done: tuple[Stage, ...] = (Stage.NAME, Stage.TCP)
@@ -158,7 +158,7 @@ def _stages(
 
 
 class _Remembering:
-    """A builder that knows which channel it made last."""
+    """A builder that keeps its last channel."""
 
     def __init__(self, builder: ChannelBuilder) -> None:
         self._builder = builder

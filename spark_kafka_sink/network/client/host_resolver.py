@@ -1,7 +1,7 @@
 """Host names to addresses (Java's ``HostResolver`` and ``ClientUtils.resolve``).
 
-Owns: the only name look-ups of the package. Never: which address is tried when
-(``cluster_connection_states.py``). A look-up blocks the sender's thread, as it does in Java.
+Owns: the only name lookups of the package. Never: which address is tried when
+(``cluster_connection_states.py``). A lookup blocks the sender thread, as it does in Java.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ HostResolver = Callable[[str], list[str]]
 
 
 def resolve_host(host: str) -> list[str]:
-    """Every address of ``host``, without doubles, IPv4 first.
+    """Every address of ``host``, without duplicates, IPv4 first.
 
     The order within a family is the resolver's. IPv4 goes first because the JVM's default does
     so (``java.net.preferIPv6Addresses=false``), and "localhost" is often an IPv4 listener only;
-    unlike Java, the other family is tried after it. OSError when the name is none or is unknown.
+    unlike Java, the other family is tried after it. OSError for an invalid or unknown name.
     """
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -52,22 +52,22 @@ def bootstrap_addresses(
     resolve: HostResolver = resolve_host,
     canonical_name: Callable[[str], str] = socket.getfqdn,
 ) -> tuple[tuple[str, int], ...]:
-    """``servers`` as a client begins with them (Java's ``ClientUtils.parseAndValidateAddresses``).
+    """The bootstrap servers of a client (Java's ``ClientUtils.parseAndValidateAddresses``).
 
     ``lookup`` is client.dns.lookup. With ``resolve_canonical_bootstrap_servers_only`` each address
-    of a host becomes a server of its own, by its canonical name (what Kerberos tickets are for), or
-    by itself where it has none that leads back to it: the name is what TLS checks, and whoever owns
-    the reverse zone must not choose it (``InetAddress.getCanonicalHostName``). What can't be
-    resolved is left out with a warning. With ``use_all_dns_ips`` the servers stay as they are:
-    their addresses are looked up when they are connected to, so that one whose name is unknown now
-    may heal. Raises ConfigError when not one can be resolved, with each host's reason as its hint.
+    of a host becomes a server of its own, by its canonical name (which Kerberos tickets use), or by
+    its IP when that name does not resolve back to it: TLS verifies the name, so the owner of the
+    reverse zone must not choose it (``InetAddress.getCanonicalHostName``). Unresolvable hosts are
+    skipped with a warning. With ``use_all_dns_ips`` the servers are unchanged: their addresses are
+    resolved at connect time, so that a name unknown now may resolve later. Raises ConfigError when
+    none can be resolved, with each host's reason as its hint.
     """
     servers = tuple(servers)
     failures: dict[str, str] = {}
     if lookup == CANONICAL:
         found = tuple(_canonical_servers(servers, resolve, canonical_name, failures))
     else:
-        # One is enough: the others' look-ups would only make the constructor slower.
+        # One is enough: more lookups would only make the constructor slower.
         found = servers if any(_resolves(host, resolve, failures) for host, _ in servers) else ()
     if not found:
         raise ConfigError(
@@ -105,7 +105,7 @@ def _canonical_servers(
 
 
 def _confirmed(name: str, address: str, resolve: HostResolver) -> str:
-    """``name`` when it leads to ``address``, else ``address``."""
+    """``name`` when it resolves to ``address``, else ``address``."""
     try:
         return name if address in resolve(name) else address
     except OSError:

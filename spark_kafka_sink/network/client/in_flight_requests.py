@@ -1,9 +1,9 @@
-"""Requests that were sent, or are being sent, and have no answer yet (Java's InFlightRequests).
+"""Requests that were or are being sent and have no response yet (Java's InFlightRequests).
 
-Owns: their order for each node, how many may be on the way, and when the first of them times out.
-Never: connections, or what an answer means.
+Owns: their order for each node, the limit of their number, and the earliest timeout. Never:
+connections, or the meaning of a response.
 
-On a record's way: where a produce request waits between the socket and its acknowledgement.
+On a record's way: a Produce request is here between the socket and its acknowledgement.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from spark_kafka_sink.protocol.frames import parse_response_header
 
 @dataclass(slots=True)
 class InFlightRequest:
-    """One request on its way.
+    """One request in flight.
 
-    ``internal``: the network client's own (ApiVersions, Metadata). ``sent``: the last byte is with
-    the socket. ``throttle_ms``: for so long the broker asked us to wait meanwhile, which does not
-    count against its time-out.
+    ``internal``: the network client's own (ApiVersions, Metadata). ``sent``: its last byte is
+    written to the socket. ``throttle_ms``: the throttle time meanwhile, which does not count
+    against its timeout.
     """
 
     request: ClientRequest
@@ -39,16 +39,16 @@ class InFlightRequest:
         return self.sent_ms + self.throttle_ms + self.request.request_timeout_ms
 
     def parse(self, payload: memoryview) -> object:
-        """What the answer ``payload`` says. RemoteProtocolError when it is no answer to this."""
-        asked = self.request
-        api_key = asked.request.api_key
+        """The decoded response. RemoteProtocolError when ``payload`` is no response to this."""
+        sent = self.request
+        api_key = sent.request.api_key
         correlation_id, body = parse_response_header(api_key, self.version, payload)
-        if correlation_id != asked.correlation_id:
+        if correlation_id != sent.correlation_id:
             raise RemoteProtocolError(
-                f"an answer to {api_key.name} has correlation id {correlation_id} where "
-                f"{asked.correlation_id} was due"
+                f"a response to {api_key.name} has correlation id {correlation_id} where "
+                f"{sent.correlation_id} was expected"
             )
-        return asked.request.decode(self.version, body)
+        return sent.request.decode(self.version, body)
 
     def completed(self, body: object | None, now: int) -> ClientResponse:
         return ClientResponse(self.request, self.version, self.sent_ms, now, body)
@@ -78,8 +78,8 @@ class InFlightRequests:
         self._max = max_per_connection
         self._requests: dict[int, deque[InFlightRequest]] = {}
         self._count = 0
-        #: No deadline is earlier than this. It is lowered with every request, and made exact only
-        #: when it has passed: completing a request costs nothing, and the price is one early look
+        #: No deadline is earlier than this. It is lowered with every request, and recomputed only
+        #: when it has passed: completing a request costs nothing, at the price of one early check
         #: in request.timeout.ms.
         self.earliest_deadline_ms = NEVER
 
@@ -94,23 +94,23 @@ class InFlightRequests:
             self.earliest_deadline_ms = deadline
 
     def can_send_more(self, node_id: int) -> bool:
-        """True when the last request has left and fewer than the limit wait for their answer.
+        """True when the last request is written and fewer than the limit are in flight.
 
-        The last one first: while its bytes queue up here, another one would only queue behind it.
+        While the last one is not written, another one would only queue behind it.
         """
         queue = self._requests.get(node_id)
         return not queue or (queue[-1].sent and len(queue) < self._max)
 
     def oldest(self, node_id: int) -> InFlightRequest | None:
-        """The request that the next answer belongs to: brokers answer in order."""
+        """The request of the next response: brokers respond in order."""
         queue = self._requests.get(node_id)
         return queue[0] if queue else None
 
     def answered(self, node_id: int) -> InFlightRequest:
-        """The oldest, which an answer that came must belong to. RemoteProtocolError if none can."""
+        """The oldest, to which a response must belong. RemoteProtocolError if there is none."""
         queue = self._requests.get(node_id)
         if not queue or not queue[0].sent:
-            raise RemoteProtocolError("the broker answered without having been asked")
+            raise RemoteProtocolError("the broker sent a response without a request")
         return queue[0]
 
     def last_sent(self, node_id: int) -> InFlightRequest | None:
@@ -118,17 +118,17 @@ class InFlightRequests:
         return queue[-1] if queue else None
 
     def complete_next(self, node_id: int) -> InFlightRequest:
-        """Take the oldest out."""
+        """Remove the oldest."""
         self._count -= 1
         return self._requests[node_id].popleft()
 
     def complete_last_sent(self, node_id: int) -> InFlightRequest:
-        """Take the newest out: no answer is expected."""
+        """Remove the newest: no response is expected."""
         self._count -= 1
         return self._requests[node_id].pop()
 
     def clear_all(self, node_id: int) -> list[InFlightRequest]:
-        """Take all of a node's requests out, in the order in which they were sent."""
+        """Remove all of a node's requests, in the order in which they were sent."""
         queue = self._requests.pop(node_id, None)
         if not queue:
             return []
@@ -142,7 +142,7 @@ class InFlightRequests:
         return len(queue) if queue else 0
 
     def add_throttle_time(self, node_id: int, throttle_ms: int) -> None:
-        """The node asked for silence: its waiting requests get so much more time."""
+        """The node throttled the client: its requests in flight get that much more time."""
         for request in self._requests.get(node_id, ()):
             request.throttle_ms += throttle_ms
 

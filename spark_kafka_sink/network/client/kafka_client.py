@@ -1,10 +1,10 @@
-"""Kafka's first seam: what the sender needs of the network (Java's ``KafkaClient``).
+"""The interface of the sender to the network (Java's ``KafkaClient``).
 
-Owns: the :class:`KafkaClient` protocol and :class:`MetadataStore`, what the client in turn needs of
-whoever keeps metadata. ``NetworkClient`` implements the first, ``producer/metadata.py`` the second;
-in tests stand a mock client and a fixed store.
+Owns: the :class:`KafkaClient` protocol and :class:`MetadataStore`, the client's interface to the
+metadata. ``NetworkClient`` implements the first, ``producer/metadata.py`` the second; tests have a
+mock client and a fixed store.
 
-All calls but :meth:`KafkaClient.wakeup` belong to the one thread that runs the sender.
+Only the sender thread makes these calls, except :meth:`KafkaClient.wakeup`.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ class MetadataStore(Protocol):
     """Cluster metadata as the network client uses it (Java's DefaultMetadataUpdater + Metadata)."""
 
     def nodes(self) -> Sequence[Node]:
-        """Brokers known now; the bootstrap nodes (negative ids) before the first answer."""
+        """The known brokers; the bootstrap nodes (negative ids) before the first response."""
         ...
 
     def time_to_next_update(self, now: int) -> int:
-        """Milliseconds until an update is due (0: now; NEVER: none wanted), backoff included."""
+        """Milliseconds until an update is due (0: now; NEVER: none needed), including backoff."""
         ...
 
     def new_request(self, now: int) -> tuple[MetadataRequest, int]:
-        """The request to send, and a token (request version) to hand back with its answer."""
+        """The request to send, and a token (request version) to return with its response."""
         ...
 
     def update(self, token: int, response: MetadataResponse, now: int) -> None: ...
 
     def failed_update(self, now: int, error: KafkaError | None) -> None:
-        """The request of the last :meth:`new_request` brought no answer. A given error is fatal
-        to those who wait (authentication, no common version); None is a disconnect.
+        """The request of the last :meth:`new_request` failed. An error is fatal for the waiters
+        (authentication, no common version); None is a disconnect.
         """
         ...
 
     def request_update(self) -> None:
-        """Ask for a full update as soon as backoff allows."""
+        """Request a full update as soon as backoff allows."""
         ...
 
     def rebootstrap(self, now: int) -> None:
@@ -57,26 +57,26 @@ class MetadataStore(Protocol):
 
 
 class KafkaClient(Protocol):
-    """Requests to brokers, over connections that this object opens and keeps."""
+    """Requests to brokers, over connections that this object opens and owns."""
 
     def ready(self, node: Node, now: int) -> bool:
-        """True when a request can be sent to ``node`` now; else starts to connect if it may."""
+        """True when a request can be sent to ``node`` now; else connects, if allowed."""
         ...
 
     def poll_delay_ms(self, node: Node, now: int) -> int:
-        """As :meth:`connection_delay`, with throttling counted in."""
+        """Milliseconds until ``node`` may be ready: backoff, connection setup, or throttling."""
         ...
 
     def connection_failed(self, node: Node) -> bool: ...
 
     def connection_failures(self) -> Mapping[str, str]:
-        """Address to why it could not be reached or stopped answering. Any thread."""
+        """The failed addresses, each with its reason. Any thread."""
         ...
 
     def authentication_error(self, node: Node) -> AuthenticationError | None: ...
 
     def api_versions(self, node_id: int) -> NodeApiVersions | None:
-        """What the broker answered to ApiVersions; None while not connected."""
+        """The broker's ApiVersions response; None while not connected."""
         ...
 
     def new_client_request(
@@ -91,11 +91,11 @@ class KafkaClient(Protocol):
     ) -> ClientRequest: ...
 
     def send(self, request: ClientRequest, now: int) -> None:
-        """Queue; bytes move in :meth:`poll`. IllegalStateError when the node is not ready."""
+        """Queue the request for :meth:`poll`. IllegalStateError when the node is not ready."""
         ...
 
     def poll(self, timeout_ms: int, now: int) -> Sequence[ClientResponse]:
-        """Move bytes, at most ``timeout_ms`` long; callbacks have run when it returns."""
+        """Transfer bytes for at most ``timeout_ms``; callbacks have run when it returns."""
         ...
 
     def least_loaded_node(self, now: int) -> Node | None: ...
@@ -105,7 +105,7 @@ class KafkaClient(Protocol):
     def has_in_flight_requests(self, node_id: int | None = None) -> bool: ...
 
     def wakeup(self) -> None:
-        """End a blocked :meth:`poll` at once. Any thread."""
+        """Wake up a blocked :meth:`poll`. Any thread."""
         ...
 
     def close(self) -> None: ...

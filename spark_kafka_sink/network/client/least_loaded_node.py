@@ -1,6 +1,6 @@
-"""Which node takes a request that any node can answer (Java's ``KafkaClient.leastLoadedNode``).
+"""The node for a request that any node can handle (Java's ``KafkaClient.leastLoadedNode``).
 
-Owns: :class:`LeastLoadedNode` and the choice. Never: a connection, nor what is asked.
+Owns: :class:`LeastLoadedNode` and the choice. Never: a connection, a request.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from spark_kafka_sink.protocol.cluster import Node
 
 @dataclass(frozen=True, slots=True)
 class LeastLoadedNode:
-    """``node`` None: none can be used or connected to now. ``any_connection_ready``: but at least
-    one connection stands (it has no room, or is throttled).
+    """``node`` None: none can be used or connected to now. ``any_connection_ready``: at least one
+    connection is ready (though its requests in flight are at the limit, or it is throttled).
     """
 
     node: Node | None
@@ -35,8 +35,8 @@ def find_least_loaded_node(
     offset: int,
     now: int,
 ) -> LeastLoadedNode:
-    """Idle and ready, else ready with fewest requests, else connecting, else the node whose last
-    attempt to connect is oldest and whose backoff is over. The search begins at ``offset``.
+    """Idle and ready, else ready with fewest requests, else connecting, else the node with the
+    oldest connection attempt whose backoff is over. The search begins at ``offset``.
     """
     any_ready = False
     ready: Node | None = None
@@ -46,7 +46,7 @@ def find_least_loaded_node(
     for index in range(len(nodes)):
         node = nodes[(offset + index) % len(nodes)]
         channel_ready = selector.is_channel_ready(node.id)
-        # A throttled connection counts: its broker lives.
+        # A throttled connection counts: its broker is alive.
         any_ready = any_ready or (
             channel_ready and states.connection_state(node.id) is ConnectionState.READY
         )
@@ -60,7 +60,7 @@ def find_least_loaded_node(
             connecting = node
         elif states.can_connect(node.id, now):
             attempt = states.last_connect_attempt_ms(node.id)
-            # Never tried beats everything.
+            # A node that was never tried comes first.
             age = -1 if attempt is None else attempt
             if connectable is None or age < oldest:
                 connectable, oldest = node, age

@@ -1,8 +1,8 @@
-"""When metadata is asked for, and of whom (Java's NetworkClient.DefaultMetadataUpdater).
+"""Sends metadata requests (Java's NetworkClient.DefaultMetadataUpdater).
 
-Owns: the one metadata request in flight, the choice of the least loaded node, and the moment to
-start again from the bootstrap servers (KIP-899, KIP-1102). Never: what the answer says of topics
-(``producer/metadata.py`` behind ``MetadataStore``), nor sockets.
+Owns: the one metadata request in flight, the choice of the least loaded node, and when to
+rebootstrap (KIP-899, KIP-1102). Never: the content of the response (``producer/metadata.py`` behind
+``MetadataStore``), nor sockets.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from spark_kafka_sink.protocol.metadata_response import MetadataResponse
 
 _log = logging.getLogger(__name__)
 
-#: When to look again for a node, should reconnect.backoff.ms be shorter.
+#: Minimum delay before looking again for a node, if reconnect.backoff.ms is shorter.
 _LEAST_RETRY_MS = 50
 
-#: Partitions that one warning names.
+#: Maximum number of partitions in a warning.
 _SHOWN = 10
 
 
 class MetadataCarrier(Protocol):
-    """What the updater needs of the network client."""
+    """The updater's view of the network client."""
 
     def find_least_loaded_node(self, now: int) -> LeastLoadedNode: ...
 
@@ -40,12 +40,12 @@ class MetadataCarrier(Protocol):
     def initiate_connect(self, node: Node, now: int) -> None: ...
 
     def send_metadata_request(self, request: MetadataRequest, node_id: int, now: int) -> bool:
-        """False when it failed at once; ``handle_failed_request`` has been called then."""
+        """False when it failed immediately; ``handle_failed_request`` has been called then."""
         ...
 
 
 class MetadataUpdater:
-    """At most one request at a time; every failure goes to the store, which backs off."""
+    """At most one request at a time; failures are reported to the store, which backs off."""
 
     def __init__(
         self,
@@ -55,18 +55,18 @@ class MetadataUpdater:
         retry_ms: int,
         rebootstrap_trigger_ms: int,
     ) -> None:
-        """``retry_ms`` (reconnect.backoff.ms): when to look again while no node can be used."""
+        """``retry_ms`` (reconnect.backoff.ms): the delay while no node can be used."""
         self._store = store
         self._carrier = carrier
-        # Never 0: a node that is full, with reconnect.backoff.ms=0, would make the loop spin.
+        # Never 0: with reconnect.backoff.ms=0 a busy node would make the loop spin.
         self._retry_ms = max(retry_ms, _LEAST_RETRY_MS)
         self._trigger_ms = rebootstrap_trigger_ms
         # The token of the request in flight.
         self._in_progress: int | None = None
-        # Since when metadata is wanted without an answer.
+        # Since when an update has been due without a response.
         self._attempt_start_ms: int | None = None
         self._rebootstrap_required = False
-        # How many missing listeners of a topic were told of.
+        # The number of missing listeners of a topic that was reported.
         self._warned: dict[str, int] = {}
 
     def is_update_due(self, now: int) -> bool:
@@ -75,15 +75,15 @@ class MetadataUpdater:
     def maybe_update(self, now: int) -> int:
         """Send a request, or connect to a node for it, when an update is due.
 
-        Returns how many milliseconds may pass before this must be called again; NEVER when an
-        event of the network, or a call of the store's owner followed by a wakeup, will tell.
+        Returns the milliseconds until this must be called again; NEVER when a network event, or a
+        call of the store's owner followed by a wakeup, comes first.
         """
         if self._in_progress is not None:
             return NEVER
         wait = self._store.time_to_next_update(now)
         if wait > 0:
             if wait >= NEVER:
-                # Nobody wants metadata now; the time until somebody does is not a failure's.
+                # No update is needed; the idle time does not count towards the rebootstrap trigger.
                 self._attempt_start_ms = None
             return wait
         if self._attempt_start_ms is None:
@@ -105,18 +105,18 @@ class MetadataUpdater:
     def _request_from(self, node: Node, now: int) -> int:
         if self._carrier.can_send_request(node.id, now):
             request, token = self._store.new_request(now)
-            _log.debug("asking node %s for metadata", node)
+            _log.debug("sending a metadata request to node %s", node)
             self._in_progress = token
             sent = self._carrier.send_metadata_request(request, node.id, now)
             return NEVER if sent else self._retry_ms
         if self._carrier.can_connect(node, now):
             self._carrier.initiate_connect(node, now)
             return self._retry_ms
-        # It is being connected to, or has no room for a request: an event or a time-out will tell.
-        # Meanwhile no other is tried, because a connecting node is less loaded than an unconnected.
+        # It is connecting, or has too many requests in flight: an event or a timeout follows.
+        # Meanwhile no other is tried: a connecting node is preferred to an unconnected one.
         return NEVER
 
-    # ---- what came of it ----
+    # ---- responses and failures ----
 
     def handle_response(self, response: MetadataResponse, now: int) -> None:
         token, self._in_progress = self._in_progress, None
@@ -127,13 +127,13 @@ class MetadataUpdater:
             warn(
                 _log,
                 response.error.kp_code,
-                "a metadata request was answered with %s",
+                "a metadata request failed with %s",
                 response.error.name,
             )
             self._store.failed_update(now, None)
         elif not response.brokers:
-            # A broker that is starting knows no brokers yet.
-            _log.debug("a metadata answer without brokers is ignored")
+            # A broker that is starting does not know the other brokers yet.
+            _log.debug("ignoring a metadata response without brokers")
             self._store.failed_update(now, None)
         else:
             self._warn_of_missing_listeners(response)
@@ -141,7 +141,7 @@ class MetadataUpdater:
             self._store.update(token, response, now)
 
     def handle_failed_request(self, now: int, error: KafkaError | None) -> None:
-        """Disconnected or timed out (None), or refused for good."""
+        """Disconnected or timed out (None), or a fatal error."""
         self._in_progress = None
         self._store.failed_update(now, error)
 
@@ -153,13 +153,13 @@ class MetadataUpdater:
         if error is not None or self.is_update_due(now):
             # While an update is due, this connection may have been the one for it: back off.
             self._store.failed_update(now, error)
-        # Stale metadata may be the reason, so ask for new.
+        # Stale metadata may be the reason: request an update.
         self._store.request_update()
 
-    # ---- starting again from the bootstrap servers ----
+    # ---- rebootstrap ----
 
     def time_to_rebootstrap(self, now: int) -> int:
-        """0: a broker said so, or metadata was wanted for the trigger's time without an answer."""
+        """0: a broker requires it, or an update was due for the trigger time without a response."""
         if self._rebootstrap_required:
             return 0
         start = self._attempt_start_ms
@@ -168,17 +168,17 @@ class MetadataUpdater:
         return max(0, start + self._trigger_ms + 1 - now)
 
     def rebootstrap(self, now: int) -> None:
-        _log.info("no known broker answers: starting again from the bootstrap servers")
+        _log.info("no known broker responds: rebootstrapping")
         self._rebootstrap_required = False
         self._attempt_start_ms = now
         self._store.rebootstrap(now)
 
     def _knows_brokers(self) -> bool:
-        """False while only bootstrap servers are known: starting there again changes nothing."""
+        """False while only bootstrap servers are known: a rebootstrap would change nothing."""
         return any(node.id >= 0 for node in self._store.nodes())
 
     def _warn_of_missing_listeners(self, response: MetadataResponse) -> None:
-        """When a topic has more of them than ever: every answer says so again."""
+        """Warn when a topic has more of them than reported: every response repeats them."""
         shown: list[str] = []
         total, news = 0, False
         for topic in response.topics:

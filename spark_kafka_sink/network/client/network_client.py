@@ -1,11 +1,11 @@
-"""Requests to brokers and their answers (Java's NetworkClient).
+"""Requests to brokers and their responses (Java's NetworkClient).
 
-Owns: which request goes to which connection in which version, correlation ids, time-outs, the
-ApiVersions exchange, throttling, and what happens to requests whose connection ends. Never: sockets
-(``Selectable``), what metadata means (``MetadataStore``), or retries of a request.
+Owns: the connection and version of each request, correlation ids, timeouts, the ApiVersions
+exchange, throttling, and failing the requests of a closed connection. Never: sockets
+(``Selectable``), the content of metadata (``MetadataStore``), or retries of a request.
 
-On a record's way: the sender's produce requests come in at :meth:`NetworkClient.send`, and their
-acknowledgements go out through the callbacks that :meth:`NetworkClient.poll` runs.
+On a record's way: the sender passes Produce requests to :meth:`NetworkClient.send`; the callbacks
+that :meth:`NetworkClient.poll` runs deliver the acknowledgements.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from spark_kafka_sink.network.channel.selectable import (
     NetworkSend,
     Selectable,
 )
-from spark_kafka_sink.network.client.api_versions import ApiVersions, Fetched
+from spark_kafka_sink.network.client.api_versions import ApiVersions, ApiVersionsOutcome
 from spark_kafka_sink.network.client.client_request import ClientRequest, ClientResponse
 from spark_kafka_sink.network.client.cluster_connection_states import ClusterConnectionStates
 from spark_kafka_sink.network.client.connection_failures import SILENT_LISTENER
@@ -60,7 +60,7 @@ from spark_kafka_sink.protocol.request import ApiKey, Request
 
 _log = logging.getLogger(__name__)
 
-#: A broker may ask for silence of at most so long. Real quotas ask for some seconds
+#: The maximum throttle time that is honoured, in ms. Real quotas throttle for some seconds
 #: (quota.window.num x quota.window.size.seconds, 11 s by default).
 MAX_THROTTLE_MS: Final = 60_000
 
@@ -136,13 +136,13 @@ class NetworkClient:
             rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
         )
         self._aborted_sends: list[ClientResponse] = []
-        # An answer told where the nodes live, and the connections were not looked at since.
-        self._nodes_told = False
+        # A metadata response arrived, and the connections were not checked against it yet.
+        self._nodes_updated = False
         self._correlation_id = 0
         self._state = _State.ACTIVE
         self._state_lock = threading.Lock()
 
-    # ---- questions ----
+    # ---- queries ----
 
     def ready(self, node: Node, now: int) -> bool:
         node_id = node.id
@@ -157,7 +157,7 @@ class NetworkClient:
         return False
 
     def is_ready(self, node: Node, now: int) -> bool:
-        # While a metadata update is due no node is ready: it goes first.
+        # While a metadata update is due no node is ready: the update goes first.
         return self.can_send_request(node.id, now) and not self._updater.is_update_due(now)
 
     def can_send_request(self, node_id: int, now: int) -> bool:
@@ -189,9 +189,9 @@ class NetworkClient:
         return self._in_flight.count(node_id) > 0
 
     def connection_failures(self) -> dict[str, str]:
-        """Address to the reason why it could not be reached, or stopped answering; newest reason.
+        """The failed addresses, each with its latest reason.
 
-        Addresses that answered since are not in it. Any thread.
+        Addresses that responded since are not included. Any thread.
         """
         return self._failures.by_address()
 
@@ -199,8 +199,8 @@ class NetworkClient:
         return self.find_least_loaded_node(now).node
 
     def find_least_loaded_node(self, now: int) -> LeastLoadedNode:
-        """See ``least_loaded_node.py``. The search starts anywhere, so that 200 tasks don't all ask
-        the same broker.
+        """See ``least_loaded_node.py``. The search starts at a random node, so that 200 tasks don't
+        all use the same broker.
         """
         nodes = self._metadata.nodes()
         offset = int(self._random() * len(nodes))
@@ -246,7 +246,7 @@ class NetworkClient:
         try:
             self._do_send(request, now)
         except UnsupportedVersionError as error:
-            # Nothing goes out; the next poll hands the refusal back.
+            # Nothing is sent; the next poll returns the error.
             self._aborted_sends.append(
                 ClientResponse(request, request.request.versions.max, now, now, error=error)
             )
@@ -255,7 +255,7 @@ class NetworkClient:
         try:
             self._do_send(self.new_client_request(node_id, request, now), now, internal=True)
         except ApiError as error:
-            # No common version, or a topic's name that no version can carry.
+            # No common version, or a topic's name that can't be encoded.
             self._updater.handle_failed_request(now, error)
             return False
         return True
@@ -287,17 +287,17 @@ class NetworkClient:
         self._selector.send(NetworkSend(node_id, buffers, size))
 
     def initiate_connect(self, node: Node, now: int) -> None:
-        """Begin to connect. A failure now is like one that a later poll reports."""
+        """Initiate a connection. An immediate failure is handled like one of a later poll."""
         if not self._connections.begin(node, now):
             self._updater.handle_server_disconnect(node.id, now, None)
 
     # ---- one poll ----
 
     def poll(self, timeout_ms: int, now: int) -> Sequence[ClientResponse]:
-        """Java's order: what was aborted; else I/O, then sends, receives, disconnections,
-        connections, ApiVersions, the time-outs, rebootstrap, and the callbacks last.
+        """Java's order: aborted sends; else I/O, then sends, receives, disconnects, connections,
+        ApiVersions, timeouts, rebootstrap, and the callbacks last.
 
-        With NEVER and nothing in flight, nothing but the network or :meth:`wakeup` ends it.
+        With NEVER and nothing in flight, only a network event or :meth:`wakeup` ends it.
         """
         if self._aborted_sends or self._state is not _State.ACTIVE:
             return self._poll_aborted()
@@ -322,7 +322,7 @@ class NetworkClient:
             self._handle_disconnections(responses, now)
         if selector.connected:
             self._handle_connections()
-        if self._nodes_told:
+        if self._nodes_updated:
             self._handle_moved_nodes(responses, now)
         if self._api_versions.needing_fetch:
             self._handle_initiate_api_version_requests(now)
@@ -344,12 +344,12 @@ class NetworkClient:
 
     @staticmethod
     def _complete_responses(responses: Sequence[ClientResponse]) -> None:
-        """Run every callback, also behind one that raises; then raise the first such error."""
+        """Run every callback, also after one that raises; then raise the first such error."""
         first: Exception | None = None
         for response in responses:
             try:
                 response.complete()
-            except Exception as error:  # noqa: BLE001 - raised below, when all had their turn
+            except Exception as error:  # noqa: BLE001 - raised below, after all callbacks
                 first = first or error
         if first is not None:
             raise first
@@ -370,9 +370,9 @@ class NetworkClient:
                 request = self._in_flight.answered(receive.source)
                 body = request.parse(receive.payload)
             except RemoteProtocolError as error:
-                # Where the stream stands is unknown now: the connection ends, and every request
-                # on it with the reason.
-                self._poison(responses, receive.source, now, error)
+                # The position in the stream is unknown: close the connection, and fail every
+                # request on it with this error.
+                self._fail_connection(responses, receive.source, now, error)
                 continue
             node_id = receive.source
             self._in_flight.complete_next(node_id)
@@ -384,7 +384,7 @@ class NetworkClient:
             else:
                 assert isinstance(body, MetadataResponse)
                 self._updater.handle_response(body, now)
-                self._nodes_told = True
+                self._nodes_updated = True
                 self._failures.retain(self._metadata.nodes())
 
     def _maybe_throttle(self, node_id: int, body: object, now: int) -> None:
@@ -402,12 +402,12 @@ class NetworkClient:
         now: int,
     ) -> None:
         node_id = request.request.destination
-        fetched = self._api_versions.answered(node_id, request.version, response)
-        if fetched is Fetched.REFUSED:
+        outcome = self._api_versions.answered(node_id, request.version, response)
+        if outcome is ApiVersionsOutcome.REFUSED:
             reason = f"refused ApiVersions: {response.error.name}"
             self._selector.close_channel(node_id)
             self._process_disconnection(responses, node_id, now, _local_close(reason))
-        elif fetched is Fetched.KNOWN:
+        elif outcome is ApiVersionsOutcome.KNOWN:
             self._connections.established(node_id)
 
     def _handle_disconnections(self, responses: list[ClientResponse], now: int) -> None:
@@ -417,14 +417,14 @@ class NetworkClient:
     def _handle_connections(self) -> None:
         for node_id in self._selector.connected:
             # The state stays CONNECTING until the ApiVersions request can be sent: the channel
-            # may have a handshake before it, which the setup time-out covers.
+            # may have a handshake before it, which the setup timeout covers.
             self._api_versions.connected(node_id)
 
     def _handle_moved_nodes(self, responses: list[ClientResponse], now: int) -> None:
-        """Close what leads where a node lives no more, and may be another broker's by now."""
-        self._nodes_told = False
+        """Close connections to old addresses of nodes, which may be another broker's by now."""
+        self._nodes_updated = False
         for node_id in self._connections.moved(self._metadata.nodes()):
-            _log.info("node %d has moved: its connection is closed", node_id)
+            _log.info("node %d has moved: closing its connection", node_id)
             self._selector.close_channel(node_id)
             self._process_disconnection(responses, node_id, now, _local_close(None))
 
@@ -450,7 +450,7 @@ class NetworkClient:
             oldest = self._in_flight.oldest(node_id)
             assert oldest is not None
             reason = (
-                f"no answer to {oldest.request.api_key.name} within "
+                f"no response to {oldest.request.api_key.name} within "
                 f"{oldest.request.request_timeout_ms} ms (request.timeout.ms)"
             )
             if oldest.request.api_key is ApiKey.API_VERSIONS:
@@ -469,9 +469,9 @@ class NetworkClient:
                 self._process_disconnection(responses, node.id, now, _local_close(None))
         self._updater.rebootstrap(now)
 
-    # ---- the end of a connection ----
+    # ---- disconnects ----
 
-    def _poison(
+    def _fail_connection(
         self,
         responses: list[ClientResponse],
         node_id: int,
@@ -493,10 +493,10 @@ class NetworkClient:
         *,
         timed_out: bool = False,
     ) -> None:
-        """Everything that must happen when a connection has ended, whoever ended it."""
+        """Handle a closed connection, closed by either side."""
         oldest = self._in_flight.oldest(node_id)
-        asked = None if oldest is None else oldest.request.api_key
-        error = self._connections.ended(node_id, now, state, asked)
+        api_key = None if oldest is None else oldest.request.api_key
+        error = self._connections.closed(node_id, now, state, api_key)
         self._cancel_in_flight(responses, node_id, now, timed_out=timed_out, error=error)
         if state.kind is not ChannelStateKind.EXPIRED:
             fatal = error if isinstance(error, AuthenticationError) else None
@@ -511,7 +511,7 @@ class NetworkClient:
         timed_out: bool = False,
         error: ApiError | RemoteProtocolError | None = None,
     ) -> None:
-        """Fail a node's requests in the order in which they were sent; None: just forget them."""
+        """Fail a node's requests in the order in which they were sent; None: only remove them."""
         for request in self._in_flight.clear_all(node_id):
             if not request.internal:
                 if responses is not None:
@@ -519,13 +519,13 @@ class NetworkClient:
             elif request.request.api_key is ApiKey.METADATA:
                 self._updater.handle_failed_request(now, None)
 
-    # ---- the end of the client ----
+    # ---- close ----
 
     def wakeup(self) -> None:
         self._selector.wakeup()
 
     def close(self) -> None:
-        """Close every connection. Requests in flight are not called back."""
+        """Close every connection. Callbacks of requests in flight do not run."""
         with self._state_lock:
             if self._state is _State.CLOSED:
                 return

@@ -1,9 +1,8 @@
-"""The connections by node, from the attempt to their end.
+"""The connections by node, from the attempt to the disconnect.
 
-Owns: what is known of each: its state and backoff (``states``), what its node speaks
-(``api_versions``), why addresses failed (``failures``); and that these change together when a
-connection begins or ends. Never: requests, or what their end means for metadata
-(``network_client.py``); sockets (``Selectable``).
+Owns: each connection's state and backoff (``states``), its node's API versions (``api_versions``),
+the failed addresses (``failures``); and that these change together when a connection is opened or
+closed. Never: requests, or their failure (``network_client.py``); sockets (``Selectable``).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class NodeConnections:
-    """One thread's. Buffers are bytes of the sockets, -1: the operating system's."""
+    """Single-threaded. Buffer sizes are bytes, -1: the operating system's."""
 
     def __init__(
         self,
@@ -44,7 +43,7 @@ class NodeConnections:
         self._begun: dict[int, tuple[str, int]] = {}
 
     def begin(self, node: Node, now: int) -> bool:
-        """Begin to connect; False when that failed at once."""
+        """Initiate a connection; False when that failed immediately."""
         failures = self.failures
         self._begun[node.id] = (node.host, node.port)
         failures.connecting(node.id, node.host, node.port)
@@ -61,7 +60,7 @@ class NodeConnections:
                 self._receive_buffer_bytes,
             )
         except (OSError, OverflowError) as error:
-            # OverflowError: a broker was advertised with a port that is none.
+            # OverflowError: a broker's advertised port is invalid.
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             failures.record(node.id, reason)
             self.states.disconnected(node.id, now)
@@ -69,14 +68,14 @@ class NodeConnections:
         return True
 
     def established(self, node_id: int) -> None:
-        """The node answered what it speaks: requests may go."""
+        """The node's API versions are known: requests may be sent."""
         self.states.ready(node_id)
         self.failures.answered(node_id)
         _log.debug("node %d at %s is ready", node_id, self.failures.address(node_id))
 
     def moved(self, nodes: Iterable[Node]) -> list[int]:
-        """Those of ``nodes`` that live elsewhere than the connection to them leads, or is to lead:
-        somebody else may answer there.
+        """Those of ``nodes`` whose connection, open or opening, is to an old address, where another
+        broker may be by now.
         """
         begun, states = self._begun, self.states
         return [
@@ -86,12 +85,12 @@ class NodeConnections:
             and (states.is_connecting(node.id) or states.is_connected(node.id))
         ]
 
-    def ended(
-        self, node_id: int, now: int, state: ChannelState, asked: ApiKey | None
+    def closed(
+        self, node_id: int, now: int, state: ChannelState, oldest: ApiKey | None
     ) -> AuthenticationError | RemoteProtocolError | None:
-        """The connection is gone; ``asked`` is the oldest question without an answer.
+        """The connection was closed; ``oldest`` is the oldest request in flight.
 
-        Returns what the requests on it fail of, when it is more than the disconnection.
+        Returns the error of its requests, or None for a plain disconnect.
         """
         before = self.states.connection_state(node_id)
         self.close(node_id, now)
@@ -100,7 +99,7 @@ class NodeConnections:
         if isinstance(state.error, AuthenticationError):
             error = state.error
         elif isinstance(state.error, WrongListenerError):
-            # As hopeless as a wrong password: it ends with what fails at once for good.
+            # Fatal like a wrong password, so it is the error class that fails immediately.
             error = AuthenticationError(f"{address}: {state.error.message}", hint=state.error.hint)
         elif state.error is not None:
             error = RemoteProtocolError(
@@ -108,15 +107,15 @@ class NodeConnections:
             )
         if isinstance(error, AuthenticationError):
             self.states.authentication_failed(node_id, now, error)
-        self.failures.record_end(node_id, before, state, asked)
+        self.failures.record_disconnect(node_id, before, state, oldest)
         return error
 
     def close(self, node_id: int, now: int) -> None:
-        """The connection is closed by us: to be begun again after a backoff."""
+        """The client closed the connection: reconnect after the backoff."""
         self.states.disconnected(node_id, now)
         self.api_versions.disconnected(node_id)
 
     def forget(self, node_id: int) -> None:
-        """The same without a backoff, as if there had been none."""
+        """As :meth:`close`, but without a backoff."""
         self.states.remove(node_id)
         self.api_versions.disconnected(node_id)

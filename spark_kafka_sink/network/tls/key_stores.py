@@ -1,6 +1,6 @@
 """Certificates and private keys as Kafka's options give them: PEM, inline or in a file; PKCS12.
 
-Owns: finding out what a store is and reading it to PEM text. Never: what is done with it
+Owns: detecting a store's type and reading it to PEM text. Never: the use of its content
 (``ssl_context.py``). A JKS store is refused with the command that converts it: its format is
 Java's own, and its protection is not worth a parser.
 """
@@ -110,7 +110,7 @@ def _pem_key(source: str, chain: str, key: str, password: Password | None) -> Ke
 
 
 def _kind(options: Mapping[str, object], name: str) -> str | None:
-    """The type that the user gave, in capitals; None lets the content tell."""
+    """The configured type, in capitals; None: detected from the content."""
     value = options.get(name)
     if value is None:
         return None
@@ -141,7 +141,7 @@ def _secret(options: Mapping[str, object], name: str) -> Password | None:
 
 
 def _read(location: object, store: str, kind: str | None) -> tuple[str, bytes, str]:
-    """Its source as messages name it, its bytes, and what it is: PEM or PKCS12."""
+    """Its source as shown in messages, its bytes, and its type: PEM or PKCS12."""
     source = f"{store}.location={safe_text(f'{location}')}"
     path = text_of(location)
     check_file(path, source)

@@ -1,4 +1,4 @@
-"""What is trusted, who we are, and which TLS is spoken, from the ``ssl.`` options of Kafka.
+"""Trusted certificates, the client's certificate, and TLS versions, from Kafka's ``ssl.`` options.
 
 Owns: the ``ssl.SSLContext`` that all connections of a producer share (Java's
 ``DefaultSslEngineFactory``). Never: a connection. Verified by default: certificate, chain and host
@@ -35,13 +35,13 @@ _TLS_1_3 = (
 )
 #: Among Java's names, and no suite: a mark that OpenSSL sends by itself.
 _NO_SUITE = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"
-#: Who is who is told by nobody, or by secrets that Kafka has no options for.
+#: Suites without authentication, or with pre-shared secrets, for which Kafka has no options.
 _WITHOUT_CERTIFICATE = ("auth-null", "auth-psk", "auth-srp")
 _CERTIFICATES = re.compile("-----BEGIN (TRUSTED |X509 )?CERTIFICATE-----")
 
 
 def ssl_context(options: Mapping[str, object]) -> ssl.SSLContext:
-    """The context that the ``ssl.`` options (Java's names, secrets as Password) ask for.
+    """The context for the ``ssl.`` options (Java's names, secrets as Password).
 
     Raises ConfigError, naming option and file, for what can't be read or is not supported.
     """
@@ -58,7 +58,7 @@ def ssl_context(options: Mapping[str, object]) -> ssl.SSLContext:
             kind=Kind.TLS_SETTING,
         )
     context.check_hostname = algorithm != ""
-    # As in Java, any certificate that is trusted ends a chain: an intermediate's, the broker's own.
+    # As in Java, any trusted certificate is a trust anchor: an intermediate's, the broker's own.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     trusted = read_trust_store(options)
     if trusted is None:
@@ -118,8 +118,8 @@ def _set_versions(context: ssl.SSLContext, names: list[str]) -> None:
 
 
 def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
-    """Offer these and no others. Raises ConfigError for what is no name of a suite: OpenSSL's own
-    language could switch on suites without certificates, and lower what it calls secure.
+    """Offer only these. Raises ConfigError for names that are no suite: OpenSSL's own syntax could
+    enable suites without certificates, and lower its security level.
     """
     # Those of TLS 1.3 can't be chosen through Python's ssl before 3.15; all of them are safe.
     newer = [name for name in names if name.upper() in _TLS_1_3]
@@ -192,7 +192,7 @@ def _load_key(context: ssl.SSLContext, key: KeyMaterial) -> None:
             _in_memory_file(key.certificates.encode()) as certificates,
             _in_memory_file(key.private_key.encode()) as private_key,
         ):
-            # A password function that is always given: without, OpenSSL would ask the terminal.
+            # Always pass a password function: without one, OpenSSL would prompt on the terminal.
             context.load_cert_chain(certificates, private_key, password=lambda: password)
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or type(error).__name__
@@ -209,7 +209,7 @@ def _load_key(context: ssl.SSLContext, key: KeyMaterial) -> None:
 
 @contextmanager
 def _in_memory_file(content: bytes) -> Iterator[str]:
-    """A path by which this process, and nobody else, reads ``content``; it touches no disk."""
+    """A path from which only this process can read ``content``; nothing is written to disk."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("kprod", os.MFD_CLOEXEC)
         try:

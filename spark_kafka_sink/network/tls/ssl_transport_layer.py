@@ -1,7 +1,7 @@
 """TLS between a broker and us (Java's ``SslTransportLayer``).
 
-Owns: one connection's TLS session: handshake, records, close_notify, and what the failures mean.
-Never: certificates, keys and what is trusted (``ssl_context.py``), a wait, a frame.
+Owns: one connection's TLS session: handshake, records, close_notify, and the errors of failures.
+Never: certificates, keys and trust (``ssl_context.py``), a wait, a frame.
 
 The session works on two memory buffers (``ssl.MemoryBIO``), not on the socket: a call never blocks,
 and what OpenSSL wants to send in the middle of a read (a key update, an alert) is sent by us.
@@ -45,7 +45,7 @@ _MOST_UNSENT = _AHEAD + 2 * _RECORD + 4 * _RECORD
 
 
 class SslTransportLayer:
-    """A TLS client over a plaintext transport layer; ``host`` is what the certificate must name.
+    """A TLS client over a plaintext transport layer; the certificate must be valid for ``host``.
 
     Reads and writes carry the caller's bytes once :attr:`ready`. Failures of the handshake, and
     alerts by which the broker refuses our certificate later (TLS 1.3 tells at the first read),
@@ -84,7 +84,7 @@ class SslTransportLayer:
         self._handshaken = False
         #: The broker sent something: an end after that is no "wrong kind of port".
         self._talked = False
-        #: The broker sent something over the session: it took us for who we are.
+        #: The broker sent data over the session, so it accepted the client's certificate.
         self._accepted = False
         #: Encrypted bytes that came and that the caller's do not account for.
         self._idle = 0
@@ -122,7 +122,7 @@ class SslTransportLayer:
                 raise self._failure(error) from error
             else:
                 self._handshaken = True
-                # The server may send what we shall read together with its last handshake bytes.
+                # The server may send application data together with its last handshake bytes.
                 self._readable = self._incoming.pending > 0
         self._send_handshake()
 
@@ -147,7 +147,7 @@ class SslTransportLayer:
                 count = cast("int", self._session.read(len(target), target))
             except ssl.SSLWantReadError:
                 # Comes before each chunk, so that no more than one has its answers unsent.
-                self._flush()  # a key update asks for an answer
+                self._flush()  # a key update requires a response
                 self._refuse_flood()
                 if self._receive(began):
                     continue
@@ -213,7 +213,7 @@ class SslTransportLayer:
     # ---- the socket ----------------------------------------------------------------------------
 
     def _flush(self) -> bool:
-        """Send what is encrypted; True when all of it is with the socket."""
+        """Send encrypted bytes; True when all are written to the socket."""
         while True:
             if not self._encrypted:
                 if not self._outgoing.pending:
@@ -274,7 +274,7 @@ class SslTransportLayer:
         return AuthenticationError(f"TLS to {self._remote} failed: {what}", hint=hint)
 
     def _send_alert(self) -> None:
-        """Tell the broker why, if the socket takes it: its log then says what ours says."""
+        """Send the alert to the broker, if the socket accepts it: its log then has the reason."""
         with contextlib.suppress(OSError):
             self._flush()
 

@@ -1,4 +1,4 @@
-"""What a producer measured: ``producer_metrics`` (Kafka's names) over ``sensors``.
+"""A producer's metrics: ``producer_metrics`` (Kafka's names) over ``sensors``.
 
-Owns: also the account of one write: ``produce_recorder`` counts, ``produce_report`` is the result.
+Owns: also the counts of one attempt: ``produce_recorder`` counts, ``produce_report`` is the result.
 """

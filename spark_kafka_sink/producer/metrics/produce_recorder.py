@@ -1,8 +1,8 @@
-"""What a producer did: counted while it happens, reported when an attempt ends.
+"""Counts the events of an attempt, for its report.
 
-Owns: :class:`ProduceRecorder`, which the sender fills and which hears how every batch ended; its
-result is a ``produce_report.ProduceReport``. Never: any cost per row, any decision (the first
-failure is kept here; what follows from it is the facade's).
+Owns: :class:`ProduceRecorder`, which the sender calls and which is notified of every completed
+batch; its result is a ``produce_report.ProduceReport``. Never: any cost per row, any decision (it
+stores the first failure; ``producer_failure.py`` handles it).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spark_kafka_sink.producer.metrics.produce_report import (
     NodeReport,
     ProduceReport,
 )
-from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics, Stream
+from spark_kafka_sink.producer.metrics.producer_metrics import Measurement, ProducerMetrics
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.record_batch import HEADER_SIZE
 
@@ -32,8 +32,8 @@ class ProduceRecorder:
 
     One lock (``_lock``) guards all fields. It is the accumulator's BatchListener: acknowledged and
     failed batches arrive by :meth:`batch_done`; the sender calls the others. ``on_failure`` is
-    called once in an attempt, for the first batch that failed for good, on the thread that failed
-    it and without a lock.
+    called once in an attempt, for the first batch that failed permanently, on the thread that
+    failed it and without a lock.
     """
 
     def __init__(
@@ -44,20 +44,20 @@ class ProduceRecorder:
         self._on_failure = on_failure
         self._metrics = metrics
         self._lock = threading.Lock()
-        #: The first batch of this attempt that failed for good.
+        #: The first batch of this attempt that failed permanently.
         self.failed_batch: ProducerBatch | None = None
         self._report = _Counts()
         self._before = self._waits()
         #: Connections that :meth:`end_attempt` has told of. One begins before its first row: it is
         #: connected for InitProducerId already.
         self._connections_told = 0
-        #: What a broker said last that made a batch go again: for messages about waits.
+        #: The last response that caused a retry, for messages about waits.
         self.last_answer: str | None = None
         self._failed_alone = 0
         self._failed_alone_of: KafkaError | None = None
 
     def start_attempt(self) -> None:
-        """Count from zero."""
+        """Reset the counts."""
         before = self._waits()
         with self._lock:
             self.failed_batch = None
@@ -84,7 +84,7 @@ class ProduceRecorder:
             if queued > counts.max_queue_ms:
                 counts.max_queue_ms = queued
             if first < 0:
-                return  # acks=0, a duplicate, or proven by a later answer: the offset is not told
+                return  # acks=0, a duplicate, or proven by a later response: the offset is unknown
             last = first + count - 1
             tp, offsets = batch.tp, counts.offsets
             if tp in offsets:
@@ -103,21 +103,21 @@ class ProduceRecorder:
         self._on_failure(batch)
 
     def batch_failed_alone(self, batch: ProducerBatch) -> None:
-        """A failed batch that loses no attempt: the futures of its records tell of it."""
+        """A failed batch that does not fail the attempt: the futures of its records report it."""
         with self._lock:
             self._failed_alone += batch.record_count
             if self._failed_alone_of is None:
                 self._failed_alone_of = batch.error
 
     def request_sent(self, batches: Sequence[ProducerBatch], now: int) -> None:
-        """A Produce request with ``batches`` leaves."""
+        """A Produce request with ``batches`` is sent."""
         with self._lock:
             self._report.requests += 1
         if self._metrics is not None:
             self._metrics.request_sent(batches, now)
 
     def request_answered(self, node_id: int, latency_ms: int, throttle_ms: int, now: int) -> None:
-        """An answer to a Produce request came from ``node_id``."""
+        """A Produce response arrived from ``node_id``."""
         if self._metrics is not None:
             self._metrics.request_answered(node_id, latency_ms, throttle_ms, now)
         with self._lock:
@@ -133,7 +133,7 @@ class ProduceRecorder:
     def batch_retried(
         self, batch: ProducerBatch, error: KafkaError | None = None, node_id: int = -1
     ) -> None:
-        """``batch`` goes back to its queue because of ``error``, which ``node_id`` answered."""
+        """``batch`` is requeued because of ``error``, returned by ``node_id``."""
         with self._lock:
             self._report.retries += 1
             self._report.retried_rows += batch.record_count
@@ -155,13 +155,13 @@ class ProduceRecorder:
 
     @property
     def failure(self) -> KafkaError | None:
-        """Its error."""
+        """The error of the first failed batch."""
         batch = self.failed_batch
         return None if batch is None else batch.error
 
     @property
     def failed_alone(self) -> tuple[int, KafkaError | None]:
-        """How many records failed without losing the attempt, and the first one's error."""
+        """The number of records that failed without failing the attempt, and the first error."""
         with self._lock:
             return self._failed_alone, self._failed_alone_of
 
@@ -171,7 +171,7 @@ class ProduceRecorder:
         return self._report.rows
 
     def report(self, cluster_id: str | None = None) -> ProduceReport:
-        """What this attempt did so far, on the cluster of that id."""
+        """The counts of this attempt so far, on the cluster of that id."""
         buffer, metadata = (
             now - before for now, before in zip(self._waits(), self._before, strict=True)
         )
@@ -192,15 +192,17 @@ class ProduceRecorder:
         return report
 
     def _waits(self) -> tuple[int, int]:
-        """Of the producer's whole life: waits for memory and topics (ms)."""
+        """Since the producer was created: waits for memory and topics (ms)."""
         metrics = self._metrics
         if metrics is None:
             return 0, 0
-        return int(metrics.total(Stream.POOL_WAIT)), int(metrics.total(Stream.METADATA_WAIT))
+        return int(metrics.total(Measurement.POOL_WAIT)), int(
+            metrics.total(Measurement.METADATA_WAIT)
+        )
 
     def _connections(self) -> int:
         """That were made in the producer's whole life."""
-        return 0 if self._metrics is None else self._metrics.count(Stream.CONNECTED)
+        return 0 if self._metrics is None else self._metrics.count(Measurement.CONNECTED)
 
 
 class _Counts:
@@ -230,7 +232,7 @@ class _Counts:
         self.retried_rows = self.queue_ms = self.max_queue_ms = 0
         #: By node: requests, total latency, longest latency.
         self.nodes: dict[int, list[int]] = {}
-        #: By node: the last answer because of which a batch went again.
+        #: By node: the last response that caused a retry.
         self.answers: dict[int, str] = {}
         self.offsets: dict[TopicPartition, tuple[int, int]] = {}
 

@@ -1,4 +1,4 @@
-"""What one attempt wrote: the value that travels in commit messages, and how such values add up.
+"""The result of one attempt, part of commit messages, and the merge of such results.
 
 Owns: :class:`ProduceReport`, :class:`NodeReport` and their merge. Never: the counting
 (``produce_recorder.py``), an import of Arrow or numpy: a commit on the driver loads neither.
@@ -15,8 +15,8 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """One broker's Produce requests: count and latency (milliseconds). ``last_answer`` is the one
-    because of which a batch was sent again, empty when there was none.
+    """One broker's Produce requests: count and latency (milliseconds). ``last_answer`` is the last
+    response that caused a retry, empty when there was none.
     """
 
     requests: int = 0
@@ -39,15 +39,14 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class ProduceReport:
-    """What one attempt wrote. Picklable.
+    """The result of one attempt. Picklable.
 
-    ``rows`` were acknowledged (with acks=0: handed to the socket). ``bytes`` is what their batches
-    weighed on the wire, ``batch_bytes`` the same before compression; batches that were sent again
-    count once. ``queue_ms`` sums what each batch waited from its first row until it left (the last
-    time, if more than once), ``max_queue_ms`` is the longest. ``buffer_wait_ms`` and
-    ``metadata_wait_ms`` are how long the writer was held up by buffer.memory and by unknown topics,
-    ``connections`` how many were made. ``offsets`` gives the first and the last offset of each
-    partition of which a broker told one.
+    ``rows`` were acknowledged (with acks=0: written to the socket). ``bytes`` is the size of their
+    batches as sent, ``batch_bytes`` before compression; retried batches count once. ``queue_ms``
+    sums the time of each batch from its first row until it was (last) sent, ``max_queue_ms`` is the
+    longest. ``buffer_wait_ms`` and ``metadata_wait_ms`` are the writer's waits for buffer.memory
+    and for unknown topics, ``connections`` is the number of connections made. ``offsets`` has the
+    first and the last known offset of each partition.
     """
 
     rows: int = 0
@@ -91,11 +90,11 @@ class ProduceReport:
         return ProduceReport(**values, nodes=nodes, offsets=offsets, cluster_id=cluster_id)
 
     def counts(self) -> dict[str, int]:
-        """All that is summed, and all of which the largest counts, by name."""
+        """The summed and the maximum values, by name."""
         return {name: getattr(self, name) for name in (*SUMMED, *LARGEST)}
 
 
-#: How reports are merged: the one place that names what is counted (besides the fields).
+#: How each field is merged.
 SUMMED = (
     "rows", "bytes", "batches", "batch_bytes", "requests", "retries", "splits", "duplicates",
     "throttle_ms", "retried_rows", "queue_ms", "buffer_wait_ms", "metadata_wait_ms", "connections",

@@ -1,13 +1,13 @@
-"""What a producer measures, under the names that Kafka's Java producer gives it.
+"""A producer's metrics, under the names of Kafka's Java producer.
 
-Owns: the table of all metrics (:data:`METRICS`, of which docs/metrics.md is made), and
+Owns: the table of all metrics (:data:`METRICS`, the source of docs/metrics.md), and
 :class:`ProducerMetrics`, where they are recorded and read. Never: a cost per row, a decision, a
-clock but to answer :meth:`ProducerMetrics.snapshot`. It stands beside a record's way: the sender
-tells it of requests, the pool of waits, the selector of polls, the facade of blocking calls.
+clock except for :meth:`ProducerMetrics.snapshot`. The sender records requests, the pool waits, the
+selector polls, the facade blocking calls.
 
 Units are Java's: milliseconds and nanoseconds as the names say, bytes, seconds for metadata-age;
-rates are per second. Nanoseconds are counted on a clock of milliseconds: a single figure is coarse,
-a sum is right, because what one measurement misses another one has too much.
+rates are per second. Nanoseconds are counted on a clock of milliseconds: a single value is coarse,
+a sum is accurate, because the errors cancel out.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Group(Enum):
         return {Group.TOPIC: "topic", Group.NODE: "node-id"}.get(self)
 
 
-class Stream(Enum):
-    """What is measured; each is one :class:`Sensor` for each producer, topic or node."""
+class Measurement(Enum):
+    """A recorded quantity: one :class:`Sensor` for each producer, topic or node."""
 
     BATCH_SIZE = "batch-size"
     QUEUE_TIME = "record-queue-time"
@@ -90,27 +90,27 @@ class Stream(Enum):
     SELECT = "select-wait-time"
     IO = "io-time"
 
-    # Enum's own is a function of Python's, and these are looked up for each request.
+    # Enum's own is a Python function, and these are looked up for each request.
     __hash__ = object.__hash__
 
 
 class Statistic(Enum):
-    """What is told of a stream; the value says how, for the docs."""
+    """A statistic of a measurement; the value describes it in the docs."""
 
     RATE = "sum per second"
     EVENT_RATE = "count per second"
-    TOTAL = "sum since the producer was made"
-    EVENT_TOTAL = "count since the producer was made"
+    TOTAL = "sum since the producer was created"
+    EVENT_TOTAL = "count since the producer was created"
     AVG = "average over the windows"
     MAX = "maximum over the windows"
     AVG_NS = "average over the windows, in nanoseconds"
-    TOTAL_NS = "sum since the producer was made, in nanoseconds"
+    TOTAL_NS = "sum since the producer was created, in nanoseconds"
     RATIO = "fraction of the windows' time"
-    GAUGE = "as it is now"
+    GAUGE = "current value"
 
 
 class Gauge(Enum):
-    """What is asked when a snapshot is taken."""
+    """A value read when a snapshot is taken."""
 
     REQUESTS_IN_FLIGHT = "requests-in-flight"
     METADATA_AGE = "metadata-age"
@@ -126,34 +126,34 @@ class Metric:
 
     name: str
     group: Group
-    source: Stream | Gauge
+    source: Measurement | Gauge
     statistic: Statistic
     description: str
-    #: Added to ``source``, another of the producer's streams.
-    plus: Stream | None = None
+    #: Another measurement of the producer, added to ``source``.
+    plus: Measurement | None = None
 
 
-def _rated(name: str, group: Group, stream: Stream, what: str) -> tuple[Metric, ...]:
-    """A rate and the total beside it, of sums."""
+def _rated(name: str, group: Group, measurement: Measurement, what: str) -> tuple[Metric, ...]:
+    """The rate and the total of a sum."""
     return (
-        Metric(f"{name}-rate", group, stream, Statistic.RATE, f"{what}, per second."),
-        Metric(f"{name}-total", group, stream, Statistic.TOTAL, f"{what}, in all."),
+        Metric(f"{name}-rate", group, measurement, Statistic.RATE, f"{what}, per second."),
+        Metric(f"{name}-total", group, measurement, Statistic.TOTAL, f"{what}, in all."),
     )
 
 
-def _counted(name: str, group: Group, stream: Stream, what: str) -> tuple[Metric, ...]:
-    """The same, of how often it happened."""
+def _counted(name: str, group: Group, measurement: Measurement, what: str) -> tuple[Metric, ...]:
+    """The rate and the total of a count."""
     return (
-        Metric(f"{name}-rate", group, stream, Statistic.EVENT_RATE, f"{what}, per second."),
-        Metric(f"{name}-total", group, stream, Statistic.EVENT_TOTAL, f"{what}, in all."),
+        Metric(f"{name}-rate", group, measurement, Statistic.EVENT_RATE, f"{what}, per second."),
+        Metric(f"{name}-total", group, measurement, Statistic.EVENT_TOTAL, f"{what}, in all."),
     )
 
 
-def _spread(name: str, group: Group, stream: Stream, what: str) -> tuple[Metric, ...]:
+def _spread(name: str, group: Group, measurement: Measurement, what: str) -> tuple[Metric, ...]:
     """Average and maximum."""
     return (
-        Metric(f"{name}-avg", group, stream, Statistic.AVG, f"{what}, on average."),
-        Metric(f"{name}-max", group, stream, Statistic.MAX, f"{what}, at most."),
+        Metric(f"{name}-avg", group, measurement, Statistic.AVG, f"{what}, on average."),
+        Metric(f"{name}-max", group, measurement, Statistic.MAX, f"{what}, at most."),
     )
 
 
@@ -161,110 +161,116 @@ def _gauge(gauge: Gauge, what: str) -> Metric:
     return Metric(gauge.value, Group.PRODUCER, gauge, Statistic.GAUGE, what)
 
 
-def _time(name: str, stream: Stream, what: str) -> Metric:
-    return Metric(name, Group.PRODUCER, stream, Statistic.TOTAL_NS, f"Nanoseconds {what}, in all.")
-
-
-def _traffic(group: Group) -> tuple[Metric, ...]:
-    """What went over the wire, in all or to one broker."""
-    return (
-        *_rated("outgoing-byte", group, Stream.OUTGOING, "Bytes sent, of all requests"),
-        *_counted("request", group, Stream.OUTGOING, "Requests sent, of all kinds"),
-        *_spread("request-size", group, Stream.OUTGOING, "Bytes of a request"),
-        *_rated("incoming-byte", group, Stream.INCOMING, "Bytes received"),
-        *_counted("response", group, Stream.INCOMING, "Answers received"),
-        *_spread("request-latency", group, Stream.LATENCY, "Milliseconds from Produce to answer"),
+def _time(name: str, measurement: Measurement, what: str) -> Metric:
+    return Metric(
+        name, Group.PRODUCER, measurement, Statistic.TOTAL_NS, f"Nanoseconds {what}, in all."
     )
 
 
-_P, _T = Group.PRODUCER, Group.TOPIC
+def _traffic(group: Group) -> tuple[Metric, ...]:
+    """Network traffic, in total or with one broker."""
+    return (
+        *_rated("outgoing-byte", group, Measurement.OUTGOING, "Bytes sent, of all requests"),
+        *_counted("request", group, Measurement.OUTGOING, "Requests sent, of all kinds"),
+        *_spread("request-size", group, Measurement.OUTGOING, "Bytes of a request"),
+        *_rated("incoming-byte", group, Measurement.INCOMING, "Bytes received"),
+        *_counted("response", group, Measurement.INCOMING, "Responses received"),
+        *_spread(
+            "request-latency",
+            group,
+            Measurement.LATENCY,
+            "Milliseconds from Produce request to response",
+        ),
+    )
+
+
+_P, _T, _M = Group.PRODUCER, Group.TOPIC, Measurement
 
 #: Every metric, as docs/metrics.md shows them.
 METRICS: tuple[Metric, ...] = (
-    *_rated("record-send", _P, Stream.RECORDS, "Records sent; again, when they are sent again"),
-    *_rated("byte", _P, Stream.BATCH_SIZE, "Bytes of the record batches that were sent (Java has it"
+    *_rated("record-send", _P, _M.RECORDS, "Records sent, retries included"),
+    *_rated("byte", _P, _M.BATCH_SIZE, "Bytes of the record batches that were sent (Java has it"
             " by topic only)"),
-    *_spread("batch-size", _P, Stream.BATCH_SIZE, "Bytes of a record batch as sent"),
-    Metric("compression-rate-avg", _P, Stream.COMPRESSION, Statistic.AVG,
+    *_spread("batch-size", _P, _M.BATCH_SIZE, "Bytes of a record batch as sent"),
+    Metric("compression-rate-avg", _P, _M.COMPRESSION, Statistic.AVG,
            "Bytes of a record batch as sent, by its bytes before compression, on average."),
-    Metric("records-per-request-avg", _P, Stream.RECORDS, Statistic.AVG,
+    Metric("records-per-request-avg", _P, _M.RECORDS, Statistic.AVG,
            "Records of a Produce request, on average."),
-    Metric("record-size-avg", _P, Stream.RECORD_SIZE, Statistic.AVG,
+    Metric("record-size-avg", _P, _M.RECORD_SIZE, Statistic.AVG,
            "Encoded bytes of a record before compression, on average over all records. (Java"
            " averages the largest record of each batch.)"),
-    Metric("record-size-max", _P, Stream.RECORD_SIZE, Statistic.MAX,
+    Metric("record-size-max", _P, _M.RECORD_SIZE, Statistic.MAX,
            "Bytes of the largest record as a batch of its own, before compression, estimated"
            " upwards as Java does."),
-    *_spread("record-queue-time", _P, Stream.QUEUE_TIME,
+    *_spread("record-queue-time", _P, _M.QUEUE_TIME,
              "Milliseconds from a batch's first record until it was sent"),
-    *_rated("record-retry", _P, Stream.RETRIES, "Records that went back to be sent again"),
-    *_rated("record-error", _P, Stream.ERRORS,
-            "Records that failed for good, those dropped with a failed producer or transaction"
-            " included"),
-    *_counted("batch-split", _P, Stream.SPLITS, "Batches that a broker refused as too large and"
-              " that went on in pieces"),
-    *_spread("produce-throttle-time", _P, Stream.THROTTLE,
-             "Milliseconds that a broker's quota asked to wait, with each answer to Produce"),
-    _gauge(Gauge.REQUESTS_IN_FLIGHT, "Requests without an answer yet, of all kinds."),
-    _gauge(Gauge.METADATA_AGE, "Seconds since the last full metadata answer."),
+    *_rated("record-retry", _P, _M.RETRIES, "Records that were retried"),
+    *_rated("record-error", _P, _M.ERRORS,
+            "Records that failed permanently, including those of a failed producer or transaction"),
+    *_counted("batch-split", _P, _M.SPLITS, "Batches that a broker rejected as too large and"
+              " that were split"),
+    *_spread("produce-throttle-time", _P, _M.THROTTLE,
+             "Milliseconds of throttling by a broker's quota, of each Produce response"),
+    _gauge(Gauge.REQUESTS_IN_FLIGHT, "Requests in flight, of all kinds."),
+    _gauge(Gauge.METADATA_AGE, "Seconds since the last full metadata response."),
     _gauge(Gauge.BUFFER_TOTAL, "buffer.memory, in bytes."),
-    _gauge(Gauge.BUFFER_AVAILABLE, "Bytes of it that nobody uses."),
+    _gauge(Gauge.BUFFER_AVAILABLE, "Unused bytes of buffer.memory."),
     _gauge(Gauge.WAITING_THREADS, "Threads that wait for memory."),
-    Metric("bufferpool-wait-ratio", _P, Stream.POOL_WAIT, Statistic.RATIO,
+    Metric("bufferpool-wait-ratio", _P, _M.POOL_WAIT, Statistic.RATIO,
            "Part of the time that writers waited for memory."),
-    _time("bufferpool-wait-time-ns-total", Stream.POOL_WAIT, "that writers waited for memory"),
-    *_counted("buffer-exhausted", _P, Stream.POOL_EXHAUSTED,
-              "Waits for memory that ended without it"),
-    _time("flush-time-ns-total", Stream.FLUSH_TIME, "spent in flush"),
-    _time("metadata-wait-time-ns-total", Stream.METADATA_WAIT, "that writers waited for metadata"),
-    _time("txn-init-time-ns-total", Stream.TXN_INIT, "spent in init_transactions"),
-    _time("txn-begin-time-ns-total", Stream.TXN_BEGIN, "spent in begin_transaction"),
-    _time("txn-prepare-time-ns-total", Stream.TXN_PREPARE, "spent in prepare"),
-    _time("txn-commit-time-ns-total", Stream.TXN_COMMIT, "spent in commit_transaction"),
-    _time("txn-abort-time-ns-total", Stream.TXN_ABORT, "spent in abort_transaction"),
+    _time("bufferpool-wait-time-ns-total", _M.POOL_WAIT, "that writers waited for memory"),
+    *_counted("buffer-exhausted", _P, _M.POOL_EXHAUSTED,
+              "Waits for memory that timed out"),
+    _time("flush-time-ns-total", _M.FLUSH_TIME, "spent in flush"),
+    _time("metadata-wait-time-ns-total", _M.METADATA_WAIT, "that writers waited for metadata"),
+    _time("txn-init-time-ns-total", _M.TXN_INIT, "spent in init_transactions"),
+    _time("txn-begin-time-ns-total", _M.TXN_BEGIN, "spent in begin_transaction"),
+    _time("txn-prepare-time-ns-total", _M.TXN_PREPARE, "spent in prepare"),
+    _time("txn-commit-time-ns-total", _M.TXN_COMMIT, "spent in commit_transaction"),
+    _time("txn-abort-time-ns-total", _M.TXN_ABORT, "spent in abort_transaction"),
     _gauge(Gauge.CONNECTION_COUNT, "Connections that are open or being opened."),
-    *_counted("connection-creation", _P, Stream.CONNECTED, "Connections that were made"),
-    *_counted("connection-close", _P, Stream.CLOSED, "Connections that ended"),
-    *_counted("successful-authentication", _P, Stream.AUTHENTICATED,
-              "Connections that got through TLS or SASL"),
-    Metric("successful-authentication-no-reauth-total", _P, Stream.AUTHENTICATED,
+    *_counted("connection-creation", _P, _M.CONNECTED, "Connections that were made"),
+    *_counted("connection-close", _P, _M.CLOSED, "Connections that were closed"),
+    *_counted("successful-authentication", _P, _M.AUTHENTICATED,
+              "Connections with a successful TLS or SASL authentication"),
+    Metric("successful-authentication-no-reauth-total", _P, _M.AUTHENTICATED,
            Statistic.EVENT_TOTAL,
-           "The same (Java counts peers that can not renew a session; no client knows)."),
-    *_counted("failed-authentication", _P, Stream.AUTHENTICATION_FAILED,
-              "Connections that were refused for who we are, or who the broker is"),
-    *_counted("successful-reauthentication", _P, Stream.REAUTHENTICATED,
-              "Sessions that were renewed"),
-    *_counted("failed-reauthentication", _P, Stream.REAUTHENTICATION_FAILED,
-              "Sessions whose renewal was refused"),
-    *_spread("reauthentication-latency", _P, Stream.REAUTHENTICATED,
-             "Milliseconds that renewing a session took"),
-    Metric("network-io-rate", _P, Stream.OUTGOING, Statistic.EVENT_RATE,
-           "Requests sent and answers received, per second.", plus=Stream.INCOMING),
-    Metric("network-io-total", _P, Stream.OUTGOING, Statistic.EVENT_TOTAL,
-           "Requests sent and answers received, in all.", plus=Stream.INCOMING),
+           "The same (Java counts peers that can't re-authenticate; a client can't know)."),
+    *_counted("failed-authentication", _P, _M.AUTHENTICATION_FAILED,
+              "Connections with a failed authentication of the client or of the broker"),
+    *_counted("successful-reauthentication", _P, _M.REAUTHENTICATED,
+              "Successful re-authentications"),
+    *_counted("failed-reauthentication", _P, _M.REAUTHENTICATION_FAILED,
+              "Failed re-authentications"),
+    *_spread("reauthentication-latency", _P, _M.REAUTHENTICATED,
+             "Milliseconds of a re-authentication"),
+    Metric("network-io-rate", _P, _M.OUTGOING, Statistic.EVENT_RATE,
+           "Requests sent and responses received, per second.", plus=_M.INCOMING),
+    Metric("network-io-total", _P, _M.OUTGOING, Statistic.EVENT_TOTAL,
+           "Requests sent and responses received, in all.", plus=_M.INCOMING),
     *_traffic(_P),
-    *_counted("select", _P, Stream.SELECT, "Polls of the network"),
-    Metric("io-wait-time-ns-avg", _P, Stream.SELECT, Statistic.AVG_NS,
+    *_counted("select", _P, _M.SELECT, "Polls of the network"),
+    Metric("io-wait-time-ns-avg", _P, _M.SELECT, Statistic.AVG_NS,
            "Nanoseconds that a poll waited for the network, on average."),
-    _time("io-wait-time-ns-total", Stream.SELECT, "that polls waited for the network"),
-    Metric("io-wait-ratio", _P, Stream.SELECT, Statistic.RATIO,
+    _time("io-wait-time-ns-total", _M.SELECT, "that polls waited for the network"),
+    Metric("io-wait-ratio", _P, _M.SELECT, Statistic.RATIO,
            "Part of the time that the network thread waited. Near 0: it is the bottleneck."),
-    Metric("io-time-ns-avg", _P, Stream.IO, Statistic.AVG_NS,
+    Metric("io-time-ns-avg", _P, _M.IO, Statistic.AVG_NS,
            "Nanoseconds that a poll read and wrote, on average."),
-    _time("io-time-ns-total", Stream.IO, "that polls read and wrote"),
-    Metric("io-ratio", _P, Stream.IO, Statistic.RATIO,
+    _time("io-time-ns-total", _M.IO, "that polls read and wrote"),
+    Metric("io-ratio", _P, _M.IO, Statistic.RATIO,
            "Part of the time that the network thread read and wrote."),
-    *_rated("record-send", _T, Stream.RECORDS, "Records sent"),
-    *_rated("byte", _T, Stream.BYTES, "Bytes of the record batches that were sent"),
-    Metric("compression-rate", _T, Stream.COMPRESSION, Statistic.AVG,
+    *_rated("record-send", _T, _M.RECORDS, "Records sent"),
+    *_rated("byte", _T, _M.BYTES, "Bytes of the record batches that were sent"),
+    Metric("compression-rate", _T, _M.COMPRESSION, Statistic.AVG,
            "Bytes of a record batch as sent, by its bytes before compression, on average."),
-    *_rated("record-retry", _T, Stream.RETRIES, "Records that went back to be sent again"),
-    *_rated("record-error", _T, Stream.ERRORS, "Records that failed for good"),
+    *_rated("record-retry", _T, _M.RETRIES, "Records that were retried"),
+    *_rated("record-error", _T, _M.ERRORS, "Records that failed permanently"),
     *_traffic(Group.NODE),
 )  # fmt: skip
 
-#: Topics and nodes that are measured by themselves; what more there is counts in the sums only. A
-#: dynamic topic column could else fill the memory with sensors.
+#: Maximum number of topics, and of nodes, with sensors of their own; the rest counts only in the
+#: producer's. A dynamic topic column could else fill the memory with sensors.
 MAX_TAGS = 1_000
 
 
@@ -286,20 +292,20 @@ _MEASURES: dict[Statistic, Callable[[Sensor, int], float]] = {
 
 
 class _Sensors:
-    """The streams of one group: of the producer, of one topic, or of one node."""
+    """The sensors of the producer, of one topic, or of one node."""
 
-    __slots__ = ("by_stream",)
+    __slots__ = ("by_measurement",)
 
     def __init__(self, group: Group, windows: Windows) -> None:
-        self.by_stream = {
+        self.by_measurement = {
             metric.source: Sensor(windows)
             for metric in METRICS
-            if metric.group is group and isinstance(metric.source, Stream)
+            if metric.group is group and isinstance(metric.source, Measurement)
         }
 
 
 class _TopicSums:
-    """What one request carries of one topic."""
+    """The sums of one request for one topic."""
 
     __slots__ = ("batches", "bytes", "ratio", "records")
 
@@ -311,8 +317,8 @@ class _TopicSums:
 class ProducerMetrics:
     """All measurements of one producer; see the module docstring.
 
-    One lock (``_lock``) guards the sensors. It is taken once for a request, an answer, a poll that
-    brought something, a wait; nothing else is called under it. Gauges are asked without it.
+    One lock (``_lock``) guards the sensors. It is taken once for each request, response, poll with
+    events, and wait; nothing else is called under it. Gauges are read without it.
     """
 
     def __init__(
@@ -327,25 +333,28 @@ class ProducerMetrics:
         self._nodes: dict[int, _Sensors] = {}
         self._gauges: dict[Gauge, Callable[[int], float]] = {}
         self._connections = 0
-        # The latest time that anybody told: for what happens without one.
+        # The latest time passed in: for events without a time.
         self._latest_ms = clock.now_ms()
         self.gauge(Gauge.CONNECTION_COUNT, lambda _: self._connections)
-        of = self._producer.by_stream
-        self._batch_size, self._queue_time = of[Stream.BATCH_SIZE], of[Stream.QUEUE_TIME]
-        self._compression, self._record_size = of[Stream.COMPRESSION], of[Stream.RECORD_SIZE]
-        self._records = of[Stream.RECORDS]
-        self._latency, self._throttle = of[Stream.LATENCY], of[Stream.THROTTLE]
-        self._outgoing, self._incoming = of[Stream.OUTGOING], of[Stream.INCOMING]
-        self._select, self._io = of[Stream.SELECT], of[Stream.IO]
+        of = self._producer.by_measurement
+        self._batch_size, self._queue_time = of[Measurement.BATCH_SIZE], of[Measurement.QUEUE_TIME]
+        self._compression, self._record_size = (
+            of[Measurement.COMPRESSION],
+            of[Measurement.RECORD_SIZE],
+        )
+        self._records = of[Measurement.RECORDS]
+        self._latency, self._throttle = of[Measurement.LATENCY], of[Measurement.THROTTLE]
+        self._outgoing, self._incoming = of[Measurement.OUTGOING], of[Measurement.INCOMING]
+        self._select, self._io = of[Measurement.SELECT], of[Measurement.IO]
 
     def gauge(self, gauge: Gauge, value: Callable[[int], float]) -> None:
-        """``value(now)`` is asked for every snapshot, on its thread, without a lock."""
+        """``value(now)`` is called for every snapshot, on its thread, without a lock."""
         self._gauges[gauge] = value
 
     # ---- the sender ----------------------------------------------------------------------------
 
     def request_sent(self, batches: Sequence[ProducerBatch], now: int) -> None:
-        """A Produce request with ``batches`` leaves (Java's updateProduceRequestMetrics)."""
+        """A Produce request with ``batches`` is sent (Java's updateProduceRequestMetrics)."""
         topics: dict[str, _TopicSums] = {}
         records = size = raw = queued = longest = largest = largest_record = 0
         ratios = 0.0
@@ -380,56 +389,56 @@ class ProducerMetrics:
             self._record_size.record(raw, now, records, largest_record)
             for topic, sums in topics.items():
                 if topic in self._topics or self._know(self._topics, topic, Group.TOPIC):
-                    of = self._topics[topic].by_stream
-                    of[Stream.RECORDS].record(sums.records, now)
-                    of[Stream.BYTES].record(sums.bytes, now)
-                    of[Stream.COMPRESSION].record(sums.ratio, now, sums.batches)
+                    of = self._topics[topic].by_measurement
+                    of[Measurement.RECORDS].record(sums.records, now)
+                    of[Measurement.BYTES].record(sums.bytes, now)
+                    of[Measurement.COMPRESSION].record(sums.ratio, now, sums.batches)
 
     def request_answered(self, node_id: int, latency_ms: int, throttle_ms: int, now: int) -> None:
-        """An answer to a Produce request."""
+        """A Produce response arrived."""
         with self._lock:
             self._latest_ms = now
             self._latency.record(latency_ms, now)
             self._throttle.record(throttle_ms, now)
             if node_id in self._nodes or self._know(self._nodes, node_id, Group.NODE):
-                self._nodes[node_id].by_stream[Stream.LATENCY].record(latency_ms, now)
+                self._nodes[node_id].by_measurement[Measurement.LATENCY].record(latency_ms, now)
 
-    # Batches end and come back where no time is told: it is that of the round they end in.
+    # These events have no time: the latest one, of the same iteration, is used.
 
     def records_retried(self, topic: str, records: int) -> None:
-        """Records of a batch that goes back to its queue."""
-        self._count_records(Stream.RETRIES, topic, records)
+        """Records of a requeued batch."""
+        self._count_records(Measurement.RETRIES, topic, records)
 
     def records_failed(self, topic: str, records: int) -> None:
-        """Records of a batch that failed for good, or was dropped."""
-        self._count_records(Stream.ERRORS, topic, records)
+        """Records of a batch that failed permanently."""
+        self._count_records(Measurement.ERRORS, topic, records)
 
     def batch_split(self) -> None:
-        """A batch was refused as too large, and goes on in pieces."""
+        """A batch was rejected as too large, and was split."""
         with self._lock:
-            self._producer.by_stream[Stream.SPLITS].record(1, self._latest_ms)
+            self._producer.by_measurement[Measurement.SPLITS].record(1, self._latest_ms)
 
-    def _count_records(self, stream: Stream, topic: str, records: int) -> None:
+    def _count_records(self, measurement: Measurement, topic: str, records: int) -> None:
         with self._lock:
             now = self._latest_ms
-            self._producer.by_stream[stream].record(records, now)
+            self._producer.by_measurement[measurement].record(records, now)
             if topic in self._topics or self._know(self._topics, topic, Group.TOPIC):
-                self._topics[topic].by_stream[stream].record(records, now)
+                self._topics[topic].by_measurement[measurement].record(records, now)
 
-    # ---- everybody else ------------------------------------------------------------------------
+    # ---- other callers -------------------------------------------------------------------------
 
-    def record(self, stream: Stream, value: float, now: int) -> None:
+    def record(self, measurement: Measurement, value: float, now: int) -> None:
         """One measurement of the producer as a whole: a wait in milliseconds, or an event."""
         with self._lock:
-            self._producer.by_stream[stream].record(value, now)
+            self._producer.by_measurement[measurement].record(value, now)
 
     def buffer_waited(self, waited_ms: int, now: int, *, exhausted: bool) -> None:
-        """A writer waited for memory, and (``exhausted``) did not get it."""
+        """A writer waited for memory; ``exhausted``: the wait timed out."""
         with self._lock:
-            of = self._producer.by_stream
-            of[Stream.POOL_WAIT].record(waited_ms, now)
+            of = self._producer.by_measurement
+            of[Measurement.POOL_WAIT].record(waited_ms, now)
             if exhausted:
-                of[Stream.POOL_EXHAUSTED].record(1, now)
+                of[Measurement.POOL_EXHAUSTED].record(1, now)
 
     def polled(
         self,
@@ -441,8 +450,8 @@ class ProducerMetrics:
         io_ms: int,
         now: int,
     ) -> None:
-        """The selector's poll ended: what it brought, to whom connections were made in it, how many
-        are there after it, how long it waited, and how long it read and wrote.
+        """A poll of the selector: its sends and receives, the nodes that it connected to, the
+        number of connections after it, its time waiting, and its time reading and writing.
         """
         with self._lock:
             self._latest_ms = now
@@ -452,54 +461,56 @@ class ProducerMetrics:
                 self._outgoing.record(send.size, now)
                 node_id = send.destination
                 if node_id in self._nodes or self._know(self._nodes, node_id, Group.NODE):
-                    self._nodes[node_id].by_stream[Stream.OUTGOING].record(send.size, now)
+                    self._nodes[node_id].by_measurement[Measurement.OUTGOING].record(send.size, now)
             for receive in receives:
                 size = len(receive.payload) + 4
                 self._incoming.record(size, now)
                 node_id = receive.source
                 if node_id in self._nodes or self._know(self._nodes, node_id, Group.NODE):
-                    self._nodes[node_id].by_stream[Stream.INCOMING].record(size, now)
+                    self._nodes[node_id].by_measurement[Measurement.INCOMING].record(size, now)
             for _ in connected:
-                self._producer.by_stream[Stream.CONNECTED].record(1, now)
+                self._producer.by_measurement[Measurement.CONNECTED].record(1, now)
             self._connections = connections
 
     def authenticated(self, now: int, *, renewed_in_ms: int | None) -> None:
-        """A connection got through; None: for the first time."""
+        """A connection authenticated; ``renewed_in_ms`` is None for its first authentication."""
         if renewed_in_ms is None:
-            self.record(Stream.AUTHENTICATED, 1, now)
+            self.record(Measurement.AUTHENTICATED, 1, now)
         else:
-            self.record(Stream.REAUTHENTICATED, renewed_in_ms, now)
+            self.record(Measurement.REAUTHENTICATED, renewed_in_ms, now)
 
     def authentication_failed(self, now: int, *, renewal: bool) -> None:
-        """A connection was refused for who we are, or its peer for who that is."""
-        failed = Stream.REAUTHENTICATION_FAILED if renewal else Stream.AUTHENTICATION_FAILED
+        """The authentication of the client or of the broker failed."""
+        failed = (
+            Measurement.REAUTHENTICATION_FAILED if renewal else Measurement.AUTHENTICATION_FAILED
+        )
         self.record(failed, 1, now)
 
     def connection_closed(self, connections: int, now: int) -> None:
-        """A connection ended, whoever ended it; so many are left."""
+        """A connection was closed; ``connections`` remain."""
         with self._lock:
-            self._producer.by_stream[Stream.CLOSED].record(1, now)
+            self._producer.by_measurement[Measurement.CLOSED].record(1, now)
             self._connections = connections
 
     def _know(self, known: dict[_Tag, _Sensors], tag: _Tag, group: Group) -> bool:
-        """Begin to measure a topic or node by itself; False when there are too many."""
+        """Create the sensors of a topic or node; False when there are too many."""
         if len(known) >= MAX_TAGS:
             return False
         known[tag] = _Sensors(group, self._windows)
         return True
 
-    # ---- what was measured ---------------------------------------------------------------------
+    # ---- reading -------------------------------------------------------------------------------
 
-    def total(self, stream: Stream) -> float:
-        """The sum of a stream since the producer was made."""
-        return self._producer.by_stream[stream].total
+    def total(self, measurement: Measurement) -> float:
+        """The sum of a measurement since the producer was created."""
+        return self._producer.by_measurement[measurement].total
 
-    def count(self, stream: Stream) -> int:
-        """How many measurements it had since then."""
-        return self._producer.by_stream[stream].count
+    def count(self, measurement: Measurement) -> int:
+        """The number of measurements since the producer was created."""
+        return self._producer.by_measurement[measurement].count
 
     def snapshot(self) -> Mapping[MetricName, float]:
-        """Every metric as it is now; NaN where nothing was measured, as in Java. Any thread."""
+        """The current value of every metric; NaN without samples, as in Java. Any thread."""
         now = self._clock.now_ms()
         client = ("client-id", self._client_id)
         gauges = {gauge: float(value(now)) for gauge, value in self._gauges.items()}
@@ -512,7 +523,7 @@ class ProducerMetrics:
                         found[_name(metric, client)] = gauges[source]
                     continue
                 if tag is None:
-                    of = self._producer.by_stream
+                    of = self._producer.by_measurement
                     value = _measure(metric.statistic, of[source], now)
                     if metric.plus is not None:
                         value += _measure(metric.statistic, of[metric.plus], now)
@@ -520,7 +531,7 @@ class ProducerMetrics:
                     continue
                 for tagged, sensors in self._tagged(metric.group):
                     name = _name(metric, client, (tag, tagged))
-                    found[name] = _measure(metric.statistic, sensors.by_stream[source], now)
+                    found[name] = _measure(metric.statistic, sensors.by_measurement[source], now)
         return found
 
     def _tagged(self, group: Group) -> Iterable[tuple[str, _Sensors]]:

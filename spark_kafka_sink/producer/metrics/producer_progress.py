@@ -1,4 +1,4 @@
-"""What a producer is at while it runs: for whoever looks on from another thread.
+"""The progress of a running producer, for other threads.
 
 Owns: the value :class:`ProducerProgress`. Never: the counting (``produce_recorder.py``).
 """
@@ -13,8 +13,8 @@ from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 
 @dataclass(frozen=True, slots=True)
 class ProducerProgress:
-    """``report`` is the attempt's so far. ``on_wire`` are record batches that were sent and are not
-    answered, by node: how many, and the age of the oldest in ms, from its first row.
+    """``report`` is the attempt's so far. ``on_wire`` has the in-flight record batches by node:
+    their count, and the age of the oldest in ms, from its first row.
     """
 
     report: ProduceReport

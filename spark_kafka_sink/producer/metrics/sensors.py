@@ -1,9 +1,8 @@
-"""Numbers over time: what was recorded since ever, and over the last windows.
+"""Cumulative and windowed statistics of measurements.
 
-Owns: :class:`Sensor`, one stream of measurements, and what can be asked of it (Java's ``Sensor``
-with its ``Rate``, ``Avg``, ``Max``, ``CumulativeSum`` over one ``SampledStat``). Never: a clock, a
-lock, a name (``producer_metrics.py``). It stands beside a record's way, at most once for each
-request.
+Owns: :class:`Sensor`, one series of measurements and its statistics (Java's ``Sensor`` with its
+``Rate``, ``Avg``, ``Max``, ``CumulativeSum`` over one ``SampledStat``). Never: a clock, a lock, a
+name (``producer_metrics.py``). It is called at most once for each request.
 """
 
 from __future__ import annotations
@@ -45,13 +44,12 @@ class _Sample:
 
 
 class Sensor:
-    """One stream of measurements. Times are monotonic milliseconds; the owner holds the lock.
+    """One series of measurements. Times are monotonic milliseconds; the owner holds the lock.
 
-    As Java's SampledStat keeps it: a new sample begins with the first measurement after the window
-    of the one before is over; one sample more than ``samples`` is kept, because the oldest still
-    overlaps the span that is looked at; a sample without a measurement in that span counts as if it
-    began now. Java keeps samples for each statistic; here all statistics of a stream share them, so
-    that a measurement is one call.
+    As in Java's SampledStat: a new sample begins with the first measurement after the previous
+    window is over; one sample more than ``samples`` is kept, because the oldest still overlaps the
+    span; a sample without a measurement in the span is reset to now. Java keeps samples for each
+    statistic; here all statistics share them, so that a measurement is one call.
     """
 
     __slots__ = ("_current", "_samples", "_windows", "count", "total")
@@ -60,7 +58,7 @@ class Sensor:
         self._windows = windows
         self._samples: list[_Sample] = []
         self._current: _Sample | None = None
-        #: How many measurements there were, and their sum, since ever.
+        #: The number of measurements, and their sum, since creation.
         self.count = 0
         self.total = 0.0
 
@@ -89,13 +87,13 @@ class Sensor:
         return sample
 
     def _purge(self, now: int) -> list[_Sample]:
-        """The samples, those forgotten that saw nothing in the span."""
+        """The samples, after a reset of those without a measurement in the span."""
         for sample in self._samples:
             if now - sample.last_ms >= self._windows.span_ms:
                 sample.reset(now)
         return self._samples
 
-    # ---- what is asked -----------------------------------------------------------------------
+    # ---- statistics --------------------------------------------------------------------------
 
     def average(self, now: int) -> float:
         """NaN without a measurement in the span, as in Java."""
@@ -116,11 +114,10 @@ class Sensor:
         return sum(sample.count for sample in self._purge(now)) / self._seconds(now)
 
     def _seconds(self, now: int) -> float:
-        """How long the samples look back, after :meth:`_purge`.
+        """The time that the samples cover, after :meth:`_purge`.
 
-        While fewer windows are over than are kept, those that never were count as passed with
-        nothing in them (Java's Rate.windowSize): else the first second's rate would be that of a
-        burst.
+        Until all windows have elapsed, missing ones count as empty (Java's Rate.windowSize): else
+        the first second's rate would be that of a burst.
         """
         window = self._windows.window_ms
         elapsed = now - min((sample.start_ms for sample in self._samples), default=now)

@@ -1,0 +1,102 @@
+"""A broker that dies under load is seen: in a running task's line, in the report, in metrics."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import uuid
+
+import pyarrow as pa
+import pytest
+from prometheus_client import CollectorRegistry
+
+from spark_kafka_sink import KprodListener
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.monitoring.prometheus_metrics import PrometheusMetrics
+from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
+from spark_kafka_sink.datasource.report.write_report import Outcome
+from spark_kafka_sink.datasource.write.producer_cache import CachedProducers, ProducerCache
+from spark_kafka_sink.datasource.write.task_progress import EVERY_S
+from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
+from spark_kafka_sink.protocol.control_messages import NewTopic
+from spark_kafka_sink.records.column_plan import ColumnPlan
+
+#: The partition that each row names; nobody but its one leader can take it.
+PARTITION = 1
+LONGEST_S = 120
+
+
+def rows(count):
+    values = [pa.array([f"{n}" for n in range(count)]), pa.array([PARTITION] * count, pa.int32())]
+    return pa.record_batch(values, names=["value", "partition"])
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + LONGEST_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+@pytest.mark.timeout(300)
+def test_a_broker_killed_under_load_is_in_the_tasks_next_line_in_the_report_and_in_metrics(
+    kafka3, caplog
+):
+    """It is frozen first: so rows are on their way to it for certain when it is killed."""
+    assert EVERY_S <= 30, "what is promised: a line tells of it within 30 s"
+    options = {"kafka.bootstrap.servers": kafka3.bootstrap, "topic": f"k-{uuid.uuid4().hex[:8]}"}
+    config = SinkConfig.parse(options)
+    with AdminClient(config.producer) as admin:
+        made = admin.create_topics([NewTopic(options["topic"], 3, 1, {})])
+    leader = made.topics[options["topic"]][PARTITION].leader
+    node = kafka3.node(leader)
+    go_on, end = threading.Event(), threading.Event()
+
+    def source():
+        yield rows(100)
+        assert go_on.wait(LONGEST_S)
+        yield rows(10_000)
+        assert end.wait(LONGEST_S)
+
+    producers = CachedProducers(ProducerCache(), config.producer, None)
+    plan = ColumnPlan(topic=config.topic, value_column=0, partition_column=1)
+    task = WriteTask(plan, producers, TaskIdentity(batch_id=7))
+    told = []
+
+    def run():
+        told.append(task.run(source()))
+
+    def progress():
+        return None if task._producer is None else task._producer.progress()
+
+    def lines():
+        return [r.getMessage() for r in caplog.records if "kprod writes" in r.getMessage()]
+
+    thread = threading.Thread(target=run)
+    with caplog.at_level(logging.INFO, "spark_kafka_sink.datasource"):
+        thread.start()
+        wait_until(lambda: (now := progress()) and now.report.rows == 100)
+        node.freeze()
+        go_on.set()
+        wait_until(lambda: leader in progress().on_wire)
+        node.kill()
+        before = len(lines())
+        line = wait_until(lambda: lines()[before:])[0]
+    assert f"broker {leader}" in line, line
+    assert "rows=100 " in line, line
+    node.start()
+    end.set()
+    thread.join(LONGEST_S)
+    (message,) = told
+    report = report_of_batch(config, [message], Outcome.ACKNOWLEDGED, batch_id=7)
+    assert (report.rows, report.retries > 0) == (10_100, True)
+    (seen,) = (one for one in report.brokers if one.id == leader)
+    assert seen.last_answer, "the report says because of what batches were sent again"
+    registry = CollectorRegistry()
+    reports = [json.loads(report.json())]
+    KprodListener(PrometheusMetrics(registry), reports=lambda: reports).read_reports()
+    assert registry.get_sample_value("kprod_retries_total", {"query": "batch"}) == report.retries

@@ -1,0 +1,64 @@
+"""What a task imports before its first row: not what only the driver, a user or an operator needs.
+
+The time of it is measured by ``make release-check``; here is what that time is made of.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_TASK = (
+    "import sys, numpy, pyarrow.compute, pyspark.sql.datasource;"
+    "before = set(sys.modules);"
+    "import spark_kafka_sink.datasource.write.write_task, spark_kafka_sink.producer.kafka_producer;"
+    "print(*sorted(set(sys.modules) - before))"
+)
+#: What may come with them that is not ours: codecs, checksums, hashes, and their like.
+_OTHERS = {"difflib", "google_crc32c", "html", "lz4", "mmh3", "numpy", "cffi", "_cffi_backend"}
+
+
+@pytest.fixture(scope="module")
+def imported() -> set[str]:
+    done = subprocess.run([sys.executable, "-c", _TASK], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "room",
+    [
+        "admin",
+        "cli",
+        "config.cross_checks",
+        "config.given_options",
+        "config.jaas_config",
+        "config.oauth_settings",
+        "config.option_table",
+        "config.unknown_options",
+        "datasource.exactly_once",
+        "datasource.foreach_batch",
+        "datasource.monitoring",
+        "datasource.report",
+        "local_kafka",
+        "network.auth",
+        "network.tls",
+        "protocol.fetch_messages",
+        "protocol.transaction_admin_messages",
+        "transactions",
+    ],
+)
+def test_a_task_does_not_import_what_it_may_never_need(imported, room):
+    name = f"spark_kafka_sink.{room}"
+    assert {one for one in imported if one == name or one.startswith(f"{name}.")} == set()
+
+
+def test_a_task_imports_nothing_heavy_that_is_not_ours(imported):
+    others = {name.partition(".")[0] for name in imported} - {"spark_kafka_sink"}
+    assert others <= _OTHERS
+
+
+def test_a_task_imports_no_more_files_than_it_did(imported):
+    """A new file on a task's way is no fault: raise this when it has to be there."""
+    assert len([name for name in imported if name.startswith("spark_kafka_sink")]) <= 125
