@@ -1,9 +1,9 @@
-"""The one source of time of the producer, and the one way to wait.
+"""The producer's only source of time, and its only way to wait.
 
-Owns: reading clocks and blocking; :class:`Latch` and :class:`Waiters`, what threads wait with.
-Never: any decision. Everything below the two loops
-(the writer's and the sender's) takes ``now`` as an argument; what must block does so through
-:meth:`Clock.wait`, so that tests can run the whole producer on a clock that jumps.
+Owns: reading clocks and blocking; :class:`Latch` and :class:`Waiters`, on which threads wait.
+Never: any decision. Everything below the two loops (the writer's and the sender's) takes ``now`` as
+an argument, and blocks only in :meth:`Clock.wait`, so that tests can run the whole producer on a
+simulated clock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Latch:
     its Python code. Between ``lock.__enter__()`` and the end of ``Condition.__enter__`` it leaves
     the lock held forever; around the release and the second acquire in ``Condition.wait`` it makes
     the caller's ``with`` release a lock that it does not hold. A raw lock has no such gap: ``with``
-    takes and frees it in one step each, and whoever waits for a latch holds nothing.
+    takes and frees it in one step each, and a thread that waits for a latch holds no lock.
     """
 
     __slots__ = ("_gate",)
@@ -38,12 +38,12 @@ class Latch:
         return not self._gate.locked()
 
     def open(self) -> None:
-        """Harmless when repeated, and when nobody waits any more."""
+        """Idempotent; no effect when no thread waits."""
         with contextlib.suppress(RuntimeError):
             self._gate.release()
 
     def wait(self, seconds: float) -> bool:
-        """True when it is open. -1 waits without limit. Only through a clock (see there)."""
+        """True when it is open. -1 waits indefinitely. Call it only through a clock."""
         if not self._gate.acquire(timeout=seconds):
             return False
         self.open()
@@ -51,10 +51,10 @@ class Latch:
 
 
 class Waiters:
-    """The latches of all who wait for a change of what a lock guards; used under that lock.
+    """The latches of the threads that wait for a change of state guarded by a lock; used under it.
 
-    One round of a waiter: look under the lock, :meth:`enlist`, let the lock go, ``clock.wait``,
-    look again. A change between the look and the wait opens the latch before it is waited for.
+    A waiter checks the state under the lock, calls :meth:`enlist`, releases the lock, calls
+    ``clock.wait``, and checks again. A change between the check and the wait opens the latch first.
     """
 
     __slots__ = ("_latches",)
@@ -69,17 +69,17 @@ class Waiters:
         return latch
 
     def wake_all(self) -> None:
-        """Open all; those whose waiters gave up (deadline, interrupt) go with them."""
+        """Open all, including those whose waiters gave up (deadline, interrupt)."""
         for latch in self._latches:
             latch.open()
         self._latches.clear()
 
 
 class Clock(Protocol):
-    """What the producer needs of time. All values are integer milliseconds."""
+    """The producer's view of time. All values are integer milliseconds."""
 
     def now_ms(self) -> int:
-        """Monotonic milliseconds: for time-outs, backoff and ages. Never for records."""
+        """Monotonic milliseconds: for timeouts, backoff and ages. Never for records."""
         ...
 
     def wall_ms(self) -> int:
@@ -87,9 +87,9 @@ class Clock(Protocol):
         ...
 
     def wait(self, latch: Latch, deadline_ms: int) -> bool:
-        """Wait until ``latch`` is open (True) or the deadline has come (False).
+        """Wait until ``latch`` is open (True) or the deadline has passed (False).
 
-        ``deadline_ms`` is on :meth:`now_ms`'s scale; :data:`NEVER` waits without limit. The caller
+        ``deadline_ms`` is on :meth:`now_ms`'s scale; :data:`NEVER` waits indefinitely. The caller
         holds no lock.
         """
         ...
@@ -108,5 +108,5 @@ class SystemClock:
 
     def wait(self, latch: Latch, deadline_ms: int) -> bool:
         remaining = max(0, deadline_ms - self.now_ms()) / 1000
-        # threading refuses time-outs beyond TIMEOUT_MAX, which is centuries.
+        # threading rejects timeouts beyond TIMEOUT_MAX, which is centuries.
         return latch.wait(-1 if remaining > threading.TIMEOUT_MAX else remaining)

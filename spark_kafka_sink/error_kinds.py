@@ -1,12 +1,12 @@
-"""The kinds of errors and warnings: each with a code that stays, and what is to be done about it.
+"""The kinds of errors and warnings: each with a stable code, and its remedy.
 
-Owns: :class:`Kind` (``KP0301`` and so on), and what docs/errors.md and ``kprod explain`` say of
-each. Never: a message. An exception class has a kind (``errors.py``), a raise site may name a
-narrower one, and an answer of a broker has the kind of its own code (``KP1`` and its number).
+Owns: :class:`Kind` (``KP0301`` and so on), and the text of docs/errors.md and ``kprod explain`` for
+each. Never: a message. An exception class has a kind (``errors.py``), a raise site may use a
+narrower one, and a broker's error has the kind of its own code (``KP1`` and its number).
 
-A code is never given to another kind, and never changed: people search for it, and link to it.
-The first two digits are the area: 01 options, 02 columns and rows, 03 reaching brokers, 04 who we
-are, 05 delivery, 06 commit and exactly-once, 07 a user's own code and reports, 09 bugs.
+A code is never reused or changed: people search for it, and link to it. The first two digits are
+the area: 01 options, 02 columns and rows, 03 connections, 04 authentication, 05 delivery,
+06 commit and exactly-once, 07 a user's own code and reports, 09 bugs.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Entry:
 ENTRIES: Final[Mapping[Kind, Entry]] = {
     Kind.UNSPECIFIED: Entry(
         "What has no kind of its own",
-        "The message says all that is known. An error that an operation on a closed or failed "
+        "The message has all known details. An error that an operation on a closed or failed "
         "producer raises is the consequence of an earlier one: look for that in the log.",
     ),
     Kind.CONFIG: Entry(
@@ -240,8 +240,8 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     Kind.TLS_SETTING: Entry(
         "A setting of TLS is wrong",
         "Protocol versions, cipher suites, or the check of a broker's name. Without these options "
-        "TLS is as good as this machine's OpenSSL makes it: leave them out if nobody asked for "
-        "them. [TLS](security.md).",
+        "TLS is as secure as this machine's OpenSSL: leave them out unless they are required of "
+        "you. [TLS](security.md).",
         (
             "ssl.cipher.suites: ...",
             "ssl.enabled.protocols=... has nothing that is safe",
@@ -263,7 +263,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ),
     ),
     Kind.INLINE_SECRET: Entry(
-        "A secret stands in an option that Spark shows",
+        "A secret is in an option that Spark shows",
         "Spark hides options by their names, and would show this one in plans, in its UI and in "
         "event logs. Give a reference, `${file:/path}` or `${env:NAME}`. If the secret was real, "
         "replace it: Spark may have logged it before we saw it. "
@@ -334,7 +334,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     Kind.WITHOUT_EFFECT: Entry(
         "Warning: an option does nothing here",
         "Java's producer has it, or another client in the same file has; here it changes nothing. "
-        "Remove it, or leave it: only this line tells of it. [Every option](options.md).",
+        "Remove it, or keep it: it has no other effect. [Every option](options.md).",
         ("Option '...'... has no effect: ...", "...: left out what is ...: ..."),
     ),
     Kind.OTHER_VALUE: Entry(
@@ -357,7 +357,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ("Idempotence will be disabled because ...", "deliveryGuarantee is none because ..."),
     ),
     Kind.WEAK_SECURITY: Entry(
-        "Warning: somebody else could read along or take a broker's place",
+        "Warning: an attacker could eavesdrop or impersonate a broker",
         "A secret goes over the network as it is (use SASL_SSL), the broker's name is not compared "
         "with its certificate (remove the empty `ssl.endpoint.identification.algorithm`), or a "
         "file of secrets may be written by everybody (`chmod o-w`). [Security](security.md).",
@@ -531,9 +531,9 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ("the cluster's id was ... and is ...: the addresses lead to another cluster",),
     ),
     Kind.NO_SUCH_LISTENER: Entry(
-        "Warning: leaders lack the listener that is asked",
+        "Warning: leaders lack the requested listener",
         "The brokers that lead these partitions have no listener of the name that the bootstrap "
-        "server has, so nobody can say where they are. Set `listeners` and `advertised.listeners` "
+        "server has, so their address is unknown. Set `listeners` and `advertised.listeners` "
         "alike on all brokers.",
         ("the leaders of ... partitions have no listener of the bootstrap servers' name: ...",),
     ),
@@ -544,7 +544,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ("node ... at", "bootstrap server"),
     ),
     Kind.AUTHENTICATION: Entry(
-        "We could not say who we are",
+        "The client could not authenticate",
         "A wrong user, password, certificate or token, or an identity provider that gave none. Not "
         "retried. [What a failure means](security.md#what-a-failure-means).",
     ),
@@ -564,8 +564,8 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     Kind.EXPIRED: Entry(
         "A batch was not delivered in time",
         "A batch could not be delivered within `kafka.delivery.timeout.ms`. The end of the line "
-        "says what which broker answered last, or that it never answered, or why the batch was "
-        "never sent.",
+        "has the last response and its broker, or that there was none, or why the batch was never "
+        "sent.",
         ("Expiring ... record(s) for ...: ... ms has passed since batch creation",),
     ),
     Kind.BUFFER_EXHAUSTED: Entry(
@@ -591,8 +591,8 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     ),
     Kind.COMMIT: Entry(
         "The driver can't vouch for a batch",
-        "Nothing of the batch became visible, unless the message says so. What stands in the "
-        "cluster is told by `kprod txn describe PREFIX` ([the command line](cli.md)). A batch "
+        "Nothing of the batch became visible, unless the message says so. The state of "
+        "the cluster is shown by `kprod txn describe PREFIX` ([the command line](cli.md)). A batch "
         "that is not the expected one: the checkpoint was deleted, copied or put back, or two "
         "queries have one prefix. Two queries: give this one a prefix of its own. A checkpoint "
         "that was deleted on purpose: `kprod txn reset PREFIX`; what its source still has is "
@@ -631,10 +631,10 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     ),
     Kind.SUPERSEDED: Entry(
         "Another driver has taken over",
-        "The query was started a second time, an operator ended its transactions, or another query "
-        "has the same prefix. The later one goes on. Nothing of the earlier one's last batch is "
-        "visible, unless the later one wrote it. When none of it was meant: look at the prefix "
-        "(`kprod txn describe PREFIX`), then start the query again.",
+        "The query was started a second time, an operator aborted its transactions, or another "
+        "query has the same prefix. The later one continues. Nothing of the earlier one's last "
+        "batch is visible, unless the later one wrote it. When none of it was meant: look at the "
+        "prefix (`kprod txn describe PREFIX`), then start the query again.",
         ("another driver has taken over '...': run ...", "another run has taken over '...'"),
     ),
     Kind.REFUSED: Entry(
@@ -649,14 +649,14 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     Kind.WRITE_ABORTED: Entry(
         "Warning: a write failed, and its transactions are aborted",
         "Consumers that read committed see nothing of it. The cause is the error of the job or "
-        "query. What stands in the cluster is told by `kprod txn describe PREFIX`.",
+        "query. The cluster's state is shown by `kprod txn describe PREFIX`.",
         ("of their ... rows nothing is visible to read_committed consumers",),
     ),
     Kind.NOT_ABORTED: Entry(
         "Warning: a write failed, and its transactions stay open",
         "Brokers abort them after `kafka.transaction.timeout.ms`, and the next start of the query "
         "before that. Until then, consumers that read committed wait before them: "
-        "`kprod txn sweep PREFIX` ends them at once ([the command line](cli.md)).",
+        "`kprod txn sweep PREFIX` aborts them immediately ([the command line](cli.md)).",
         ("... failed, and its transactions could not be aborted (...)",),
     ),
     Kind.DECIDED_NOT_ABORTED: Entry(
@@ -686,7 +686,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     Kind.DONE_NOT_NOTED: Entry(
         "Warning: a batch is committed, and the commit log does not say so",
         "The next start looks at its transactions once more, which changes nothing. The line has "
-        "the brokers' reason: mend that before the next batch.",
+        "the brokers' reason: fix that before the next batch.",
         ("the batch is committed, but the commit log could not be told so: ...",),
     ),
     Kind.COMMIT_LOG_EMPTY: Entry(

@@ -1,14 +1,14 @@
-"""The exception tree, and what each broker error code means for this producer.
+"""The exception hierarchy, and the handling of each broker error code.
 
-Owns: every exception that leaves this package, the form of warnings, which have codes too (and
-those that a process said once), and the table of broker error codes (number, name, class, meaning,
-hint), from Kafka's ``common/protocol/Errors.java`` and the retry classes of ``Sender`` and
-``TransactionManager``. Never: a decision to retry (that is the sender's).
+Owns: every exception that this package raises, the form of warnings, which have codes too (and the
+warnings that a process logged once), and the table of broker error codes (number, name, class,
+meaning, hint), from Kafka's ``common/protocol/Errors.java`` and the retry classes of ``Sender`` and
+``TransactionManager``. Never: a decision to retry (``sender.py``).
 
-Every error is one line that names what, where and what to do, behind the code of its kind
-(``error_kinds.py``); a second line has the hint, if there is one, and where to read more. All are
-picklable, because Spark carries them from a worker to the driver; none carries a payload, a key, a
-header or a secret. Java's ``XException`` is ``XError`` here.
+Every error is one line with the cause, its place and the remedy, after the code of its kind
+(``error_kinds.py``); a second line has the hint, if there is one, and the link. All are picklable,
+because Spark sends them from a worker to the driver; none contains a payload, a key, a header or a
+secret. Java's ``XException`` is ``XError`` here.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any, ClassVar
 from spark_kafka_sink.documentation import error_url, where_to_read
 from spark_kafka_sink.error_kinds import Kind
 
-#: More than a process has reasons to say; a text may hold a value that is new each time.
+#: Limit of the warnings remembered: a text may contain a value that is new each time.
 _MOST_REMEMBERED = 1_000
 
 _said: set[str] = set()
 
 
 def coded(code: str, text: str, hint: str | None = None) -> str:
-    """One line of an error or a warning: its code before it, and where to read more behind it."""
+    """One line of an error or a warning: the code, the text, and the link."""
     return f"[{code}] {text} ({'' if hint is None else f'{hint}; '}see {where_to_read(code)})"
 
 
@@ -42,8 +42,8 @@ def warn(
 
 
 def warn_once(log: logging.Logger, lines: Iterable[str]) -> None:
-    """Each of ``lines`` that this process has not said yet, as a warning of ``log``. They have
-    their codes already.
+    """Log each of ``lines`` that this process has not logged yet as a warning. They include their
+    codes.
     """
     for line in lines:
         if line in _said:
@@ -57,8 +57,8 @@ def warn_once(log: logging.Logger, lines: Iterable[str]) -> None:
 class KafkaError(Exception):
     """Root of everything this package raises.
 
-    ``message`` is one line: what, where, what to do. ``hint`` names the likely human cause, or is
-    None. ``kind`` is the error's own, its class's (``default_kind``), or a broker's answer.
+    ``message`` is one line: cause, place, remedy. ``hint`` names the likely human cause, or is
+    None. ``kind`` is the error's own, its class's (``default_kind``), or a broker's error code.
     """
 
     default_kind: ClassVar[Kind] = Kind.UNSPECIFIED
@@ -74,7 +74,7 @@ class KafkaError(Exception):
 
     @property
     def url(self) -> str:
-        """Where this kind of error is explained, for this version."""
+        """The documentation of this kind of error, for this version."""
         return error_url(self.kind.kp_code)
 
     def __str__(self) -> str:
@@ -84,14 +84,14 @@ class KafkaError(Exception):
         return f"[{self.kind.kp_code}] {self.message}\n  {more}"
 
     def one_line(self) -> str:
-        """All of it, for a log that makes an event of each line."""
+        """All of it on one line, for logs in which each line is an event."""
         return coded(self.kind.kp_code, self.message, self.hint)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.message, self.hint, self._fields()))
 
     def _fields(self) -> dict[str, Any]:
-        """What pickling keeps besides message and hint: every other attribute set on us."""
+        """The fields to pickle besides message and hint: every other attribute of the instance."""
         return {k: v for k, v in self.__dict__.items() if k not in ("message", "hint")}
 
 
@@ -111,19 +111,19 @@ class ConfigError(KafkaError, ValueError):
 
 
 class SchemaError(KafkaError, ValueError):
-    """The DataFrame's columns are not what a Kafka sink takes."""
+    """The DataFrame's columns are invalid for a Kafka sink."""
 
     default_kind = Kind.SCHEMA
 
 
 class DataError(KafkaError, ValueError):
-    """A row holds what can't be sent: a null topic, a partition that does not exist, ..."""
+    """A row can't be sent: a null topic, a partition that does not exist, ..."""
 
     default_kind = Kind.DATA
 
 
 class SerializationError(KafkaError, ValueError):
-    """A key or value that its serializer does not take."""
+    """A key or value that its serializer does not accept."""
 
     default_kind = Kind.SERIALIZATION
 
@@ -141,7 +141,7 @@ class RemoteProtocolError(KafkaError):
 
 
 class WrongListenerError(RemoteProtocolError):
-    """The first bytes of a connection are TLS, and we don't speak it. Not retried."""
+    """The broker's first bytes are TLS on a plaintext connection. Not retried."""
 
     default_kind = Kind.WRONG_LISTENER
 
@@ -153,13 +153,13 @@ class DeliveryError(KafkaError):
 
 
 class CommitError(KafkaError):
-    """The driver can't vouch for a batch: a message is missing or contradicts itself."""
+    """The driver can't verify a batch: a commit message is missing or inconsistent."""
 
     default_kind = Kind.COMMIT
 
 
 class _TransactionsCommitError(CommitError):
-    """``transactional_ids``: which transactions it is about."""
+    """``transactional_ids`` of the transactions concerned."""
 
     transactional_ids: tuple[str, ...]
 
@@ -176,8 +176,8 @@ class _TransactionsCommitError(CommitError):
 
 
 class CommitOutcomeUnknownError(_TransactionsCommitError):
-    """A commit was asked for and its outcome did not become clear in time. Nothing was undone; the
-    next start of the query finds out.
+    """A commit was requested and its outcome is unknown after the timeout. Nothing was rolled back;
+    the next start of the query determines it.
     """
 
     default_kind = Kind.OUTCOME_UNKNOWN
@@ -198,7 +198,7 @@ class SupersededError(CommitError):
 
 
 class RefusedError(KafkaError):
-    """An operator asked for what contradicts a decision, or for what is not there. Nothing was
+    """An operator's request contradicts a decision, or its object does not exist. Nothing was
     changed.
     """
 
@@ -208,7 +208,7 @@ class RefusedError(KafkaError):
 class ApiError(KafkaError):
     """An error defined by the Kafka protocol (Java's ApiException).
 
-    ``code`` is the broker's error code, or the one that a client-side failure stands for.
+    ``code`` is the broker's error code, or the equivalent of a client-side failure.
     """
 
     code: ErrorCode
@@ -228,19 +228,19 @@ class ApiError(KafkaError):
 
 
 class RetriableError(ApiError):
-    """May succeed when tried again."""
+    """May succeed when retried."""
 
 
 class InvalidMetadataError(RetriableError):
-    """May succeed when tried again with fresh metadata."""
+    """May succeed when retried with updated metadata."""
 
 
 class DisconnectError(InvalidMetadataError):
-    """The connection ended before the answer came (Java's NetworkException)."""
+    """The connection was closed before the response arrived (Java's NetworkException)."""
 
 
 class KafkaTimeoutError(RetriableError):
-    """A time limit passed: max.block.ms, request.timeout.ms or delivery.timeout.ms."""
+    """A timeout expired: max.block.ms, request.timeout.ms or delivery.timeout.ms."""
 
     default_kind = Kind.TIMEOUT
 
@@ -256,17 +256,17 @@ class CoordinatorError(RetriableError):
 
 
 class AuthenticationError(ApiError):
-    """The broker refused who we are. Not retried."""
+    """The broker rejected the client's credentials. Not retried."""
 
     default_kind = Kind.AUTHENTICATION
 
 
 class AuthorizationError(ApiError):
-    """The broker refused what we asked. Not retried."""
+    """The client is not authorized for the request. Not retried."""
 
 
 class InvalidTopicError(ApiError):
-    """A topic name that Kafka refuses."""
+    """A topic name that Kafka rejects."""
 
 
 class RecordTooLargeError(ApiError):
@@ -276,7 +276,7 @@ class RecordTooLargeError(ApiError):
 
 
 class InvalidRecordError(ApiError):
-    """The broker refused records for what they hold (no key on a compacted topic, ...)."""
+    """The broker rejected the content of records (no key on a compacted topic, ...)."""
 
 
 class CorruptRecordError(RetriableError):
@@ -284,7 +284,7 @@ class CorruptRecordError(RetriableError):
 
 
 class OutOfOrderSequenceError(ApiError):
-    """The broker's last sequence of this producer and ours do not meet."""
+    """The sequence does not continue the broker's last sequence of this producer."""
 
 
 class ProducerFencedError(ApiError):
@@ -292,7 +292,7 @@ class ProducerFencedError(ApiError):
 
 
 class TransactionAbortableError(ApiError):
-    """The transaction can't be committed, but it can be aborted and tried anew (KIP-1050)."""
+    """The transaction can't be committed, but it can be aborted and retried (KIP-1050)."""
 
 
 class TransactionAbortedError(ApiError):
@@ -310,7 +310,7 @@ class UnsupportedVersionError(ApiError):
 
 
 class UnknownServerError(ApiError):
-    """The broker failed, and says no more; or answered with a code that we don't know."""
+    """The broker failed without details, or returned an unknown error code."""
 
 
 class ErrorClass(Enum):
@@ -411,7 +411,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def parse(cls, code: int) -> ErrorCode:
-        """The member of ``code``; a number that we don't know is UNKNOWN_SERVER_ERROR."""
+        """The member of ``code``; an unknown number is UNKNOWN_SERVER_ERROR."""
         try:
             return cls(code)
         except ValueError:
@@ -419,7 +419,7 @@ class ErrorCode(IntEnum):
 
     @property
     def kp_code(self) -> str:
-        """As :attr:`Kind.kp_code`: KP1 and the number; -1 stands apart."""
+        """As :attr:`Kind.kp_code`: KP1 and the number; -1 is KP1999."""
         return f"KP1{self.value % 1000:03}"
 
     @property
@@ -428,7 +428,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """True when the same request may succeed later (sequence codes are not in here)."""
+        """True when the same request may succeed later (not for sequence codes)."""
         return CODES[self].error_class in _RETRIABLE
 
     @property
@@ -436,7 +436,7 @@ class ErrorCode(IntEnum):
         return CODES[self].error_class is ErrorClass.REFRESH_METADATA
 
     def error(self, where: str, message: str | None = None) -> ApiError:
-        """The exception of this code: ``where`` says topic partition and broker.
+        """The exception of this code: ``where`` is the topic partition and broker.
 
         ``message`` is the broker's own text, if it has any; it is escaped and cut to 200
         characters.
@@ -449,7 +449,7 @@ class ErrorCode(IntEnum):
 
 
 def safe_text(text: str, limit: int = 200) -> str:
-    """A string from a broker as it may be logged: printable, one line, at most ``limit``."""
+    """A broker's string in loggable form: printable, one line, at most ``limit`` characters."""
     cut = text[:limit]
     printable = "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
     return printable + ("..." if len(text) > limit else "")
@@ -475,25 +475,25 @@ _ACL_IDEMPOTENT = (
 )
 
 _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str | None], ...] = (
-    (ErrorCode.UNKNOWN_SERVER_ERROR, _C.FATAL, UnknownServerError, "the broker failed for a reason it does not tell, or with a code that is not known here", "the broker's server.log tells the reason"),
+    (ErrorCode.UNKNOWN_SERVER_ERROR, _C.FATAL, UnknownServerError, "the broker failed for an unknown reason, or returned an unknown error code", "the broker's server.log has the reason"),
     (ErrorCode.NONE, _C.SUCCESS, ApiError, "no error", None),
     (ErrorCode.OFFSET_OUT_OF_RANGE, _C.FATAL, ApiError, "the offset is outside the log", None),
     (ErrorCode.CORRUPT_MESSAGE, _C.RETRIABLE, CorruptRecordError, "the batch failed its checksum, or its format is wrong", None),
     (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _C.REFRESH_METADATA, InvalidMetadataError, "the broker does not host this topic partition", _CREATE_TOPIC),
     (ErrorCode.INVALID_FETCH_SIZE, _C.FATAL, ApiError, "the fetch size is invalid", None),
-    (ErrorCode.LEADER_NOT_AVAILABLE, _C.REFRESH_METADATA, InvalidMetadataError, "the partition has no leader: an election is under way", None),
+    (ErrorCode.LEADER_NOT_AVAILABLE, _C.REFRESH_METADATA, InvalidMetadataError, "the partition has no leader: an election is in progress", None),
     (ErrorCode.NOT_LEADER_OR_FOLLOWER, _C.REFRESH_METADATA, InvalidMetadataError, "the broker no longer leads this partition", None),
     (ErrorCode.REQUEST_TIMED_OUT, _C.RETRIABLE, KafkaTimeoutError, "the request timed out", "replicas may be slow or down; see request.timeout.ms"),
     (ErrorCode.BROKER_NOT_AVAILABLE, _C.FATAL, ApiError, "the broker is not available", None),
     (ErrorCode.REPLICA_NOT_AVAILABLE, _C.REFRESH_METADATA, InvalidMetadataError, "a replica is not available", None),
-    (ErrorCode.MESSAGE_TOO_LARGE, _C.FATAL, RecordTooLargeError, "the batch is larger than the broker accepts", "raise the topic's max.message.bytes, or write smaller rows (a batch of several rows is split and sent again, so this is one row)"),
+    (ErrorCode.MESSAGE_TOO_LARGE, _C.FATAL, RecordTooLargeError, "the batch is larger than the broker accepts", "raise the topic's max.message.bytes, or write smaller rows (a batch of several rows is split and retried, so this is one row)"),
     (ErrorCode.STALE_CONTROLLER_EPOCH, _C.FATAL, ApiError, "the controller moved", None),
     (ErrorCode.OFFSET_METADATA_TOO_LARGE, _C.FATAL, ApiError, "the offset's metadata is too large", None),
-    (ErrorCode.NETWORK_EXCEPTION, _C.REFRESH_METADATA, DisconnectError, "the broker disconnected before it answered", None),
+    (ErrorCode.NETWORK_EXCEPTION, _C.REFRESH_METADATA, DisconnectError, "the broker disconnected before it responded", None),
     (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, _C.RETRIABLE, CoordinatorError, "the coordinator is loading", None),
     (ErrorCode.COORDINATOR_NOT_AVAILABLE, _C.FIND_COORDINATOR, CoordinatorError, "the coordinator is not available", None),
     (ErrorCode.NOT_COORDINATOR, _C.FIND_COORDINATOR, CoordinatorError, "the broker is not this id's coordinator", None),
-    (ErrorCode.INVALID_TOPIC_EXCEPTION, _C.FATAL, InvalidTopicError, "the topic's name is not legal, or it is internal", "letters, digits, '.', '_' and '-', at most 249 of them; nobody writes to an internal topic"),
+    (ErrorCode.INVALID_TOPIC_EXCEPTION, _C.FATAL, InvalidTopicError, "the topic's name is not legal, or it is internal", "letters, digits, '.', '_' and '-', at most 249 of them; clients can't write to an internal topic"),
     (ErrorCode.RECORD_LIST_TOO_LARGE, _C.FATAL, RecordTooLargeError, "the batch is larger than the topic's segment.bytes", "lower batch.size or raise the topic's segment.bytes"),
     (ErrorCode.NOT_ENOUGH_REPLICAS, _C.RETRIABLE, RetriableError, "fewer replicas are in sync than min.insync.replicas", "brokers are down or lag behind"),
     (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, _C.RETRIABLE, RetriableError, "written, but to fewer replicas than min.insync.replicas", "brokers are down or lag behind"),
@@ -518,13 +518,13 @@ _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str | None], ...]
     (ErrorCode.INVALID_REQUEST, _C.FATAL, ApiError, "the broker can't read the request", "this is a bug here or a broker that is not Kafka"),
     (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, _C.FATAL, ApiError, "the topic's message format is too old for idempotence or transactions", None),
     (ErrorCode.POLICY_VIOLATION, _C.FATAL, ApiError, "the request breaks a policy of the broker", None),
-    (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, _C.SEQUENCE, OutOfOrderSequenceError, "the broker's last sequence of this producer and ours do not meet", "the broker lost what it knew of this producer (data loss at a leader election?); the attempt fails rather than guess, and the next one writes everything with a new producer"),
-    (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, _C.SEQUENCE, ApiError, "the broker has this batch already", None),
+    (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, _C.SEQUENCE, OutOfOrderSequenceError, "the sequence does not continue the broker's last sequence of this producer", "the broker lost this producer's state (data loss at a leader election?); the attempt fails, and the next one writes all rows with a new producer"),
+    (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, _C.SEQUENCE, ApiError, "the broker already has this batch", None),
     (ErrorCode.INVALID_PRODUCER_EPOCH, _C.FATAL, ProducerFencedError, "the producer's epoch is old", None),
     (ErrorCode.INVALID_TXN_STATE, _C.FATAL, InvalidTxnStateError, "the transaction's state forbids this", None),
     (ErrorCode.INVALID_PRODUCER_ID_MAPPING, _C.FATAL, ProducerFencedError, "the producer id is not the transactional id's", "the id may have expired: transactional.id.expiration.ms"),
     (ErrorCode.INVALID_TRANSACTION_TIMEOUT, _C.FATAL, ApiError, "transaction.timeout.ms is above the broker's transaction.max.timeout.ms", None),
-    (ErrorCode.CONCURRENT_TRANSACTIONS, _C.RETRIABLE, RetriableError, "the previous transaction of this id is still being ended", None),
+    (ErrorCode.CONCURRENT_TRANSACTIONS, _C.RETRIABLE, RetriableError, "the previous transaction of this id is still being completed", None),
     (ErrorCode.TRANSACTION_COORDINATOR_FENCED, _C.FATAL, ApiError, "the coordinator was fenced", None),
     (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to use the transactional id", _ACL_TXN),
     (ErrorCode.SECURITY_DISABLED, _C.FATAL, ApiError, "security is switched off on the broker", None),
@@ -537,10 +537,10 @@ _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str | None], ...]
     (ErrorCode.FENCED_LEADER_EPOCH, _C.REFRESH_METADATA, InvalidMetadataError, "the leader epoch is older than the broker's", None),
     (ErrorCode.UNKNOWN_LEADER_EPOCH, _C.RETRIABLE, RetriableError, "the leader epoch is newer than the broker's", None),
     (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, _C.FATAL, ApiError, "the broker does not support this compression", "zstd needs Kafka 2.1"),
-    (ErrorCode.INVALID_RECORD, _C.FATAL, InvalidRecordError, "the broker refused a record", "a compacted topic takes no record without a key"),
+    (ErrorCode.INVALID_RECORD, _C.FATAL, InvalidRecordError, "the broker rejected a record", "a compacted topic accepts no record without a key"),
     (ErrorCode.THROTTLING_QUOTA_EXCEEDED, _C.RETRIABLE, RetriableError, "the quota is used up", None),
     (ErrorCode.PRODUCER_FENCED, _C.FATAL, ProducerFencedError, "a newer producer with this transactional id took over", None),
-    (ErrorCode.UNKNOWN_TOPIC_ID, _C.REFRESH_METADATA, InvalidMetadataError, "the broker does not host this topic id", "the topic may have been deleted and created anew"),
+    (ErrorCode.UNKNOWN_TOPIC_ID, _C.REFRESH_METADATA, InvalidMetadataError, "the broker does not host this topic id", "the topic may have been deleted and recreated"),
     (ErrorCode.INCONSISTENT_TOPIC_ID, _C.REFRESH_METADATA, InvalidMetadataError, "the topic id does not match the broker's log", None),
     (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, _C.FATAL, ApiError, "the transactional id is not known", None),
     (ErrorCode.TRANSACTION_ABORTABLE, _C.FATAL, TransactionAbortableError, "the transaction must be aborted", None),

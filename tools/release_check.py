@@ -51,11 +51,14 @@ class ReleaseError(Exception):
 
 
 def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path = ROOT) -> str:
-    """Standard output; ReleaseError with the end of what it said when it fails."""
+    """Standard output; ReleaseError with the end of what it said when it fails.
+
+    Without PYTHONPATH, by which a checkout would stand before the wheel.
+    """
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
-        env=os.environ | (env or {}),
+        env={name: one for name, one in os.environ.items() if name != "PYTHONPATH"} | (env or {}),
         capture_output=True,
         text=True,
         check=False,

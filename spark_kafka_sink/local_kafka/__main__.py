@@ -76,11 +76,11 @@ def _client_properties(cluster: KafkaCluster) -> str:
 
 
 def _watch(cluster: KafkaCluster) -> int:
-    """Until a node ends by itself, which is a failure."""
+    """Wait until a node exits by itself, which is a failure."""
     while True:
         for node in cluster.nodes:
             if node.state is NodeState.STOPPED:
-                print(f"node {node.node_id} has ended:\n{node.log_tail()}", file=sys.stderr)
+                print(f"node {node.node_id} has exited:\n{node.log_tail()}", file=sys.stderr)
                 return 1
         time.sleep(0.5)
 

@@ -41,7 +41,7 @@ class BrokerProcessGroup:
             raise
 
     def _await_watcher(self) -> None:
-        """Until the watcher is on duty, which it says with a line."""
+        """Wait until the watcher is running, which it reports with a line."""
         ready = self._watcher.stdout
         if ready is None or not ready.readline():
             self._watcher.kill()

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-#: Longer than any test or demo, shorter than what anybody would build upon.
+#: Longer than any test or demo, too short for production use.
 _LIFETIME = dt.timedelta(days=7)
 #: A clock that runs a little behind must not call a new certificate "not valid yet".
 _SKEW = dt.timedelta(hours=1)
@@ -32,7 +32,7 @@ class CertificateAuthority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(name)
         ca = x509.BasicConstraints(ca=True, path_length=0)
-        # Python 3.13 asks for it (VERIFY_X509_STRICT).
+        # Python 3.13 requires it (VERIFY_X509_STRICT).
         usage = _usage(signs_certificates=True)
         self._certificate = (
             self._builder(self._name, self._key.public_key())

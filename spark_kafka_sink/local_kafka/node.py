@@ -81,7 +81,7 @@ class KafkaNode:
 
     @property
     def state(self) -> NodeState:
-        """RUNNING, FROZEN, or STOPPED, also when the process ended by itself."""
+        """RUNNING, FROZEN, or STOPPED, also when the process exited by itself."""
         if self._process is not None and self._process.poll() is not None:
             self._state = NodeState.STOPPED
         return self._state
@@ -132,7 +132,7 @@ class KafkaNode:
     def stop(self, *, timeout: float = DEFAULT_STOP_TIMEOUT_S) -> None:
         """SIGTERM: the broker hands over its leaderships and closes its logs.
 
-        Raises LocalKafkaError when it has not ended after ``timeout`` seconds.
+        Raises LocalKafkaError when it has not exited after ``timeout`` seconds.
         """
         process = self._move("stop")
         process.terminate()
@@ -143,7 +143,7 @@ class KafkaNode:
             raise self._error(f"did not stop within {timeout:g} s of SIGTERM.") from None
 
     def kill(self) -> None:
-        """SIGKILL: gone without a word. What the page cache holds survives, as in a real crash."""
+        """SIGKILL: stops without a shutdown. The page cache survives, as in a real crash."""
         process = self._move("kill")
         process.kill()
         process.wait()
@@ -169,7 +169,7 @@ class KafkaNode:
 
         ``nodes`` is by default the node itself: a broker is listed once the controllers have
         unfenced it. Raises LocalKafkaError with the end of the log after ``timeout`` seconds, or
-        as soon as the process has ended.
+        as soon as the process has exited.
         """
         wanted = frozenset({self.node_id}) if nodes is None else nodes
         deadline = time.monotonic() + timeout

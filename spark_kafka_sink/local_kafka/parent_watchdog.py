@@ -28,7 +28,7 @@ def main() -> None:
     for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)
     group = os.getpgrp()
-    # The parent waits for this: before it, a SIGHUP could have ended the watcher.
+    # The parent waits for this: before it, a SIGHUP could have killed the watcher.
     os.write(1, b"\n")
     with contextlib.suppress(OSError):
         while os.read(0, 4096):

@@ -31,7 +31,7 @@ class ReservedPort:
     __slots__ = ("_holder", "port")
 
     def __init__(self, port: int) -> None:
-        """Hold ``port``. Raises OSError when somebody else has it."""
+        """Reserve ``port``. Raises OSError when another process has it."""
         self.port = port
         holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:

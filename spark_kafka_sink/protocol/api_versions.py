@@ -38,7 +38,7 @@ class NodeApiVersions:
     def transaction_version(self) -> int:
         """The cluster's level of ``transaction.version`` (KIP-890); 2 and up is protocol 2 (TV2).
 
-        0 when the broker tells no features: brokers before 4.0, or ApiVersions below v3.
+        0 when the broker reports no features: brokers before 4.0, or ApiVersions below v3.
         """
         return self.finalized_features.get("transaction.version", 0)
 

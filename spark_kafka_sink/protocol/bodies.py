@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 
 def topic_name(name: str) -> str:
-    """``name`` if a frame can carry it. Whether it is legal is the broker's to say."""
+    """``name`` if it can be encoded. The broker decides whether it is legal."""
     try:
         size = len(name.encode())
         what = f"is {size} bytes long" if size > 0x7FFF else None
@@ -75,17 +75,17 @@ def read_body(
 
 
 def once_each(
-    answers: Iterable[tuple[K, V]], asked: Iterable[K], what: str = "a partition"
+    answers: Iterable[tuple[K, V]], requested: Iterable[K], what: str = "a partition"
 ) -> dict[K, V]:
-    """Each of ``asked`` with its answer. Raises MalformedError, by the name of ``what`` they are,
-    when one comes twice or is missing, and for one that was not asked for.
+    """Each of ``requested`` with its response. Raises MalformedError, naming ``what``, for a
+    duplicate, a missing or an unrequested one.
     """
-    unanswered = {key: key for key in asked}
+    unanswered = {key: key for key in requested}
     found: dict[K, V] = {}
     for answered, value in answers:
         key = unanswered.pop(answered, None)
         if key is None:
-            raise MalformedError(f"{what} comes twice, or was not asked for")
+            raise MalformedError(f"{what} comes twice, or was not requested")
         found[key] = value
     if unanswered:
         raise MalformedError(f"{what} is missing")

@@ -6,7 +6,7 @@ Owns: :class:`TopicPartition`, :class:`Node`, :class:`PartitionInfo`, :class:`Cl
 ships one to the tasks inside the writer.
 
 Brokers and partitions are kept as columns (:class:`Nodes`, :class:`PartitionInfos`) that make a
-:class:`Node` or a :class:`PartitionInfo` when one is asked for. As objects they would take 230 and
+:class:`Node` or a :class:`PartitionInfo` when one is requested. As objects they would take 230 and
 300 bytes, where 12 and 18 in a broker's answer are enough to name them: what a broker says may
 weigh little more here than it did on the wire.
 """
@@ -81,12 +81,12 @@ class PartitionInfos(Sequence[PartitionInfo]):
 
     def __init__(self, topic: str, rows: array[int], ids: array[int]) -> None:
         self.topic = topic
-        #: Its length, for who asks for each record.
+        #: Its length, which is read for each record.
         self.partition_count = len(rows) // 5
         self._rows = rows
         self._ids = ids
         self._available: tuple[int, ...] | None = None
-        # Those that were asked for: who sends records asks for the same ones again and again.
+        # Those that were requested: who sends records asks for the same ones again and again.
         self._tps: dict[int, TopicPartition] = {}
 
     @classmethod
@@ -99,7 +99,7 @@ class PartitionInfos(Sequence[PartitionInfo]):
         rows, ids = array("i"), array("i")
         for number, info in enumerate(infos):
             if info.tp != (topic, number):
-                raise ValueError(f"{info.tp} stands where {topic}-{number} belongs")
+                raise ValueError(f"{info.tp} is where {topic}-{number} belongs")
             ids.extend(info.replicas)
             replicas_end = len(ids)
             ids.extend(info.offline)
@@ -193,7 +193,7 @@ class PartitionInfos(Sequence[PartitionInfo]):
 # Port, bytes of the host, bytes of the rack; behind them host and rack.
 _NODE = struct.Struct(">HHH")
 _NO_RACK = 0xFFFF
-#: So many nodes that were asked for by id are made once and kept.
+#: So many nodes that were requested by id are made once and kept.
 _MOST_MADE = 128
 
 

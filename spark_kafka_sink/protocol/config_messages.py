@@ -1,7 +1,7 @@
 """How topics and brokers are configured: DescribeConfigs (KIP-133, KIP-226).
 
 Owns: this request with its answer. Never: what a setting means. It stands before a record's way:
-the driver's preflight asks.
+the driver's preflight sends it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_SETTINGS: Final = 1_000
 
 
 class ConfigResourceType(IntEnum):
-    """The kinds of resources that are asked for here (Java's ``ConfigResource.Type``)."""
+    """The kinds of resources that are requested here (Java's ``ConfigResource.Type``)."""
 
     TOPIC = 2
     BROKER = 4
@@ -60,7 +60,7 @@ class ResourceConfigs:
 
 @dataclass(frozen=True, slots=True)
 class DescribeConfigsResponse:
-    """``resources``: every one that was asked for."""
+    """``resources``: every one that was requested."""
 
     resources: Mapping[ConfigResource, ResourceConfigs]
     throttle_ms: int = 0
@@ -68,9 +68,9 @@ class DescribeConfigsResponse:
 
 @dataclass(frozen=True, slots=True)
 class DescribeConfigsRequest:
-    """The settings of ``resources``: of topics any broker can tell, of a broker only itself.
+    """Settings of ``resources``: any broker has those of topics, only a broker itself its own.
 
-    ``names`` None asks for all of them; a name that the broker doesn't know is left out silently.
+    ``names`` None requests all; the broker silently omits names that it doesn't know.
     Needs DESCRIBE_CONFIGS on the topic, or on the cluster for a broker.
     """
 
@@ -97,7 +97,7 @@ class DescribeConfigsRequest:
 
     def decode(self, version: int, body: memoryview) -> DescribeConfigsResponse:
         """The answer, which names every resource of this request once and no other."""
-        asked = {(int(resource.type), resource.name): resource for resource in self.resources}
+        requested = {(int(resource.type), resource.name): resource for resource in self.resources}
 
         def parse(reader: WireReader, version: int) -> DescribeConfigsResponse:
             answer = messages.describe_configs.DescribeConfigsResponse.read(reader, version)
@@ -106,11 +106,11 @@ class DescribeConfigsRequest:
                     ((result.resource_type, result.resource_name), _resource_configs(result))
                     for result in answer.results
                 ),
-                asked,
+                requested,
                 "a resource",
             )
             return DescribeConfigsResponse(
-                {asked[key]: configs for key, configs in found.items()},
+                {requested[key]: configs for key, configs in found.items()},
                 max(0, answer.throttle_time_ms),
             )
 

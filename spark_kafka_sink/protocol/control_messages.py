@@ -64,7 +64,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ApiVersionsRequest:
-    """The first request on a connection (KIP-35, KIP-511). From version 3 on it tells who we are.
+    """The first request on a connection (KIP-35, KIP-511). From version 3 on it names the client.
 
     Name and version are letters and digits, with '-' and '.' inside, else the broker refuses.
     """
@@ -101,7 +101,7 @@ class ApiVersionsRequest:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRequest:
-    """``topics`` empty asks for the brokers only. All topics can't be asked for: what a broker
+    """``topics`` empty asks for the brokers only. All topics can't be requested: what a broker
     may answer, and so how much memory an answer takes, is known from the question. What we may do
     to each topic is told by brokers since 2.3 (v8, KIP-430).
     """
@@ -258,8 +258,10 @@ class AddPartitionsToTxnRequest:
 
     def decode(self, version: int, body: memoryview) -> AddPartitionsToTxnResponse:
         """The answer, which names every partition of this request once and no other."""
-        asked = self.partitions
-        return read_body(self, version, body, lambda r, v: read_add_partitions_to_txn(r, v, asked))
+        requested = self.partitions
+        return read_body(
+            self, version, body, lambda r, v: read_add_partitions_to_txn(r, v, requested)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +270,7 @@ class EndTxnRequest:
 
     The broker judges it by the rules of the request's version, not by those that the cluster has
     now, so ``transaction_version`` is the one that the transaction was written with: a transaction
-    of version 2 that is asked for again with version 4 of this request would be called fenced
+    of version 2 that is requested again with version 4 of this request would be called fenced
     although it was committed.
     """
 

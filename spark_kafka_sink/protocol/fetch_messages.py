@@ -2,7 +2,7 @@
 
 Owns: these two requests with their answers, and the isolation level. Never: what the fetched bytes
 hold (``records/log_records.py``), and no fetch sessions: the reader of a decision log asks for few
-partitions, a few times. It stands beside a record's way, on the driver.
+partitions, a few times. Used on the driver.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class OffsetSpec(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffset:
-    """``offset`` is -1 when ``error`` is not NONE; ``leader_epoch`` -1 when it is not told (< v4).
+    """``offset`` is -1 when ``error`` is not NONE; ``leader_epoch`` -1 when it is unknown (< v4).
 
     LATEST is the high watermark, or with READ_COMMITTED the last stable offset.
     """
@@ -74,7 +74,7 @@ class PartitionOffset:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsResponse:
-    """``partitions``: every one that was asked for."""
+    """``partitions``: every one that was requested."""
 
     partitions: Mapping[TopicPartition, PartitionOffset]
     throttle_ms: int = 0
@@ -82,7 +82,7 @@ class ListOffsetsResponse:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsRequest:
-    """Where ``partitions`` begin or end: ask their leader.
+    """Where ``partitions`` begin or end: sent to their leader.
 
     Versions above 9 are for logs in remote storage, below 2 there is no isolation level.
     """
@@ -181,7 +181,7 @@ class FetchedPartition:
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
-    """``partitions``: every one that was asked for, or none when ``error`` is not NONE."""
+    """``partitions``: every one that was requested, or none when ``error`` is not NONE."""
 
     error: ErrorCode
     partitions: Mapping[TopicPartition, FetchedPartition]
@@ -190,7 +190,7 @@ class FetchResponse:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """Batches of ``partitions``, which must differ: ask their leader.
+    """Batches of ``partitions``, which must differ: sent to their leader.
 
     The broker waits up to ``max_wait_ms`` for ``min_bytes``. Versions from 13 on name topics by
     id and are not needed: every broker up to 4.x reads 12. Brokers refuse topics with zstd below 10
@@ -233,10 +233,10 @@ class FetchRequest:
 
     def decode(self, version: int, body: memoryview) -> FetchResponse:
         """The answer, which names every partition of this request once and no other."""
-        asked = {piece.tp: piece.offset for piece in self.partitions}
+        requested = {piece.tp: piece.offset for piece in self.partitions}
 
         def parse(reader: WireReader, version: int) -> FetchResponse:
-            return _read_fetch(reader, version, asked, self.isolation_level)
+            return _read_fetch(reader, version, requested, self.isolation_level)
 
         return read_body(self, version, body, parse)
 
@@ -244,23 +244,23 @@ class FetchRequest:
 def _read_fetch(
     reader: WireReader,
     version: int,
-    asked: Mapping[TopicPartition, int],
+    requested: Mapping[TopicPartition, int],
     isolation_level: IsolationLevel,
 ) -> FetchResponse:
-    """The answer for ``asked``, partitions with the offsets asked for."""
+    """The answer for ``requested``, partitions with the offsets requested."""
     answer = messages.fetch.FetchResponse.read(reader, version)
     throttle_ms, error = max(0, answer.throttle_time_ms), error_code(answer.error_code)
     found: dict[TopicPartition, FetchedPartition] = {}
     for topic in answer.responses:
         for one in topic.partitions:
             tp = TopicPartition(topic.topic, one.partition_index)
-            if tp in found or tp not in asked:
-                raise MalformedError("a partition comes twice, or was not asked for")
-            found[tp] = _fetched(one, asked[tp], isolation_level)
+            if tp in found or tp not in requested:
+                raise MalformedError("a partition comes twice, or was not requested")
+            found[tp] = _fetched(one, requested[tp], isolation_level)
     if error is not ErrorCode.NONE:
         found = {}
-    elif len(found) != len(asked):
-        raise MalformedError("a partition that was asked for is not in it")
+    elif len(found) != len(requested):
+        raise MalformedError("a partition that was requested is not in it")
     return FetchResponse(error, found, throttle_ms)
 
 

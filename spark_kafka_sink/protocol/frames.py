@@ -1,10 +1,10 @@
-"""Headers and the length prefix: what stands around every request and answer.
+"""Headers and the length prefix of every request and response.
 
 Owns: the request header (v1, v2), the response header (v0, v1), the int32 length, and the limits
 of a frame's size. Never: bodies, sockets, or how a frame is
 put together from pieces of a stream (``network/``).
 
-On a record's way: the last stop before the selector, and the first behind it.
+On a record's way: the last step before the selector, and the first after it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spark_kafka_sink.protocol.wire import WireReader, decoding
 #: partitions describes itself in about 10 MB.
 MAX_RESPONSE_SIZE: Final = 64 * 1024 * 1024
 
-#: The same until ApiVersions is done: nobody has proved yet to be a Kafka broker, let alone ours.
+#: The same until ApiVersions is done: the peer is not yet known to be a Kafka broker.
 MAX_RESPONSE_SIZE_BEFORE_READY: Final = 512 * 1024
 
 #: Bytes of the length prefix in front of every frame.
@@ -64,7 +64,9 @@ def frame(
     body = request.encode(version)
     name = None if client_id is None else client_id.encode()
     if name is not None and len(name) > 0x7FFF:
-        raise IllegalStateError(f"client.id is {len(name)} bytes long; the protocol ends at 32767")
+        raise IllegalStateError(
+            f"client.id is {len(name)} bytes long; the protocol's limit is 32767"
+        )
     tail = b"\xff\xff" if name is None else len(name).to_bytes(2, "big") + name
     if request_header_version(request.api_key, version) == 2:
         tail += b"\x00"  # no tagged fields
@@ -130,7 +132,7 @@ def parse_response_header(
 
 
 def peek_correlation_id(payload: memoryview) -> int:
-    """The correlation id, which stands first in every answer of every version."""
+    """The correlation id, the first field of every response in every version."""
     if len(payload) < 4:
         raise RemoteProtocolError(
             f"an answer of {len(payload)} bytes is too short for its correlation id"

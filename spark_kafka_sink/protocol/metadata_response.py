@@ -1,15 +1,15 @@
-"""What a broker says of its cluster: the answer to Metadata, and how it is checked.
+"""The Metadata response, and its validation.
 
-Owns: :class:`TopicMetadata`, :class:`MetadataResponse`, and how they come of Kafka's message
-(``protocol/messages/metadata.py``), checked for sense, so that nobody behind this room meets a port
-0, a broker that comes twice, or partition two billion. Never: what becomes of it
-(``producer/metadata.py``), nor what an error code means.
+Owns: :class:`TopicMetadata`, :class:`MetadataResponse`, and their creation from Kafka's message
+(``protocol/messages/metadata.py``) with validation, so that no caller gets a port 0, a duplicate
+broker, or partition two billion. Never: its use (``producer/metadata.py``), nor the handling of an
+error code.
 
-On a record's way: first, before anybody knows where the record goes.
+On a record's way: first, before the record's partition is known.
 
-It is the largest answer there is, and names what a liar likes to make large: brokers, topics,
-partitions, replicas. So each is put into the columns that a :class:`Cluster` keeps as it is read
-(:class:`Nodes`, :class:`PartitionInfos`), and a topic that was not asked for is no answer.
+It is the largest response, and a hostile broker could inflate each part of it: brokers, topics,
+partitions, replicas. So each is decoded directly into the columns that a :class:`Cluster` keeps
+(:class:`Nodes`, :class:`PartitionInfos`), and an unrequested topic is an error.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 #: More brokers than any cluster has, and few enough to be looked through in every poll.
 MOST_BROKERS: Final = 5_000
 
-#: What stands in place of authorized operations that were not asked for.
+#: The value of authorized operations that were not requested.
 _NOT_TOLD: Final = -(2**31)
 _RELIABLE_EPOCHS: Final = 9  # Java: MetadataResponse.hasReliableLeaderEpochs
 
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """``topic_id`` is 16 bytes, or None when the broker has none or does not tell (< v10).
+    """``topic_id`` is 16 bytes, or None when the broker has none or does not report it (< v10).
 
     ``authorized_operations`` has a bit for each operation of Kafka's ``AclOperation`` that we may
-    do; None when it was not asked for, or the broker does not tell (< v8).
+    do; None when it was not requested, or the broker does not report it (< v8).
 
     ``in_sync`` counts the replicas in sync of each partition, by its number.
 
@@ -69,7 +69,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class MetadataResponse:
-    """Brokers, and topics that were asked for, none twice. A leader need not be a broker.
+    """Brokers, and topics that were requested, none twice. A leader need not be a broker.
 
     ``controller`` -1: none known. ``error`` is the whole answer's (v13: REBOOTSTRAP_REQUIRED).
     """
@@ -82,23 +82,23 @@ class MetadataResponse:
     error: ErrorCode = ErrorCode.NONE
 
 
-def read_metadata(reader: WireReader, version: int, asked: Iterable[str]) -> MetadataResponse:
-    """Metadata v4 to v13, the answer to a question for the topics ``asked``.
+def read_metadata(reader: WireReader, version: int, requested: Iterable[str]) -> MetadataResponse:
+    """Metadata v4 to v13, the response to a request for the topics ``requested``.
 
     Takes about 400 bytes for each of these topics that is answered, and at most four times the
     answer's own size for the rest; of a real answer, less than its size.
     """
     answer = messages.metadata.MetadataResponse.read(reader, version)
-    names = {name: name for name in asked}
+    names = {name: name for name in requested}
     if len(answer.topics) > len(names):
-        raise MalformedError("it names more topics than were asked for")
+        raise MalformedError("it names more topics than were requested")
     topics = _Topics(version, most_gaps=64 + len(reader.data) // 32)
     found = []
     for topic in answer.topics:
-        # Null only for topics that were asked for by id.
+        # Null only for topics that were requested by id.
         name = names.pop(topic.name, None) if topic.name is not None else None
         if name is None:
-            raise MalformedError("a topic comes twice, or was not asked for")
+            raise MalformedError("a topic comes twice, or was not requested")
         found.append(topics.checked(name, topic))
     return MetadataResponse(
         _nodes(answer.brokers),
@@ -153,7 +153,7 @@ class _Topics:
         self, topic: str, partitions: Iterable[MetadataResponsePartition]
     ) -> tuple[PartitionInfos, array[int]]:
         rows, ids, in_sync = array("i"), array("i"), array("i")
-        # Brokers answer in the order of numbers; noted from the first that stands elsewhere.
+        # Brokers return partitions in ascending order; noted from the first that is not.
         numbers: array[int] | None = None
         reliable = self._version >= _RELIABLE_EPOCHS
         for index, one in enumerate(partitions):
@@ -179,7 +179,7 @@ class _Topics:
     def _in_order(
         self, rows: array[int], ids: array[int], in_sync: array[int], numbers: array[int]
     ) -> tuple[array[int], array[int], array[int]]:
-        """The columns as they are when partitions stand in the order of their numbers."""
+        """The columns when partitions are in ascending order."""
         count = max(numbers) + 1
         self._gaps += count - len(numbers)
         if self._gaps > self._most_gaps:

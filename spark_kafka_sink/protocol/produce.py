@@ -41,7 +41,7 @@ _ACKS_AND_TIMEOUT = struct.Struct(">hi")
 _PARTITION_V3 = struct.Struct(">ihqq")
 _PARTITION_V5 = struct.Struct(">ihqqq")
 _LEADER = struct.Struct(">ii")
-# No record errors, no message, no tagged fields: how nearly every partition ends.
+# No record errors, no message, no tagged fields: the end of nearly every partition.
 _PLAIN_END_FLEXIBLE = b"\x01\x00\x00"
 _PLAIN_END_CLASSIC = b"\x00\x00\x00\x00\xff\xff"
 
@@ -134,7 +134,7 @@ class ProduceRequest:
     def encode(self, version: int) -> Buffers:
         """Small bytes and batches by turns: [ours, batch buffers, ours, batch buffers, ours].
 
-        Topics stand in the order in which ``data`` names them first, partitions of a topic in the
+        Topics are in the order of their first occurrence in ``data``, partitions of a topic in the
         order of ``data``. Raises IllegalStateError when a partition comes twice or a ``size``
         is wrong: either would end the connection, or worse, shift everything behind it.
         """
@@ -194,7 +194,7 @@ def _encode_classic(
             out += item.buffers
             head = b""
     if head:
-        out.append(head)  # no partition at all: the head stands alone
+        out.append(head)  # no partition: the head only
     return out
 
 
@@ -248,13 +248,13 @@ def _compact_string(text: str | None) -> bytes:
 
 
 class _ResponseDecoder:
-    """Reads one answer against what was asked.
+    """Reads a response and matches it with its request.
 
-    ``_asked`` holds the partitions still unanswered; each answer takes its own out, so that a
-    second one, or one that nobody asked for, finds nothing, and what is left was not answered.
+    ``_requested`` holds the partitions without a response; each response removes its own, so that a
+    duplicate or unrequested one is an error, and the remaining ones are missing.
     """
 
-    __slots__ = ("_asked", "_layout", "_plain_end", "_smallest_partition", "_version")
+    __slots__ = ("_layout", "_plain_end", "_requested", "_smallest_partition", "_version")
 
     def __init__(self, version: int, data: Sequence[PartitionProduceData]) -> None:
         self._version = version
@@ -265,26 +265,26 @@ class _ResponseDecoder:
             self._plain_end = _PLAIN_END_CLASSIC if version >= _RECORD_ERRORS else b""
         # A plain end is also the shortest.
         self._smallest_partition = self._layout.size + len(self._plain_end)
-        asked: dict[str, dict[int, TopicPartition]] = {}
+        requested: dict[str, dict[int, TopicPartition]] = {}
         for item in data:
             tp = item.tp
-            if tp.topic not in asked:
-                asked[tp.topic] = {}
-            asked[tp.topic][tp.partition] = tp
-        self._asked = asked
+            if tp.topic not in requested:
+                requested[tp.topic] = {}
+            requested[tp.topic][tp.partition] = tp
+        self._requested = requested
 
     def parse(self, reader: WireReader) -> ProduceResponse:
-        asked = self._asked
+        requested = self._requested
         partitions: list[PartitionProduceResponse] = []
         # A topic has at least its name's length and its count of partitions.
         for _ in range(reader.count(3 if reader.flexible else 6)):
-            topic = asked.get(reader.string())
+            topic = requested.get(reader.string())
             if topic is None:
-                raise MalformedError("it names a topic that was not asked for")
+                raise MalformedError("it names a topic that was not requested")
             count = reader.count(self._smallest_partition)
             partitions += [self._partition(reader, topic) for _ in range(count)]
             reader.skip_tagged_fields()
-        if any(asked.values()):
+        if any(requested.values()):
             raise MalformedError("a partition is missing")
         throttle_ms = max(0, reader.int32())
         endpoints: tuple[Node, ...] = ()
@@ -301,7 +301,7 @@ class _ResponseDecoder:
         reader.position = start + layout.size
         tp = topic.pop(index, None)
         if tp is None:
-            raise MalformedError("it answers for a partition twice, or for one not asked for")
+            raise MalformedError("it answers for a partition twice, or for one not requested")
         log_start_offset = rest[0] if rest else -1
         if base_offset < -1 or log_append_time_ms < -1 or log_start_offset < -1:
             raise MalformedError("an offset or a timestamp is negative")

@@ -2,7 +2,7 @@
 
 Owns: this request with its answer, of which one thing is read: the controller's time. It is the
 only API that tells a broker's clock and changes nothing. Never: what a difference means
-(``datasource/topic_checks.py``). It stands beside a record's way: ``kprod check`` asks.
+(``datasource/topic_checks.py``). It is not part of a record's way: ``kprod check`` asks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _METADATA_LOG: Final = TopicPartition("__cluster_metadata", 0)
 @dataclass(frozen=True, slots=True)
 class DescribeQuorumResponse:
     """``leader`` is the active controller's id, -1 when there is none. ``leader_time_ms`` is its
-    wall clock as it answered, in milliseconds since the epoch; None when it does not tell.
+    wall clock as it answered, in milliseconds since the epoch; None when it does not report it.
     """
 
     error: ErrorCode

@@ -1,7 +1,7 @@
 """The control plane's answers: values of our own, and how they are read.
 
 Owns: one frozen dataclass for each answer, and how it comes of Kafka's message
-(``protocol/messages/``): checked for sense, and holding nothing that was not asked for, so that
+(``protocol/messages/``): checked for sense, and holding nothing that was not requested, so that
 what it takes is bounded by the question. Never: requests (``protocol/control_messages.py``, which
 names these values, too), nor what an error code means. Metadata is in ``metadata_response.py``.
 """
@@ -33,7 +33,7 @@ class ApiVersionsResponse:
 
     ``error`` UNSUPPORTED_VERSION asks for a retry: at ``api_versions[API_VERSIONS].max`` when
     that is there (brokers since 2.4), else at 0. ``finalized_features`` are the cluster's feature
-    levels, of epoch ``finalized_features_epoch`` (-1: the broker tells none).
+    levels, of epoch ``finalized_features_epoch`` (-1: the broker reports none).
     """
 
     error: ErrorCode
@@ -70,7 +70,7 @@ class Coordinator:
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorResponse:
-    """``coordinators`` by the key that was asked for."""
+    """``coordinators`` by the key that was requested."""
 
     coordinators: Mapping[str, Coordinator]
     throttle_ms: int = 0
@@ -160,15 +160,15 @@ def read_init_producer_id(reader: WireReader, version: int) -> InitProducerIdRes
 
 
 def read_find_coordinator(
-    reader: WireReader, version: int, asked: Sequence[str]
+    reader: WireReader, version: int, requested: Sequence[str]
 ) -> FindCoordinatorResponse:
-    """FindCoordinator v1 to v6; before v4 it does not name its key, the only one ``asked``."""
+    """FindCoordinator v1 to v6; before v4 it does not name its key, the only one ``requested``."""
     answer = messages.find_coordinator.FindCoordinatorResponse.read(reader, version)
     if version < 4:
-        coordinators = {asked[0]: _coordinator(answer)}
+        coordinators = {requested[0]: _coordinator(answer)}
     else:
         coordinators = once_each(
-            ((one.key, _coordinator(one)) for one in answer.coordinators), asked, "a key"
+            ((one.key, _coordinator(one)) for one in answer.coordinators), requested, "a key"
         )
     return FindCoordinatorResponse(coordinators, max(0, answer.throttle_time_ms))
 
@@ -185,7 +185,7 @@ def _coordinator(
 
 
 def read_add_partitions_to_txn(
-    reader: WireReader, version: int, asked: Iterable[TopicPartition]
+    reader: WireReader, version: int, requested: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnResponse:
     """AddPartitionsToTxn v0 to v3."""
     answer = messages.add_partitions_to_txn.AddPartitionsToTxnResponse.read(reader, version)
@@ -195,7 +195,7 @@ def read_add_partitions_to_txn(
             for topic in answer.results_by_topic_v3_and_below
             for one in topic.results_by_partition
         ),
-        asked,
+        requested,
     )
     return AddPartitionsToTxnResponse(errors, max(0, answer.throttle_time_ms))
 
@@ -213,7 +213,7 @@ def read_end_txn(reader: WireReader, version: int) -> EndTxnResponse:
 
 
 def read_create_topics(
-    reader: WireReader, version: int, asked: Iterable[str]
+    reader: WireReader, version: int, requested: Iterable[str]
 ) -> CreateTopicsResponse:
     """CreateTopics v2 to v7."""
     answer = messages.create_topics.CreateTopicsResponse.read(reader, version)
@@ -222,7 +222,7 @@ def read_create_topics(
             (topic.name, (error_code(topic.error_code), topic.error_message))
             for topic in answer.topics
         ),
-        asked,
+        requested,
         "a topic",
     )
     return CreateTopicsResponse(errors, max(0, answer.throttle_time_ms))

@@ -2,7 +2,7 @@
 DescribeProducers (KIP-664, brokers since 3.0).
 
 Owns: these three requests with their answers, and the coordinator's states of a transaction.
-Never: what follows from a state (``transactions/``). It stands beside a record's way: the driver
+Never: what follows from a state (``transactions/``). It is not part of a record's way: the driver
 asks before it commits, and whoever sweeps.
 """
 
@@ -91,7 +91,7 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class DescribeTransactionsResponse:
-    """``transactions`` by transactional id: every id that was asked for."""
+    """``transactions`` by transactional id: every id that was requested."""
 
     transactions: Mapping[str, TransactionDescription]
     throttle_ms: int = 0
@@ -99,7 +99,7 @@ class DescribeTransactionsResponse:
 
 @dataclass(frozen=True, slots=True)
 class DescribeTransactionsRequest:
-    """What the coordinator of ``transactional_ids`` knows of each: ask the coordinator of them.
+    """What the coordinator of ``transactional_ids`` knows of each: sent to their coordinator.
 
     TRANSACTIONAL_ID_NOT_FOUND for an id that it has no memory of; NOT_COORDINATOR and
     COORDINATOR_LOAD_IN_PROGRESS come for each id, too.
@@ -285,7 +285,7 @@ class PartitionProducers:
 
 @dataclass(frozen=True, slots=True)
 class DescribeProducersResponse:
-    """``partitions``: every one that was asked for."""
+    """``partitions``: every one that was requested."""
 
     partitions: Mapping[TopicPartition, PartitionProducers]
     throttle_ms: int = 0
@@ -293,7 +293,7 @@ class DescribeProducersResponse:
 
 @dataclass(frozen=True, slots=True)
 class DescribeProducersRequest:
-    """The producers that the leader of ``partitions`` remembers: ask their leader.
+    """The producers that the leader of ``partitions`` remembers: sent to their leader.
 
     A transaction that is open here, and of which the coordinator knows nothing, hangs.
     """

@@ -104,7 +104,7 @@ class TxnOffsetCommitRequest:
 
     For the group's coordinator. It names no member of the group, so none of its consumers is asked
     whether it may. ``transaction_version`` decides the request's version, as with EndTxn: version 5
-    adds the group to the transaction, the versions below must not be asked for that.
+    adds the group to the transaction, the versions below must not be requested that.
     """
 
     transactional_id: str

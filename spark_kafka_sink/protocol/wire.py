@@ -5,9 +5,9 @@ bytes can be wrong into one RemoteProtocolError. Never: what a field means.
 
 Nothing is allocated before the bytes for it have arrived, and time is linear in them. Python
 objects weigh more than the bytes that name them, 300 for 18 at the worst, so an array stays bytes:
-its items are made one by one while somebody goes through it. What is kept of an answer is kept as
-columns or as bytes, and what was not asked for is an error: no answer takes more than four times
-its bytes and 64 KiB, beside what each item of the question takes
+its items are created one by one during iteration. A response is kept as columns or as bytes, and
+unrequested items are an error: no response needs more memory than four times its bytes and 64 KiB,
+besides the memory for each item of the request
 (``tests/protocol/test_hostile_answers.py``; the decoders alone, ``test_generated_messages.py``).
 """
 
@@ -36,12 +36,12 @@ INT64: Final = struct.Struct(">q")
 # Ready-made layouts for what nearly every array of ids is.
 _FEW: Final = 8
 _FEW_INT32: Final = [struct.Struct(f">{count}i") for count in range(_FEW)]
-#: The end of an array with so many items is noted, so that it is looked for once and not each time
-#: that somebody comes by. The note weighs less than the bytes of the items.
+#: The end offset of an array with at least this many items is cached, so that it is computed once.
+#: A cache entry is smaller than the bytes of the items.
 _MANY: Final = 256
 
 _CODES: Final = {code.value: code for code in ErrorCode}
-#: What stands for "no UUID".
+#: The value for "no UUID".
 ZERO_UUID: Final = bytes(16)
 _LARGEST_PORT: Final = 65535
 #: The longest string of Kafka's protocol (MessageGenerator writes the same check into Java's).
@@ -90,7 +90,7 @@ class WireReader:
         return self._end - self.position
 
     def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
-        """Fixed-size integers that stand side by side."""
+        """Consecutive fixed-size integers."""
         values: tuple[int, ...] = layout.unpack_from(self.data, self.position)
         self.position += layout.size
         return values
@@ -166,7 +166,7 @@ class WireReader:
     def skip_string(self) -> None:
         """Go beyond a string, null or not, whatever its bytes are."""
         if self.flexible and (length := self.data[self.position]) < 0x80:
-            # A length is told plus one, which is what it takes itself; 0 is null.
+            # A length is encoded plus one, which is the size of the length itself; 0 is null.
             end = self.position + (length or 1)
             if end > self._end:
                 raise MalformedError("a field is longer than the answer")
@@ -192,7 +192,7 @@ class WireReader:
         self._skip_bytes()
 
     def _skip_bytes(self) -> int:
-        """Where the bytes begin; the cursor stands behind them."""
+        """The start of the bytes; the cursor moves behind them."""
         size = self.unsigned_varint() - 1 if self.flexible else self.int32()
         if size < -1:
             raise MalformedError("a size of bytes is negative")
@@ -240,7 +240,7 @@ class WireReader:
     def count(self, smallest_item: int) -> int:
         """An array's count. No larger than what the rest can hold of items of that many bytes.
 
-        A null array counts as empty: none of the arrays that we read tells the two apart.
+        A null array counts as empty: no array that is read here distinguishes the two.
         """
         count = self.unsigned_varint() - 1 if self.flexible else self.int32()
         if count < 0:
@@ -254,7 +254,7 @@ class WireReader:
     def int32_array(self) -> array[int]:
         """Four bytes for each number, where a tuple takes 36."""
         if self.flexible and (length := self.data[self.position]) <= _FEW:
-            # A count is told plus one; 0 is null. Here it is one byte, and the commonest by far.
+            # A count is encoded plus one; 0 is null. One byte is by far the most common.
             layout = _FEW_INT32[length - 1 if length else 0]
             few = layout.unpack_from(self.data, self.position + 1)
             self.position += 1 + layout.size
@@ -322,7 +322,7 @@ def _skip_string(reader: WireReader, _version: int) -> None:
 
 
 class WireArray(Sequence[T_co]):
-    """An array of an answer, kept as its bytes; an item is made whenever it is asked for.
+    """An array of an answer, kept as its bytes; an item is made whenever it is requested.
 
     ``read`` makes the item at a reader's cursor. The bytes are known to hold ``count`` items, but
     an item may still be wrong in itself (a string that is no text), so that going through it raises

@@ -31,7 +31,7 @@ class WireWriter:
         return bytes(self._data)
 
     def pack(self, layout: struct.Struct, *values: int) -> None:
-        """Fixed-size numbers that stand side by side."""
+        """Consecutive fixed-size numbers."""
         self._data += layout.pack(*values)
 
     def uuid(self, value: bytes) -> None:
@@ -48,7 +48,7 @@ class WireWriter:
         raw = text.encode()
         size = len(raw)
         if size > _LONGEST_STRING:
-            raise IllegalStateError(f"a string is {size} bytes long; the protocol ends at 32767")
+            raise IllegalStateError(f"a string is {size} bytes long; the protocol's limit is 32767")
         if self._flexible:
             self._unsigned_varint(size + 1)
         else:

@@ -91,7 +91,7 @@ def check_variable(name: str, what: str) -> None:
 
 
 def check_url(url: str, what: str) -> None:
-    """NotAllowedError for a token endpoint that may not be asked; letter by letter, as in Kafka."""
+    """NotAllowedError for a token endpoint that is not allowed; compared exactly, as in Kafka."""
     allowed = _items(URLS)
     if allowed is not None and url not in allowed:
         raise NotAllowedError.of(what, URLS)

@@ -46,9 +46,9 @@ def find(path: Text, option: str) -> object:
         # Python's own ImportError names modules; any other may hold anything. So may what stands
         # behind a reference.
         named = isinstance(error, ImportError | AttributeError) and error.name is not None
-        tells = named and not isinstance(path, Password)
+        reveal = named and not isinstance(path, Password)
         hint = _OF_THE_JVM if _is_of_the_jvm(text_of(path), error) else _IMPORTABLE
-        why = f"{type(error).__name__}: {safe_text(str(error))}" if tells else place_of(error)
+        why = f"{type(error).__name__}: {safe_text(str(error))}" if reveal else place_of(error)
     else:
         if limits_imports():
             _refuse_what_only_passes_through(found, shown)

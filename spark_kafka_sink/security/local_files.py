@@ -47,7 +47,7 @@ def read_file(path: str, shown: str, limit: int = MAX_TEXT) -> bytes:
     ``shown`` is how the warning for a file that everybody may write names it.
     """
     try:
-        # Without O_NONBLOCK, opening a FIFO would wait for somebody to write to it.
+        # Without O_NONBLOCK, opening a FIFO would block until another process writes to it.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             mode = os.fstat(fd)

@@ -91,7 +91,7 @@ def looked_up(*values: Text | None) -> tuple[str, ...]:
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """What a server says, without the ``secrets`` that it was told; it may repeat anything.
+    """A server's text without the ``secrets`` sent to it, which it may repeat.
 
     A secret as it is, is replaced. One that is encoded (base64, base32, hex, URL, HTML, quoted) or
     in other letters hides all of it: who sends back what we sent has nothing to say about it.

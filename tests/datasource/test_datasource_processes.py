@@ -77,6 +77,9 @@ assert "connect" in type(rows.write).__module__
 assert spark_kafka_sink.last_report(spark) is None
 rows.write.format("kprod").options(**options).save()
 rows.write.options(**options).save(format="kprod", mode="append")
+(host,) = spark_kafka_sink.check(spark, options)
+assert (host.driver, host.failed) == (False, None), host
+assert {"topic", "rights"} <= {step.name for step in host.steps}, "one task does every step"
 told = spark_kafka_sink.last_report(spark)
 assert (told.rows, told.outcome, told.query_id) == (5, "acknowledged", None), told
 
@@ -112,9 +115,31 @@ except ConfigError as error:
     assert "continuous trigger" in str(error)
 else:
     raise AssertionError("the continuous trigger was not refused")
+# The server's driver writes the reports, and this client sees the folder: they share a machine.
+import time
+from prometheus_client import CollectorRegistry
+from spark_kafka_sink.datasource.monitoring.prometheus_metrics import PrometheusMetrics
+registry, joined = CollectorRegistry(), []
+options["reportPath"] = tempfile.mkdtemp()
+listener = spark_kafka_sink.KprodListener(
+    PrometheusMetrics(registry), reports=options["reportPath"],
+    on_batch=lambda progress, reports: joined.append((progress, reports)))
+spark.streams.addListener(listener)
 query = start({"availableNow": True}, queryName="connected")
 query.awaitTermination()
 assert query.exception() is None
+def value(name, **labels):
+    return registry.get_sample_value(name, {"query": "connected", **labels})
+deadline = time.monotonic() + 60
+while value("kprod_query_active") != 0 and time.monotonic() < deadline:
+    time.sleep(0.05)  # the server's events come on a stream of their own
+spark.streams.removeListener(listener)
+assert value("kprod_query_active") == 0
+assert value("kprod_rows_total") == 5, joined
+(batch,) = [one for one in joined if one[1]]
+assert batch[0]["batchId"] == batch[1][0]["batchId"] == 0
+assert (batch[1][0]["queryName"], batch[0]["name"]) == ("connected", "connected")
+del options["reportPath"]
 told = spark_kafka_sink.last_report(query)
 assert (told.query_id, told.query_name, told.rows) == (query.id, "connected", 5), told
 

@@ -192,7 +192,7 @@ CASES = [
         ApiKey.METADATA,
         "another topic",
         metadata(topics=topics(m.partition(8, 0), name=b"u")),
-        "was not asked for",
+        "was not requested",
     ),
     Case(
         ApiKey.METADATA,

@@ -90,7 +90,7 @@ def test_another_leader_is_another_object() -> None:
 
 def test_partitions_stand_in_the_order_of_their_numbers() -> None:
     for wrong in (TopicPartition("t", 1), TopicPartition("u", 0)):
-        with pytest.raises(ValueError, match="stands where t-0 belongs"):
+        with pytest.raises(ValueError, match="is where t-0 belongs"):
             PartitionInfos.of("t", [PartitionInfo(wrong, 1)])
 
 

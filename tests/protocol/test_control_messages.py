@@ -280,8 +280,8 @@ def test_brokers_that_make_no_sense_are_refused(version: int, brokers: list[Any]
         "partition beyond its count",
         "topic twice",
         "many gaps",
-        "topic not asked for",
-        "more topics than were asked for",
+        "topic not requested",
+        "more topics than were requested",
     ],
 )
 def test_topics_that_make_no_sense_are_refused(version: int, topics: Any) -> None:

@@ -142,10 +142,10 @@ def of_metadata() -> list[Case]:
         case("a negative replica", v, answer(m.partition(v, 0, (1, -2))), "negative id")
         case("errors without a name", v, answer(*(m.partition(v, i, error=999) for i in numbers)))
         case("error -1", v, answer(*(m.partition(v, i, error=-1) for i in numbers)))
-        case("a topic twice", v, m.answer(v, one, topic() * 2), "more topics than were asked for")
+        case("a topic twice", v, m.answer(v, one, topic() * 2), "more topics than were requested")
         strangers = [m.topic(v, b"%05x" % i) for i in range(10_000)]
         case("topics that nobody asked for", v, m.answer(v, one, strangers), "more topics than")
-        case("one of them", v, m.answer(v, one, strangers[:1]), "not asked for")
+        case("one of them", v, m.answer(v, one, strangers[:1]), "not requested")
         case("a throttle time without end", v, m.answer(v, one, throttle_ms=2**31 - 1))
         names = tuple(f"{i:05x}" for i in range(3000))
         many = [m.topic(v, name.encode(), [m.partition(v, 0)]) for name in names]
@@ -230,7 +230,7 @@ def of_the_others() -> list[Case]:
         Case("the end's epoch going back", ending, 5, transactions.end_txn(5), "epoch 4 to who"),
         Case("half an identity", ending, 5, transactions.end_txn(5, producer_epoch=-1), "without"),
         Case("a partition is missing", produce, 8, produced(8), "missing"),
-        Case("one too many", produce, 8, produced(8, {"index": 0}, {"index": 1}), "not asked for"),
+        Case("one too many", produce, 8, produced(8, {"index": 0}, {"index": 1}), "not requested"),
         Case("acknowledged twice", produce, 12, produced(12, *[{"index": 0}] * 5000), "twice"),
         Case("offset -2", produce, 12, produced(12, {"index": 0, "base_offset": -2}), "negative"),
         Case("all records refused", produce, 8, produced(8, {"index": 0, "record_errors": errors})),
@@ -245,18 +245,18 @@ def of_the_others() -> list[Case]:
             transactions.find_coordinator(
                 FindCoordinatorRequest(("a",)), 4, keys=tuple(f"{i:x}" for i in range(9000))
             ),
-            "not asked for",
+            "not requested",
         ),
         Case(
             "partitions that nobody added", AddPartitionsToTxnRequest("x", 1, 0, (tp,)), 3,
             transactions.add_partitions_to_txn(3, [("a", [(i, none) for i in range(9000)])]),
-            "not asked for",
+            "not requested",
         ),
         Case(
             "offsets that nobody committed",
             TxnOffsetCommitRequest("x", "g", 1, 0, one_offset, 2), 5,
             transactions.txn_offset_commit(5, [("a", [(i, none) for i in range(9000)])]),
-            "not asked for",
+            "not requested",
         ),
         Case(
             "offsets committed twice", TxnOffsetCommitRequest("x", "g", 1, 0, one_offset, 1), 0,
@@ -269,14 +269,14 @@ def of_the_others() -> list[Case]:
         ),
         Case(
             "topics that nobody made", CreateTopicsRequest((NewTopic("a"),), 1), 7,
-            control.create_topics(7, tuple(f"{i:x}" for i in range(2000))), "not asked for",
+            control.create_topics(7, tuple(f"{i:x}" for i in range(2000))), "not requested",
         ),
         Case("aborted transactions", fetch, 4, fetched),
         Case("open topics", describe, 0, admin.describe_transactions(("q",), topics=topics)),
         Case("open partitions", describe, 0, admin.describe_transactions(("q",), topics=numbers)),
         Case(
             "ids that nobody asked for", describe, 0,
-            admin.describe_transactions(tuple(f"{i:x}" for i in range(500))), "not asked for",
+            admin.describe_transactions(tuple(f"{i:x}" for i in range(500))), "not requested",
         ),
         Case(
             "transactions without end", ListTransactionsRequest(), 1,

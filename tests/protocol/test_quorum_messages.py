@@ -78,5 +78,5 @@ def test_an_error_of_the_whole_answer_names_no_partition() -> None:
 
 
 def test_an_answer_about_something_else_is_refused() -> None:
-    with pytest.raises(RemoteProtocolError, match="not asked for"):
+    with pytest.raises(RemoteProtocolError, match="not requested"):
         answer(quorum(voter(2, NOW_MS), name="orders"))
