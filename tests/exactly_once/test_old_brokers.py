@@ -15,7 +15,7 @@ from tests.faults.proxy import Action, Side
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-_DATA_ID = rb"x\.r14[^~]+(?:~[0-9a-f]+){3}~[0-9]+"
+_DATA_ID = rb"x\.r14[^~]+(?:~[0-9a-fg.]+){3}~[0-9]+"
 
 
 def test_r14_transactions_that_the_coordinator_forgot_between_prepare_and_commit_fail_the_job(
