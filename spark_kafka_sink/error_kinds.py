@@ -667,7 +667,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     ),
     Kind.ORPHANS_UNSEEN: Entry(
         "Warning: what earlier tasks left open was not looked for",
-        "A broker gave no answer, or nobody told whose run it was. What is open there is ended by "
+        "A broker gave no answer, or the run was not known. What is open there is ended by "
         "a later commit, or when it times out; consumers that read committed wait until then. "
         "`kprod txn list PREFIX` shows it ([the command line](cli.md)).",
         (
@@ -691,8 +691,8 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     ),
     Kind.COMMIT_LOG_EMPTY: Entry(
         "Warning: the commit log knows nothing of a query that has run before",
-        "A query that changes to exactly-once, or to another prefix, says so once. Else somebody "
-        "deleted the topic of `commitLogTopic`, and a batch that Spark runs again may come twice.",
+        "A query that changes to exactly-once, or to another prefix, says so once. Else the "
+        "topic of `commitLogTopic` was deleted, and a batch that Spark runs again may come twice.",
         ("the commit log knows nothing of it, and this is batch ...",),
     ),
     Kind.COMMIT_LOG_AT_RISK: Entry(

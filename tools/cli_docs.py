@@ -48,9 +48,9 @@ CPU each, most of it to start Python), and up to 4.3 s on two cores with a load 
 one), `kprod --show-completion` prints the script. What takes longer than a second has a bar on
 standard error, if that is a terminal, and never with `--json`.
 
-`kprod txn` is for whoever operates jobs with
+`kprod txn` is for operators of jobs with
 `deliveryGuarantee=exactly-once` ([what they promise](delivery-guarantees.md)): it shows which
-transactions are open and what is decided about them, and ends what nobody else will end; of any
+transactions are open and what is decided about them, and ends what no driver will end; of any
 client, `kprod txn blockers TOPIC` finds the one that makes consumers wait. What to do by what is
 seen: [the runbook](runbook.md).
 
@@ -63,11 +63,11 @@ and WRITE on it for whatever changes something: `abort` and `sweep` note there w
 they end. Jobs with another `commitLogTopic` need `--log-topic`, unless the file names it.
 
 **What is safe.** `list`, `blockers`, `describe` and all with `--dry-run` change nothing and disturb
-nobody. A command that changes something shows what it would do and asks (`--yes` skips the
+no job. A command that changes something shows what it would do and asks (`--yes` skips the
 confirmation). What contradicts a decision, or the one who owns it, is refused; `--force` does it
 all the same. Between the look and the change, a driver may have gone on: so each change first
-fences whoever could decide otherwise, and looks again. A driver that is committing at that very
-moment then fails with `CommitError`, and nothing of its batch is visible.
+fences the drivers that could decide otherwise, and looks again. A driver that is committing at that
+very moment then fails with `CommitError`, and nothing of its batch is visible.
 
 **For scripts.** `--json` writes one object to standard output; errors are one line on standard
 error (wrong usage: with the usage around it). Exit codes: 0 done, 1 refused or failed, 2 wrong

@@ -100,7 +100,7 @@ sort by time.
 decision. Consumers that read committed see it if and only if the batch is committed, also when the
 driver dies in between; none comes twice. Its figures end where the decision begins. Reports of
 batches that failed, that had no rows, or that were written without exactly-once are records by
-themselves, at least once: `reportId` tells those that came twice.
+themselves, at least once: `reportId` identifies those that came twice.
 
 **Your functions** run in the process of Spark's commit, which is not your session's: they see no \
 `spark`, and the next micro-batch waits for them.

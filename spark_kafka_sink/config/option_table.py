@@ -73,7 +73,7 @@ _CONNECTION = (
 _DELIVERY = (
     Option("acks", _T.STRING, "all", _LOW,
            "Who must have a batch before it counts as written: every in-sync replica (`all` or"
-           " `-1`), the leader (`1`), or nobody (`0`). Anything but `all` switches idempotence off"
+           " `-1`), the leader (`1`), or none (`0`). Anything but `all` switches idempotence off"
            " and means deliveryGuarantee=none.", OneOf(("all", "-1", "0", "1"))),
     Option("enable.idempotence", _T.BOOLEAN, _ON, _LOW,
            "Brokers drop a batch that they got twice because its answer was lost. Needs acks=all,"
@@ -227,7 +227,7 @@ def _removed(name: str, last: str, instead: str) -> Option:
 
 
 _REMOVED = (
-    _removed("block.on.buffer.full", "0.10", "max.block.ms tells how long to wait for room"),
+    _removed("block.on.buffer.full", "0.10", "max.block.ms limits the wait for room"),
     _removed("metadata.fetch.timeout.ms", "0.10", "use max.block.ms"),
     _removed("timeout.ms", "0.10", "use request.timeout.ms"),
     _removed("total.memory.bytes", "0.8.1", "use buffer.memory"),
@@ -279,7 +279,7 @@ _SINK = (
            OneOfAnyCase(("tombstone", "error", "skip"))),
     Option("maxRecordsPerSecond", _T.LONG, None, _LOW,
            "The most records a second of all tasks of a write together. Tasks wait, and the report"
-           " tells how long. See tuning.md.", AtLeast(1)),
+           " says how long. See tuning.md.", AtLeast(1)),
     Option("maxBytesPerSecond", _T.LONG, None, _LOW,
            "The same in bytes of keys, values and headers, before compression.", AtLeast(1)),
     Option("tasksAtOnce", _T.INT, None, _LOW,
@@ -311,8 +311,8 @@ _SINK = (
            " and '-', at most 100 of them. A stream must have one of its own, and keep it over"
            " restarts; unset, a batch write takes `kprod`.", NonEmpty()),
     Option("txnAppId", _T.STRING, None, _LOW,
-           "With exactly-once, batch writes only, together with txnVersion: the name of whoever"
-           " writes, under which its versions are counted. Letters, digits, '.', '_' and '-', at"
+           "With exactly-once, batch writes only, together with txnVersion: the name of the"
+           " writer, under which its versions are counted. Letters, digits, '.', '_' and '-', at"
            " most 100 of them.", NonEmpty()),
     Option("txnVersion", _T.LONG, None, _LOW,
            "With txnAppId: the number of this write. One that is at most the last committed version"
