@@ -50,6 +50,7 @@ def test_what_neither_the_dashboard_nor_a_rule_shows_is_known():
         "kprod_query_batches_without_report_total",
         "kprod_requests_total",
         "kprod_retried_rows_total",
+        "kprod_skipped_rows_total",
         "kprod_tasks_total",
         "kprod_write_time_seconds_total",
     }

@@ -101,6 +101,8 @@ _RESULTS = (
 
 _VOLUME = (
     Instrument("kprod.rows", _C, "{row}", _REPORT, "rows", "Rows that brokers acknowledged."),
+    Instrument("kprod.skipped.rows", _C, "{row}", _REPORT, "skippedRows",
+               "Rows without a value that onNullValue=skip left out."),
     Instrument("kprod.sent", _C, "By", _REPORT, "bytes",
                "Record batches on the wire, after compression; each counts once."),
     Instrument("kprod.sent.uncompressed", _C, "By", _REPORT, "bytesBeforeCompression",
@@ -125,6 +127,8 @@ _TIME = (
                "Time that tasks waited for Spark's next rows.", _MS),
     Instrument("kprod.buffer.wait.time", _C, "s", _REPORT, "bufferWaitMs",
                "Time that tasks waited for memory, because kafka.buffer.memory was used up.", _MS),
+    Instrument("kprod.rate.wait.time", _C, "s", _REPORT, "rateWaitMs",
+               "Time that tasks waited for maxRecordsPerSecond or maxBytesPerSecond.", _MS),
     Instrument("kprod.metadata.wait.time", _C, "s", _REPORT, "metadataWaitMs",
                "Time that tasks waited for a topic's metadata.", _MS),
     Instrument("kprod.broker.wait.time", _C, "s", _REPORT, "brokerWaitMs",
@@ -187,8 +191,8 @@ _QUERIES = (
                "Queries that ended with an error, by its code (errors.md); `other`: not ours.",
                label=Label.CODE),
     Instrument("kprod.query.last.event.timestamp", _G, "s", _LISTENER, "",
-               "When Spark last told that the query made progress or has nothing to do, in seconds"
-               " since 1970."),
+               "When Spark last reported that the query made progress or has nothing to do, in"
+               " seconds since 1970."),
 )  # fmt: skip
 
 #: All of them, in the order of the docs.
