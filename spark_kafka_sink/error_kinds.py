@@ -734,7 +734,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "Warning: a report could not be delivered",
         "One destination of the [report](reports.md) of a write failed; the write and the other "
         "destinations are as if it had not. The driver's log has the figures in one line.",
-        ("a report can't be delivered: ...",),
+        ("a report can't be delivered: ...", "a task's progress can't be delivered: ..."),
     ),
     Kind.NO_REPORTS_KEPT: Entry(
         "The driver keeps no reports",

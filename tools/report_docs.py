@@ -145,6 +145,21 @@ INFO in the executor's log (stderr of its Python workers), and from Spark 4.1 on
 A task that is done sooner says nothing. A broker that is down stands in `waitsFor`, with the age of
 what it has not answered, and in `lastAnswer`.
 
+`progressListeners` names functions of yours that get the same as a `TaskProgress` (its fields are
+those below in snake case), on the executor, on the thread that logs the line. One that raises is a
+warning ([KP0703](errors.md#kp0703)). With OpenTelemetry, for example:
+
+```python
+# ops/progress.py, on driver and executors: progressListeners=ops.progress:to_meter
+from opentelemetry import metrics
+
+RATE = metrics.get_meter("orders").create_gauge("orders.task.rows.rate", "{row}/s")
+
+
+def to_meter(progress):
+    RATE.set(progress.rows_per_second, {"partition": progress.partition})
+```
+
 Client metrics are not pushed to brokers (KIP-714). It takes two more APIs, subscriptions that
 change while a producer runs, and OTLP in Protobuf, and what arrives is one producer for each task,
 alive for seconds. [Metrics](monitoring.md) are made of reports instead.

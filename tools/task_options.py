@@ -101,7 +101,7 @@ TASKS = (
     Task(
         "Know what was written",
         "[Reports](reports.md) lists the fields and the outcomes.",
-        ("reportPath", "reportTopic", "reportListeners", "kafka.metrics.*",
+        ("reportPath", "reportTopic", "reportListeners", "progressListeners", "kafka.metrics.*",
          "kafka.interceptor.classes"),
         {**_SERVERS, "reportPath": "/var/log/kprod/orders/"},
     ),

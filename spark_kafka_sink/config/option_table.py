@@ -305,6 +305,10 @@ _SINK = (
            "Functions of yours, as import paths (`package.module:function`), that are called on the"
            " driver with each report, in the order given. They must be importable there.",
            ),
+    Option("progressListeners", _T.LIST, (), _LOW,
+           "The same, called on the executor every 30 s with what a running task says of itself"
+           " (`TaskProgress`, see reports.md). They must be importable there, too.",
+           ),
     Option("transactionalIdPrefix", _T.STRING, None, _MEDIUM,
            "With exactly-once: the beginning of every transactional id, by which brokers' ACLs and"
            " operators know yours, and under which decisions are kept. Letters, digits, '.', '_'"

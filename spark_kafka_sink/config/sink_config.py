@@ -74,6 +74,7 @@ class SinkConfig:
     rate_limits: RateLimits = field(default_factory=RateLimits)
     report_topic: str | None = None
     report_listeners: tuple[str, ...] = ()
+    progress_listeners: tuple[str, ...] = ()
     #: None: none was given. The rest of these count with exactly-once only.
     transactional_id_prefix: str | None = None
     txn_app_id: str | None = None
@@ -127,6 +128,7 @@ class SinkConfig:
             rate_limits=RateLimits.of(own),
             report_topic=_text(own.get("reportTopic")),
             report_listeners=_texts(own.get("reportListeners")),
+            progress_listeners=_texts(own.get("progressListeners")),
             transactional_id_prefix=_text(own.get("transactionalIdPrefix")),
             txn_app_id=_text(own.get("txnAppId")),
             txn_version=version if isinstance(version, int) else None,

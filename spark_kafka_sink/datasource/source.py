@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceWriter
     from pyspark.sql.types import StructType
 
+    from spark_kafka_sink.config.sink_config import SinkConfig
     from spark_kafka_sink.datasource.write_plan import WritePlan
 
 _log = logging.getLogger(__name__)
@@ -138,7 +139,6 @@ class KprodDataSource(DataSource):
         from spark_kafka_sink.config.unknown_options import PREFIX
         from spark_kafka_sink.datasource.preflight import process_preflight
         from spark_kafka_sink.datasource.process_logging import configure_logging
-        from spark_kafka_sink.datasource.report.destinations import listener
         from spark_kafka_sink.datasource.write.schema import (
             near_names,
             plan_columns,
@@ -175,18 +175,7 @@ class KprodDataSource(DataSource):
         configure_logging()
         if config.report_path is not None:
             check_report_path(config.report_path)
-        for path in config.report_listeners:
-            listener(path)
-        if config.producer.interceptor_classes:
-            # A wrong path is an error here, not in every task. They are made in the tasks.
-            from spark_kafka_sink.producer.interceptors import Interceptors
-
-            Interceptors.check(config.producer.interceptor_classes)
-        own = config.producer.partitioner_class
-        if own is not None and is_import_path(own):
-            from spark_kafka_sink.records.partitioning.own_partitioner import check
-
-            check(own)
+        _check_import_paths(config)
         warn_once(_log, [*config.warnings, *near_names(schema, columns)])
         seen = process_preflight().check(config, streaming=streaming)
         cluster = None if seen is None else seen.cluster
@@ -287,3 +276,23 @@ def _overwrite_refused(*, streaming: bool) -> ConfigError:
         hint='use .mode("append"), or INSERT INTO in place of INSERT OVERWRITE',
         kind=Kind.UNSUPPORTED_WRITE,
     )
+
+
+def _check_import_paths(config: SinkConfig) -> None:
+    """A wrong path is an error here, not in every task. What they name is made where it works."""
+    from spark_kafka_sink.datasource.report.destinations import listener
+    from spark_kafka_sink.datasource.write.task_progress import progress_listener
+
+    for path in config.report_listeners:
+        listener(path)
+    for path in config.progress_listeners:
+        progress_listener(path)
+    if config.producer.interceptor_classes:
+        from spark_kafka_sink.producer.interceptors import Interceptors
+
+        Interceptors.check(config.producer.interceptor_classes)
+    own = config.producer.partitioner_class
+    if own is not None and is_import_path(own):
+        from spark_kafka_sink.records.partitioning.own_partitioner import check
+
+        check(own)

@@ -73,6 +73,7 @@ class WritePlan:
         self, batches: Iterator[pa.RecordBatch], columns: ColumnPlan | None = None
     ) -> TaskCommitMessage:
         """Writes one partition in this worker process; ``columns`` replaces the plan's own."""
+        from spark_kafka_sink.datasource.write.task_progress import progress_listener
         from spark_kafka_sink.datasource.write.write_task import TaskIdentity, WriteTask
 
         if self.package_version != __version__:
@@ -98,6 +99,7 @@ class WritePlan:
             identity,
             transaction_time=None if plan is None else plan.time,
             rate=self._rate(),
+            progress_listeners=[progress_listener(p) for p in self.config.progress_listeners],
         )
         try:
             if plan is not None and plan.is_done(identity):

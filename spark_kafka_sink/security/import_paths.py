@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import traceback
+from collections.abc import Callable
 from types import ModuleType
 
 from spark_kafka_sink.error_kinds import Kind
@@ -55,6 +56,20 @@ def find(path: Text, option: str) -> object:
         return found
     # Not within the handler: the context would bring that text, and a traceback shows it.
     raise ConfigError(f"{shown} can't be imported: {why}", hint=hint, kind=Kind.IMPORT_PATH)
+
+
+def find_function(path: str, option: str, argument: str) -> Callable[[object], object]:
+    """What ``path`` names, which must take one ``argument``. As :func:`find`; ConfigError too when
+    it can't be called.
+    """
+    found = find(path, option)
+    if not callable(found):
+        raise ConfigError(
+            f"{option}: {safe_text(path)} can't be called",
+            hint=f"name a function that takes one argument, the {argument}",
+            kind=Kind.IMPORT_PATH,
+        )
+    return found
 
 
 def _is_of_the_jvm(path: str, error: BaseException) -> bool:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
+import queue
+import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from recording_producer import OneProducer, RecordingProducer
 
 from spark_kafka_sink.config.named_columns import OnNullValue
-from spark_kafka_sink.datasource.write.task_progress import ProgressLog
+from spark_kafka_sink.datasource.write.task_progress import ProgressLog, progress_listener
 from spark_kafka_sink.datasource.write.write_task import TaskIdentity, TransactionTime, WriteTask
-from spark_kafka_sink.errors import DataError, DeliveryError, IllegalStateError
+from spark_kafka_sink.errors import ConfigError, DataError, DeliveryError, IllegalStateError
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.records.column_plan import ColumnPlan
 
@@ -302,6 +305,30 @@ def test_a_task_that_runs_says_how_far_it_is_and_for_whom_it_waits(caplog):
 
     with caplog.at_level(logging.INFO, "spark_kafka_sink"):
         assert task.run(arriving()).rows == 2
+
+
+def test_a_running_tasks_progress_goes_to_listeners_and_one_that_raises_stops_nothing(
+    caplog, monkeypatch
+):
+    heard = queue.Queue()
+    module = SimpleNamespace(fails=lambda progress: 1 / 0, hears=heard.put)
+    monkeypatch.setitem(sys.modules, "kprod_progress", module)
+    listeners = [progress_listener(f"kprod_progress:{name}") for name in ("fails", "hears")]
+    producers = OneProducer(RecordingProducer())
+    task = WriteTask(PLAN, producers, IDENTITY, progress_every_s=0.01, progress_listeners=listeners)
+
+    def arriving():
+        yield batch("a", "b")
+        assert heard.get(timeout=30).partition == 5
+
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
+        assert task.run(arriving()).rows == 2
+    assert "a task's progress can't be delivered: ZeroDivisionError in <lambda>" in caplog.text
+
+
+def test_a_progress_listener_that_is_no_function_is_an_error():
+    with pytest.raises(ConfigError, match="progressListeners: os:sep can't be called"):
+        progress_listener("os:sep")
 
 
 def test_a_task_that_is_over_says_nothing_more():

@@ -25,8 +25,8 @@ from spark_kafka_sink.datasource.report.log_line import line_of, summary_of
 from spark_kafka_sink.datasource.report.report_file import write_report_file
 from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
 from spark_kafka_sink.error_kinds import Kind
-from spark_kafka_sink.errors import ConfigError, KafkaError, safe_text, warn
-from spark_kafka_sink.security.import_paths import find, place_of
+from spark_kafka_sink.errors import KafkaError, warn
+from spark_kafka_sink.security.import_paths import find_function, place_of
 from spark_kafka_sink.security.local_files import UnusableFileError
 
 if TYPE_CHECKING:
@@ -129,14 +129,7 @@ def _listener(path: str, config: SinkConfig) -> Destination:  # noqa: ARG001 - a
 
 def listener(path: str) -> Destination:
     """What ``path``, of the option reportListeners, names. ConfigError."""
-    found = find(path, "reportListeners")
-    if not callable(found):
-        raise ConfigError(
-            f"reportListeners: {safe_text(path)} can't be called",
-            hint="name a function that takes one argument, the report",
-            kind=Kind.IMPORT_PATH,
-        )
-    return found
+    return find_function(path, "reportListeners", "report")
 
 
 #: In the order in which they are called.

@@ -1,4 +1,5 @@
-"""What a task that runs says of itself: one line of the log every 30 s.
+"""What a task that runs says of itself: one line of the log every 30 s, and a call of each of the
+user's progressListeners.
 
 Owns: :class:`TaskProgress`, and :class:`ProgressLog`, whose thread says it, whatever the task's own
 threads wait for. Never: the counting (``producer/metrics/``); a cost for each row or batch.
@@ -8,13 +9,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Annotated, Self
 
 from spark_kafka_sink.datasource.described_fields import Described, as_json
 from spark_kafka_sink.datasource.process_logging import configure_logging
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import warn
 from spark_kafka_sink.producer.metrics.producer_progress import ProducerProgress
 
 _log = logging.getLogger(__name__)
@@ -60,14 +63,31 @@ class TaskProgress:
         return f"kprod writes {values}"
 
 
+ProgressListener = Callable[[TaskProgress], object]
+
+
+def progress_listener(path: str) -> ProgressListener:
+    """What ``path``, of the option progressListeners, names. ConfigError."""
+    from spark_kafka_sink.security.import_paths import find_function
+
+    return find_function(path, "progressListeners", "progress")
+
+
 class ProgressLog:
-    """A context manager around a task's attempt: says :meth:`TaskProgress.line` every ``every_s``
-    seconds, from a thread of its own. ``look`` gives what is so now; it is called on that thread.
+    """A context manager around a task's attempt: logs :meth:`TaskProgress.line` and calls
+    ``listeners`` every ``every_s`` seconds, from a thread of its own, which the end of the attempt
+    does not wait for. ``look`` gives what is so now; it is called on that thread.
     """
 
-    def __init__(self, look: Callable[[], TaskProgress], every_s: float = EVERY_S) -> None:
+    def __init__(
+        self,
+        look: Callable[[], TaskProgress],
+        every_s: float = EVERY_S,
+        listeners: Sequence[ProgressListener] = (),
+    ) -> None:
         self._look = look
         self._every_s = every_s
+        self._listeners = listeners
         self._over = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -86,12 +106,24 @@ class ProgressLog:
     def _speak(self) -> None:
         while not self._over.acquire(timeout=self._every_s):
             try:
-                line = self._look().line()
+                progress = self._look()
             except Exception:  # noqa: BLE001 - the task goes on without its line
-                _log.debug("a task's progress can't be told", exc_info=True)
+                _log.debug("a task's progress can't be reported", exc_info=True)
                 continue
             configure_logging()
-            _log.info("%s", line)
+            _log.info("%s", progress.line())
+            for listener in self._listeners:
+                _deliver(listener, progress)
+
+
+def _deliver(listener: ProgressListener, progress: TaskProgress) -> None:
+    try:
+        listener(progress)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code must not fail the task
+        from spark_kafka_sink.security.import_paths import place_of
+
+        where = place_of(error)
+        warn(_log, Kind.REPORT_NOT_WRITTEN, "a task's progress can't be delivered: %s", where)
 
 
 def waits_for(step: str, progress: ProducerProgress | None) -> str:

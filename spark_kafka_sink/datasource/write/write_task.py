@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,6 +22,7 @@ from spark_kafka_sink.config.named_columns import OnNullValue
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.datasource.write.task_progress import (
     EVERY_S,
+    ProgressListener,
     ProgressLog,
     TaskProgress,
     waits_for,
@@ -227,6 +228,7 @@ class WriteTask:
         monotonic_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         progress_every_s: float = EVERY_S,
+        progress_listeners: Sequence[ProgressListener] = (),
     ) -> None:
         self._plan = plan
         self._producers = producers
@@ -244,6 +246,7 @@ class WriteTask:
         self._broker_wait_ms = 0
         self._begun_ms = monotonic_ms()
         self._progress_every_s = progress_every_s
+        self._progress_listeners = progress_listeners
         #: What the writer's thread is at, for :meth:`_progress`, and its producer.
         self._step = ""
         self._producer: TaskProducer | None = None
@@ -256,7 +259,7 @@ class WriteTask:
         sent, DeliveryError (or what caused it) when rows were not acknowledged, or when its
         transaction has no time left, and whatever Spark's own input raises.
         """
-        with ProgressLog(self._progress, self._progress_every_s):
+        with ProgressLog(self._progress, self._progress_every_s, self._progress_listeners):
             return self._run(self._kept(batches))
 
     def _run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
