@@ -44,7 +44,7 @@ def wait_until(condition):
 
 @pytest.mark.timeout(300)
 def test_a_broker_killed_under_load_is_in_the_tasks_next_line_in_the_report_and_in_metrics(
-    kafka3, caplog
+    kafka3, caplog, request
 ):
     """It is frozen first: so rows are on their way to it for certain when it is killed."""
     assert EVERY_S <= 30, "what is promised: a line tells of it within 30 s"
@@ -62,7 +62,9 @@ def test_a_broker_killed_under_load_is_in_the_tasks_next_line_in_the_report_and_
         yield rows(10_000)
         assert end.wait(LONGEST_S)
 
-    producers = CachedProducers(ProducerCache(), config.producer, None)
+    cache = ProducerCache()
+    request.addfinalizer(cache.close)  # its warm producer has a thread
+    producers = CachedProducers(cache, config.producer, None)
     plan = ColumnPlan(topic=config.topic, value_column=0, partition_column=1)
     task = WriteTask(plan, producers, TaskIdentity(batch_id=7))
     told = []
