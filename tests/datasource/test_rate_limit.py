@@ -156,21 +156,26 @@ def test_rows_that_fit_the_transactions_time_are_sent():
     assert told.rows == 70
 
 
-def test_an_interrupt_ends_the_wait_and_closes_the_producer():
+def test_an_interrupt_ends_the_wait_and_closes_the_producer(request):
+    class Waiting(SystemClock):
+        def wait(self, latch, deadline_ms):
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+            return super().wait(latch, deadline_ms)
+
+    # Who runs the tests in the background ignores SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     producers = OneProducer(RecordingProducer())
     limits = RateLimits(records_per_second=1)
     task = WriteTask(
         ColumnPlan(topic="t", value_column=0),
         producers,
         TaskIdentity(),
-        rate=RateLimit(limits, 1_000_000, SystemClock()),
+        # The wait would last for eleven days.
+        rate=RateLimit(limits, 1_000_000, Waiting()),
     )
-    # The wait would last for eleven days.
-    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
         task.run(iter([pa.RecordBatch.from_pydict({"value": ["a"]})]))
-    timer.join()
     assert (producers.discarded, producers.producer.sent) == (1, [])
 
 
