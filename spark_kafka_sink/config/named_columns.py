@@ -49,13 +49,18 @@ class NamedColumns:
     @classmethod
     def of(cls, own: Mapping[str, OptionValue]) -> NamedColumns:
         """What the sink's options say, each of which was read. Raises ConfigError."""
+        key, value = _names(own, "keyColumns"), _names(own, "valueColumns")
+        key_format = _format(own, "keyFormat", "keyColumns", key)
+        value_format = _format(own, "valueFormat", "valueColumns", value)
         return cls(
-            key=_names(own, "keyColumns"),
-            key_format=_format(own, "keyFormat", "keyColumns"),
-            value=_names(own, "valueColumns"),
-            value_format=_format(own, "valueFormat", "valueColumns"),
+            key=key,
+            key_format=key_format,
+            value=value,
+            value_format=value_format,
             headers=_names(own, "headersColumns"),
-            on_null_value=_on_null_value(own),
+            on_null_value=_on_null_value(
+                own, is_json=bool(value) and value_format is ColumnFormat.JSON
+            ),
         )
 
 
@@ -64,10 +69,9 @@ def _names(own: Mapping[str, OptionValue], option: str) -> tuple[str, ...]:
     return column_names(text) if isinstance(text, str) else ()
 
 
-def _on_null_value(own: Mapping[str, OptionValue]) -> OnNullValue:
+def _on_null_value(own: Mapping[str, OptionValue], *, is_json: bool) -> OnNullValue:
     option = "onNullValue"
-    is_json = _format(own, "valueFormat", "valueColumns") is ColumnFormat.JSON
-    if option in own and is_json and _names(own, "valueColumns"):
+    if option in own and is_json:
         raise ConfigError(
             f"{option} would have no effect, because valueColumns become JSON, which is never null",
             hint=f"remove {option}, or write a column value that is null where it must be",
@@ -76,8 +80,9 @@ def _on_null_value(own: Mapping[str, OptionValue]) -> OnNullValue:
     return OnNullValue(str(own.get(option, OnNullValue.TOMBSTONE)))
 
 
-def _format(own: Mapping[str, OptionValue], option: str, columns: str) -> ColumnFormat:
-    names = _names(own, columns)
+def _format(
+    own: Mapping[str, OptionValue], option: str, columns: str, names: tuple[str, ...]
+) -> ColumnFormat:
     if option in own and not names:
         raise ConfigError(
             f"{option} would have no effect, because {columns} names no column",

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.records.gather import data_of, lengths_of, offsets_of
+from spark_kafka_sink.records.gather import data_of, ends_of, lengths_of, offsets_of
 
 _ALPHABET = np.frombuffer(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8
@@ -21,10 +21,10 @@ def base64_column(column: pa.Array) -> pa.Array:
     """Each row of a (large) binary array as Base64 with padding, as large_binary; nulls stay."""
     lengths = lengths_of(column)
     groups = (lengths + 2) // 3
-    first_group = _ends(groups)
+    first_group = ends_of(groups)
     # Three bytes a group, zeros where a row's last group has fewer.
     padded = np.zeros(int(first_group[-1]) * 3, np.uint8)
-    where = np.repeat(first_group[:-1] * 3 - _ends(lengths)[:-1], lengths)
+    where = np.repeat(first_group[:-1] * 3 - ends_of(lengths)[:-1], lengths)
     padded[where + np.arange(len(where))] = _bytes_of(column, lengths)
     one, two, three = padded.reshape(-1, 3).T
     sextets = np.stack(
@@ -47,14 +47,8 @@ def _bytes_of(column: pa.Array, lengths: npt.NDArray[np.int64]) -> npt.NDArray[n
     data = data_of(column)
     if int(lengths.sum()) == int(offsets[-1]) - int(offsets[0]):
         return data[int(offsets[0]) : int(offsets[-1])]
-    starts = offsets[:-1].astype(np.int64) - _ends(lengths)[:-1]
+    starts = offsets[:-1].astype(np.int64) - ends_of(lengths)[:-1]
     return data[np.repeat(starts, lengths) + np.arange(int(lengths.sum()))]
-
-
-def _ends(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    ends = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=ends[1:])
-    return ends
 
 
 def _validity(column: pa.Array) -> pa.Buffer | None:

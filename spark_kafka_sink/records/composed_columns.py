@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.config.named_columns import ColumnFormat
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
+from spark_kafka_sink.records.gather import ends_of
 from spark_kafka_sink.records.json_text import json_objects, plain_binary, text_of
 
 #: Input that is composed at once: its text comes on top of the memory of a task (rule R5).
@@ -64,6 +65,5 @@ def _headers(batch: pa.RecordBatch, headers: tuple[NamedColumn, ...]) -> pa.Arra
         ],
         ["key", "value"],
     )
-    offsets = np.zeros(batch.num_rows + 1, np.int32)
-    np.cumsum(there.sum(axis=1), out=offsets[1:])
+    offsets = ends_of(there.sum(axis=1)).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), entries)

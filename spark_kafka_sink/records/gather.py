@@ -79,6 +79,13 @@ def lengths_of(array: pa.Array) -> npt.NDArray[np.int64]:
     return lengths
 
 
+def ends_of(counts: npt.NDArray[np.number] | npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Running totals, 0 first: Arrow's offsets of pieces that have these lengths."""
+    ends = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=ends[1:])
+    return ends
+
+
 class Gather(Protocol):
     """Pieces placed into ``slots``; :meth:`join` concatenates them in the order of the slots.
 

@@ -25,6 +25,7 @@ from spark_kafka_sink.records.base64_text import base64_column
 from spark_kafka_sink.records.gather import (
     Gather,
     data_of,
+    ends_of,
     lengths_of,
     new_gather,
     offsets_of,
@@ -209,8 +210,7 @@ def _objects(names: Sequence[str], fields: Sequence[JsonColumn], rows: int) -> p
         _bits(valid=False, started=started, open_quote=open_quote),
         rows,
     )
-    offsets = np.zeros(rows + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
+    offsets = ends_of(sizes)
     joined = gather.join(int(offsets[-1]))
     return pa.Array.from_buffers(pa.large_binary(), rows, [None, pa.py_buffer(offsets), joined])
 

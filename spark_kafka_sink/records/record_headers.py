@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.errors import DataError
-from spark_kafka_sink.records.gather import lengths_of, new_gather, offsets_of, valid_of
+from spark_kafka_sink.records.gather import ends_of, lengths_of, new_gather, offsets_of, valid_of
 from spark_kafka_sink.records.varint import Packed, pack, varint_size
 
 Int64s = npt.NDArray[np.int64]
@@ -28,8 +28,7 @@ def encode_headers(column: pa.Array, key: pa.Array, value: pa.Array) -> pa.Array
     """
     starts, counts = _ranges(column)
     total = int(counts.sum())
-    before = np.zeros(len(column) + 1, np.int64)
-    np.cumsum(counts, out=before[1:])
+    before = ends_of(counts)
     # Entry i of all headers is child number starts[row] + (i - before[row]).
     child = np.arange(total) + np.repeat(starts - before[:-1], counts)
     key_lengths = lengths_of(key).take(child)
@@ -50,11 +49,8 @@ def encode_headers(column: pa.Array, key: pa.Array, value: pa.Array) -> pa.Array
     gather.put_column(slots + 3, value, child)
 
     sizes = _sizes(key_lengths) + key_lengths + _sizes(written_lengths) + value_lengths
-    header_end = np.zeros(total + 1, np.int64)
-    np.cumsum(sizes, out=header_end[1:])
-    offsets = np.zeros(len(column) + 1, np.int64)
-    np.cumsum(_sizes(counts), out=offsets[1:])
-    offsets += header_end.take(before)
+    offsets = ends_of(_sizes(counts))
+    offsets += ends_of(sizes).take(before)
     data = gather.join(int(offsets[-1]))
     return pa.Array.from_buffers(
         pa.large_binary(), len(column), [None, pa.py_buffer(offsets), data]
@@ -75,8 +71,7 @@ def check_headers(column: pa.Array, key: pa.Array, element: pa.Array | None, top
             continue
         starts, counts = _ranges(column)
         bad = ~_flags(child)
-        seen = np.zeros(len(bad) + 1, np.int64)
-        np.cumsum(bad, out=seen[1:])
+        seen = ends_of(bad)
         rows = np.flatnonzero(seen.take(starts + counts) > seen.take(starts))
         if len(rows):
             raise DataError(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -41,11 +42,12 @@ def keep(report: WriteReport) -> None:
     there = folder()
     if there is None:
         return
-    whose = f"{_query_of(report, there)}{_BETWEEN}{report.options_fingerprint}{_BETWEEN}"
+    before = sorted(there.glob("*.json"), key=_time)
+    whose = f"{_query_of(report, before)}{_BETWEEN}{report.options_fingerprint}{_BETWEEN}"
     name = f"{whose}{report.written_at_ms:015}-{report.report_id[:12]}.json"
     write_new_file(str(there), name, report.json().encode())
-    older = [one for one in there.glob(f"{whose}*.json") if one.name < name]
-    every = sorted(there.glob("*.json"), key=_time)
+    older = [one for one in before if one.name.startswith(whose) and one.name < name]
+    every = sorted({*before, there / name}, key=_time)
     for file in {*older, *every[:-MOST_KEPT]}:
         with contextlib.suppress(FileNotFoundError):  # another commit did it
             file.unlink()
@@ -75,15 +77,17 @@ def is_kept(report: WriteReport) -> bool:
     return there is not None and any(there.glob(f"*-{report.report_id[:12]}.json"))
 
 
-def _query_of(report: WriteReport, there: Path) -> str:
-    """Only tasks know the query: of a micro-batch of which none was finished, the options tell."""
+def _query_of(report: WriteReport, every: Sequence[Path]) -> str:
+    """Only tasks know the query: of a micro-batch of which none was finished, the options tell.
+    ``every`` report that is kept, the oldest first.
+    """
     if report.query_id is not None:
         return _fit(report.query_id)
     if report.batch_id is not None:
-        alike = there.glob(f"*{_BETWEEN}{report.options_fingerprint}{_BETWEEN}*.json")
-        found = max(alike, key=_time, default=None)
-        if found is not None:
-            return found.name.partition(_BETWEEN)[0]
+        options = f"{_BETWEEN}{report.options_fingerprint}{_BETWEEN}"
+        alike = [one.name for one in every if options in one.name]
+        if alike:
+            return alike[-1].partition(_BETWEEN)[0]
     return _NO_QUERY
 
 
