@@ -18,6 +18,7 @@ from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once import checker
 from tests.exactly_once.checker import Fault as Wrong
 from tests.exactly_once.checker import Report
+from tests.exactly_once.processes import Driver
 from tests.exactly_once.stalls import StallWatch
 from tests.exactly_once.truth import Batch, Result, clean_ends, read_truth
 from tests.faults.proxy import Action, Fault, Faults, Hit, Proxy, Side
@@ -153,6 +154,12 @@ class Scenario:
     def foreach(self, **more: Any) -> dict[str, Any]:
         """A command for ``Driver.run("foreach", ...)``."""
         return self.stream(name=self.run, **more)
+
+    def kill_stream(self, victim: Driver, held: Fault, *, tasks: int) -> None:
+        """``victim`` runs the stream until a request is ``held``, and is killed then, whole."""
+        victim.begin("stream", **self.stream(tasks=tasks))
+        assert held.hit.wait(240)
+        victim.kill()
 
     def marks(self) -> Path:
         path = self.home / "marks"

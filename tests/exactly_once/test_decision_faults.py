@@ -80,10 +80,7 @@ def test_a_decision_whose_driver_stays_away_until_all_is_aborted_is_written_agai
     held = world.fault(
         ApiKey.END_TXN, Action.HOLD, Side.REQUEST, times=1_000_000, match=of_a_decision
     )
-    victim = new_driver()
-    victim.begin("stream", **scenario.stream(tasks=TASKS))
-    assert held.hit.wait(240)
-    victim.kill()
+    scenario.kill_stream(new_driver(), held, tasks=TASKS)
     held.deliver = False
     world.faults.remove(held)
     wait_for(lambda: not ongoing(world, scenario), 60, "the transactions' time-out")

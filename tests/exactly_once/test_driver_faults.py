@@ -102,10 +102,7 @@ def test_r04_a_driver_killed_behind_all_end_txns_writes_the_batch_once(
     scenario = world.scenario("r04")
     # Each batch ends two transactions of the log: DECIDED, then DONE.
     held = world.fault(ApiKey.END_TXN, Action.HOLD, side, nth=2 * BATCH + 2, match=of_log)
-    victim = new_driver()
-    victim.begin("stream", **scenario.stream(tasks=TASKS))
-    assert held.hit.wait(240)
-    victim.kill()
+    scenario.kill_stream(new_driver(), held, tasks=TASKS)
     held.release(deliver=False)
     assert scenario.committed() == BATCH - 1
     answer = driver.run("stream", **scenario.stream(tasks=TASKS, until=BATCH + 2))

@@ -48,10 +48,7 @@ def test_a_driver_killed_between_decided_and_done_leaves_one_report_of_the_batch
         times=1_000_000,
         match=of_data,
     )
-    victim = new_driver()
-    victim.begin("stream", **scenario.stream(tasks=TASKS))
-    assert held.hit.wait(240)
-    victim.kill()
+    scenario.kill_stream(new_driver(), held, tasks=TASKS)
     held.deliver = False
     world.faults.remove(held)
     assert scenario.committed() == BATCH - 1
@@ -70,10 +67,7 @@ def test_a_driver_killed_before_its_decision_leaves_the_report_of_the_batch_that
     scenario = with_reports(world, "report-undecided")
     # Each batch ends two transactions of the log: DECIDED, then DONE.
     held = world.fault(ApiKey.END_TXN, Action.HOLD, side, nth=2 * BATCH + 1, match=of_log)
-    victim = new_driver()
-    victim.begin("stream", **scenario.stream(tasks=TASKS))
-    assert held.hit.wait(240)
-    victim.kill()
+    scenario.kill_stream(new_driver(), held, tasks=TASKS)
     held.release(deliver=False)
     assert scenario.committed() == BATCH - 1
     assert [r["batchId"] for r in reports_of(world, scenario)] == list(range(BATCH))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
     payload_of,
@@ -25,6 +25,15 @@ from tests.simulation.spark_world import (
     _plan,
     owner_of,
 )
+
+
+class Written(NamedTuple):
+    """A micro-batch that is written and not committed; the arguments of ``Scene.commit``."""
+
+    run: Run
+    number: int
+    plan: TransactionPlan
+    messages: list[TaskCommitMessage]
 
 
 class Scene(SparkWorld):
@@ -65,6 +74,22 @@ class Scene(SparkWorld):
         self.life = life
         assert whole
         return messages
+
+    def written(self, run: Run, number: int) -> Written:
+        """A micro-batch, planned and written."""
+        plan = self.plan(run)
+        return Written(run, number, plan, self.write(run, number, plan))
+
+    def taken_over(self) -> tuple[Written, Written]:
+        """run-0 has committed batch 0 and written batch 1. run-1, planned before and beside it, has
+        committed that one, and so has the key; and it has written batch 2.
+        """
+        old, new = self.run("run-0"), self.run("run-1")
+        self.batch(old, 0)
+        plan_old, plan_new = self.plan(old), self.plan(new)
+        late = Written(old, 1, plan_old, self.write(old, 1, plan_old))
+        self.commit(new, 1, plan_new, self.write(new, 1, plan_new))
+        return late, self.written(new, 2)
 
     def commit(
         self,

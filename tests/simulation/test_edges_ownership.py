@@ -30,26 +30,20 @@ def test_the_last_breath_of_a_superseded_driver_between_produce_and_end_txn_stop
     told: list[object] = []
 
     def play(scene: EdgeScene) -> None:
-        old, new = scene.run("run-0"), scene.run("run-1")
-        scene.batch(old, 0)
-        plan_old, plan_new = scene.plan(old), scene.plan(new)
-        messages_old = scene.write(old, 1, plan_old)
-        scene.commit(new, 1, plan_new, scene.write(new, 1, plan_new))
-        plan_new = scene.plan(new)
-        messages_new = scene.write(new, 2, plan_new)
+        old, new = scene.taken_over()
         scene.cluster.marker_ms = marker_ms
         slow = scene.cluster.control.delay(ApiKey.PRODUCE, 40, topic=LOG_TOPIC)
 
         def commit() -> None:
             try:
-                told.append(scene.commit(new, 2, plan_new, messages_new))
+                told.append(scene.commit(*new))
             except KafkaError as error:
                 told.append(error)
 
-        late = new.process.start(commit, "commit")
+        late = new.run.process.start(commit, "commit")
         scene.scheduler.block(lambda: bool(slow.fired), NEVER)
         with pytest.raises(KafkaError):
-            scene.commit(old, 1, plan_old, messages_old)
+            scene.commit(*old)
         scene.scheduler.block(lambda: late.done, NEVER)
         assert told == [Commit.COMMITTED]
 
@@ -91,20 +85,14 @@ def test_a_run_whose_successor_was_aborted_is_told_of_the_successor(version: int
     """Its own batch was not aborted: its user must know that two queries share a name."""
 
     def play(scene: EdgeScene) -> None:
-        old, new = scene.run("run-0"), scene.run("run-1")
-        scene.batch(old, 0)
-        plan_old, plan_new = scene.plan(old), scene.plan(new)
-        messages_old = scene.write(old, 1, plan_old)
-        scene.commit(new, 1, plan_new, scene.write(new, 1, plan_new))
-        plan_new = scene.plan(new)
-        messages_new = scene.write(new, 2, plan_new)
-        scene.abort(new, 2, plan_new, messages_new)
+        old, new = scene.taken_over()
+        scene.abort(*new)
         with pytest.raises(SupersededError, match=r"run run-1 .* in place of run run-0"):
-            scene.commit(old, 1, plan_old, messages_old)
+            scene.commit(*old)
         with pytest.raises(CommitError, match="run run-1 of 'orders' was aborted") as told:
-            scene.commit(new, 2, plan_new, messages_new)
+            scene.commit(*new)
         assert not isinstance(told.value, SupersededError)
-        scene.abort(old, 1, plan_old, messages_old)
+        scene.abort(*old)
         assert scene.open_ids() == []
         assert scene.batch(scene.run("run-2"), 2) is Commit.COMMITTED
 

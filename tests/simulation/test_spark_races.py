@@ -155,21 +155,13 @@ def test_the_last_breath_of_a_superseded_driver_does_not_stop_the_one_after_it(
     """It opens the log, and so fences the other's session, in the middle of the other's commit."""
 
     def play(scene: Scene) -> None:
-        old, new = scene.run("run-0"), scene.run("run-1")
-        scene.batch(old, 0)
-        plan_old, plan_new = scene.plan(old), scene.plan(new)
-        messages_old = scene.write(old, 1, plan_old)
-        scene.commit(new, 1, plan_new, scene.write(new, 1, plan_new))
-        plan_new = scene.plan(new)
-        messages_new = scene.write(new, 2, plan_new)
+        old, new = scene.taken_over()
         looks = scene.cluster.control.delay(ApiKey.DESCRIBE_TRANSACTIONS, 3_000)
         told: list[Commit] = []
-        late = new.process.start(
-            lambda: told.append(scene.commit(new, 2, plan_new, messages_new)), "commit"
-        )
+        late = new.run.process.start(lambda: told.append(scene.commit(*new)), "commit")
         scene.scheduler.block(lambda: bool(looks.fired), NEVER)
         with pytest.raises(SupersededError, match="run run-1"):
-            scene.commit(old, 1, plan_old, messages_old)
+            scene.commit(*old)
         assert not told
         scene.scheduler.block(lambda: late.done, NEVER)
         assert told == [Commit.COMMITTED]
