@@ -253,7 +253,7 @@ class WritePlan:
                 self.transactions,
                 finished,
                 batch_id,
-                tasks_may_live=len(finished) < len(messages),
+                tasks_may_run=len(finished) < len(messages),
                 driver_token=self.driver,
             )
         except KafkaError as error:

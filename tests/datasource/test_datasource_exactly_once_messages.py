@@ -248,14 +248,14 @@ def test_an_abort_of_messages_that_nobody_could_have_sent_raises_nothing(caplog)
 def test_an_abort_that_hears_of_no_run_says_what_will_end_it(caplog):
     with caplog.at_level(logging.WARNING):
         plan().abort([None, None], 7)
-    assert "no task told whose run this is, and no JVM is to be seen" in caplog.text
+    assert "no task reported its run, and no JVM is to be seen" in caplog.text
     assert "could not be aborted" not in caplog.text, "no broker was asked"
 
 
 def test_an_abort_that_hears_of_no_run_looks_for_what_its_driver_left_open(caplog):
     with caplog.at_level(logging.WARNING):
         replace(plan(), driver="abcdef01").abort([None, None], 7)
-    assert "no task told" not in caplog.text
+    assert "no task reported" not in caplog.text
     assert "could not be aborted" in caplog.text
     assert "127.0.0.1:1" in caplog.text
 

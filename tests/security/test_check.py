@@ -58,7 +58,7 @@ CONNECTIONS = {
     ),
     "TLS to a plaintext port": Wrong("PLAINTEXT", "TLS", "PLAINTEXT", SSL),
     "plaintext to a TLS port": Wrong("GOOD", "ApiVersions", "security.protocol to SSL"),
-    "plaintext to a SASL port": Wrong("SASL_PLAINTEXT", "ApiVersions", "does it want SASL?"),
+    "plaintext to a SASL port": Wrong("SASL_PLAINTEXT", "ApiVersions", "does it require SASL?"),
     "SASL to a plaintext port": Wrong(
         "PLAINTEXT",
         "SASL",

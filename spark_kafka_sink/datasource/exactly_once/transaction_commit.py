@@ -50,7 +50,7 @@ def commit(
     Raises CommitError for messages that can't be of this batch, and what ``Committer.commit``
     raises.
     """
-    from spark_kafka_sink.transactions.exactly_once import shared
+    from spark_kafka_sink.transactions.exactly_once import shared_driver
 
     owner = _owner(config, plan, messages)
     prepared = prepared_transactions(messages, owner)
@@ -63,9 +63,9 @@ def commit(
         batch = replace(batch, part=context.part, parts=context.parts)
     if config.offsets_group is not None:
         batch = replace(batch, offsets=_offsets(config, config.offsets_group, plan, batch_id))
-    with shared(config.producer, config.commit_log_topic) as driver:
+    with shared_driver(config.producer, config.commit_log_topic) as driver:
         if context is not None and context.abort:
-            driver.abort(owner, number, prepared, tasks_may_live=True)
+            driver.abort(owner, number, prepared, tasks_may_run=True)
             return Commit.EMPTY
         return driver.commit(owner, batch)
 
@@ -76,15 +76,15 @@ def abort(
     messages: Sequence[TaskCommitMessage],
     batch_id: int | None,
     *,
-    tasks_may_live: bool,
+    tasks_may_run: bool,
     driver_token: str = "",
 ) -> tuple[str, ...]:
     """Undoes what is not decided; gives the ids of orphans that it ended. Raises KafkaError."""
-    from spark_kafka_sink.transactions.exactly_once import shared
+    from spark_kafka_sink.transactions.exactly_once import shared_driver
 
     if plan is not None and plan.skips:
         return ()
-    with shared(config.producer, config.commit_log_topic) as driver:
+    with shared_driver(config.producer, config.commit_log_topic) as driver:
         if plan is None and not messages:
             if driver_token:
                 key = log_key(prefix_of(config, streaming=True))
@@ -92,7 +92,7 @@ def abort(
             warn(
                 _log,
                 Kind.ORPHANS_UNSEEN,
-                "kprod abort: no task told whose run this is, and no JVM is to be seen from here; "
+                "kprod abort: no task reported its run, and no JVM is to be seen from here; "
                 "what tasks left open is ended at the next start's first commit, or after "
                 "kafka.transaction.timeout.ms (%d)",
                 config.producer.transaction_timeout_ms,
@@ -101,7 +101,7 @@ def abort(
         owner = _owner(config, plan, messages)
         prepared = prepared_transactions(messages, owner)
         number = _number(plan, batch_id)
-        return driver.abort(owner, number, prepared, tasks_may_live=tasks_may_live)
+        return driver.abort(owner, number, prepared, tasks_may_run=tasks_may_run)
 
 
 def payload_of(messages: Sequence[TaskCommitMessage], topic: str | None) -> Payload | None:

@@ -163,14 +163,14 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
     brokers don't allow, brokers that are too old, a batch that an operator has to resolve; and
     CommitError for a batch job whose number can't be the next one, nor one that was written.
     """
-    from spark_kafka_sink.transactions.exactly_once import shared
+    from spark_kafka_sink.transactions.exactly_once import shared_driver
 
     prefix = prefix_of(config, streaming=streaming)
     context, numbering, key = None, Numbering.STREAM, log_key(prefix)
     if not streaming:
         context, numbering = _context(config)
         key = log_key(prefix, config.txn_app_id or context.run)
-    with shared(config.producer, config.commit_log_topic) as driver_side:
+    with shared_driver(config.producer, config.commit_log_topic) as driver_side:
         state = driver_side.plan(key)
         two_phase_commit = config.two_phase_commit and driver_side.two_phase_commit(key)
     plan = TransactionPlan(

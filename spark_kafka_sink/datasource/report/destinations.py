@@ -107,9 +107,9 @@ def _report_topic(config: SinkConfig) -> Destination | None:
     def write(report: WriteReport) -> None:
         if report.outcome in _DECIDED:
             return  # it was written with the decision (``topic_record``), maybe by another driver
-        from spark_kafka_sink.transactions.exactly_once import shared
+        from spark_kafka_sink.transactions.exactly_once import shared_driver
 
-        with shared(config.producer, config.commit_log_topic) as driver:
+        with shared_driver(config.producer, config.commit_log_topic) as driver:
             driver.write_record(topic_record(report, topic), REPORT_TOPIC_MS)
 
     return write
