@@ -513,7 +513,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "topic's `max.message.bytes` is rejected (MESSAGE_TOO_LARGE), split, and sent again, which "
         "costs time, and a single row above it fails the job. With another `compression.type` on "
         "the topic, brokers recompress every batch.",
-        ("topic ... takes batches of at most ... bytes", "brokers compress each of them again"),
+        ("topic ... takes batches of at most ... bytes", "brokers recompress each of them"),
     ),
     Kind.UNRESOLVED_ADDRESS: Entry(
         "A bootstrap server's name can't be resolved",

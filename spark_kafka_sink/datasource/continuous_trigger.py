@@ -71,7 +71,7 @@ def _to_table(
     **kwargs: object,
 ) -> object:
     if getattr(writer, _CONTINUOUS_SEEN, False):
-        # The table may be there already, and then its own provider counts.
+        # The table may exist already, and then its own provider counts.
         _check(writer, format if format is not None else _provider(writer, tableName))
     return method(writer, tableName, format, *args, **kwargs)
 

@@ -337,7 +337,7 @@ def test_a_writer_that_was_planned_without_the_commit_log_writes_no_row(
 
         writer.write(iter([pa.RecordBatch.from_pydict({"value": ["a"]})]))
 
-    with pytest.raises(Exception, match="planned without a look at the commit log"):
+    with pytest.raises(Exception, match="planned without reading the commit log"):
         spark.sparkContext.parallelize([0], 1).foreachPartition(write)
     assert consume(topic).values == []
 

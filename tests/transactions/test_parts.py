@@ -134,7 +134,7 @@ def test_parts_of_another_batch_are_not_decided(world: CommittingWorld) -> None:
     def body() -> None:
         with world.driver() as driver:
             driver.commit(owner(driver), part(world, 0, "a", number=0, k=0))
-            with pytest.raises(CommitError, match="knows of 0 that ended well"):
+            with pytest.raises(CommitError, match="has 0 successful ones"):
                 driver.commit(owner(driver), end(1, number=1))
         assert world.visible() == []
 
