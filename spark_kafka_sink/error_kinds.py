@@ -450,7 +450,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "its batch with INVALID_RECORD. Give each row a key (a column `key`, or `keyColumns`), or "
         "filter rows without one. `preflight=off` skips the check.",
         (
-            "topic ... is compacted (cleanup.policy), so brokers refuse every row without a key",
+            "topic ... is compacted (cleanup.policy), so brokers reject every row without a key",
             "a null key, and the topic is compacted (cleanup.policy)",
         ),
     ),
@@ -609,7 +609,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "Tasks sent no commit message",
         "With the continuous trigger Spark never calls a Python sink. Use "
         '`trigger(processingTime="1 second")`.',
-        ("tasks sent no commit message (first: task ...), so their rows can't be vouched for",),
+        ("tasks sent no commit message (first: task ...), so their rows can't be confirmed",),
     ),
     Kind.VERSIONS_DIFFER: Entry(
         "Driver and executor have different versions of the package",

@@ -172,7 +172,7 @@ def _connection(
         if stage in (Stage.TLS, Stage.SASL) and stage not in probe.stages:
             yield Step(stage, State.SKIPPED, f"kafka.security.protocol is {protocol}")
         elif stage is reached.failed:
-            change = reached.hint or f"look at {_OPTION_OF_STAGE[stage]}"
+            change = reached.hint or f"check {_OPTION_OF_STAGE[stage]}"
             yield Step(stage, State.FAILED, f"{reached.remote}: {reached.reason}", change)
             return
         else:

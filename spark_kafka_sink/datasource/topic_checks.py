@@ -101,12 +101,14 @@ def check_topics(
     rights = _asked(lambda: topic_rights(admin, topics, limit_ms))
     for name, operations in rights.items():
         check_write(name, operations)
-    told = _asked(lambda: topic_settings(admin, topics, limit_ms))
-    for name, settings in told.items():
+    configs = _asked(lambda: topic_settings(admin, topics, limit_ms))
+    for name, settings in configs.items():
         # Reports are batches of one record, to which options of the producer don't apply.
         found = warnings_of(config, name, settings) if name == topic else _too_small(name, settings)
         warn_once(_log, (one.error.one_line() for one in found))
-    return frozenset(t for t, settings in told.items() if _COMPACT in (settings.get(CLEANUP) or ""))
+    return frozenset(
+        t for t, settings in configs.items() if _COMPACT in (settings.get(CLEANUP) or "")
+    )
 
 
 def _asked(ask: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:

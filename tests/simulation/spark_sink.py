@@ -191,7 +191,7 @@ class Sink:
             wall_ms=scheduler.wall_ms,
         )  # fmt: skip
         if plan.is_done(identity):
-            return task.drop(batches, look=plan.verify)
+            return task.drop(batches, count=plan.verify)
         return task.run(batches)
 
 

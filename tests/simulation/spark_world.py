@@ -408,7 +408,7 @@ class SparkWorld:
             wall_ms=self.scheduler.wall_ms,
         )
         if plan.is_done(identity):
-            return task.drop(self._batches(identity), look=plan.verify)
+            return task.drop(self._batches(identity), count=plan.verify)
         return task.run(self._batches(identity))
 
     def _producer(self, process: Process, config: ProducerConfig) -> KafkaProducer:
