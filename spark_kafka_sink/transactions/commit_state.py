@@ -209,6 +209,12 @@ class CommitState:
             return aborted
         return replace(aborted, parts_of=NOTHING_DONE, parts=())
 
+    def forgotten(self) -> CommitState:
+        """All but the generation, in which nobody has planned yet: who comes next ends what was
+        open before.
+        """
+        return CommitState(generation=self.generation + 1)
+
     def _with_superseded(self, run_id: str) -> tuple[str, ...]:
         kept = (run for run in self.superseded if run != run_id)
         return (*kept, *filter(None, [run_id]))[-KEPT_RUNS:]

@@ -43,7 +43,7 @@ from spark_kafka_sink.transactions.inspection import (
 )
 from spark_kafka_sink.transactions.outcomes import Outcome
 from spark_kafka_sink.transactions.ownership import retry_when_fenced
-from spark_kafka_sink.transactions.transactional_ids import parse, prefix_of_key
+from spark_kafka_sink.transactions.transactional_ids import log_key, parse, prefix_of_key
 
 _DECIDED: Final = "its batch is decided"
 _OWNED: Final = "its run is the owner in the commit log"
@@ -406,10 +406,13 @@ class Operator:
 
     def reset(self, report: KeyReport) -> None:
         """After fencing. RefusedError when the state changed meanwhile."""
-        session = self._log.open(report.key, self._client.deadline())
-        if session.state != report.state:
-            raise _changed(report.key)
-        session.write(None, self._client.deadline())
+        key, state = report.key, report.state
+        session = self._log.open(key, self._client.deadline())
+        if session.state != state:
+            raise _changed(key)
+        # (The key of a job without txnAppId has no later run.)
+        is_once = key == log_key(prefix_of_key(key), state.run_id)
+        session.write(None if is_once else state.forgotten(), self._client.deadline())
 
 
 def _ongoing(found: Iterable[OpenTransaction]) -> tuple[OpenTransaction, ...]:

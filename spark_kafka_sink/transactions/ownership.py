@@ -87,7 +87,8 @@ class Owner:
         """Raises SupersededError when another run has taken the key over, CommitError when this run
         was aborted, or when the log has lost the state that it had when the batch was planned.
         """
-        if state is None and self.generation and self.numbering is not Numbering.ONCE:
+        forgotten = state is None or (not state.run_id and not self.may_decide(state))
+        if forgotten and self.generation and self.numbering is not Numbering.ONCE:
             raise CommitError(
                 f"the commit log has lost the state of '{self.key}', which was at generation "
                 f"{self.generation} when this batch was planned; nothing of it is visible",

@@ -361,8 +361,16 @@ def test_reset_forgets_a_key(stage: Stage) -> None:
     stage.json("reset", stage.prefix, "--dry-run")
     assert stage.read() == stage.state()
     assert stage.json("reset", stage.prefix, "--yes")["changed"] is True
-    assert stage.read() is None
-    assert stage.json("list", stage.prefix)["keys"] == []
+    assert stage.read() == CommitState(generation=stage.state().generation + 1)
+    (key,) = stage.json("list", stage.prefix)["keys"]
+    assert (key["runId"], key["lastDone"], key["superseded"]) == ("", None, [])
+
+
+def test_reset_leaves_nothing_of_a_job_without_txn_app_id(stage: Stage) -> None:
+    key = f"{stage.prefix}~job-1"
+    stage.write(CommitState(generation=1, run_id="job-1"), key)
+    stage.run("reset", key, "--yes")
+    assert stage.read(key) is None
 
 
 def test_reset_refuses_what_is_under_way_or_alive_unless_forced(stage: Stage) -> None:
@@ -376,4 +384,4 @@ def test_reset_refuses_what_is_under_way_or_alive_unless_forced(stage: Stage) ->
     assert f"1 transactions of the owner of '{stage.prefix}', run run-1, are open" in told
     assert stage.read() == stage.state()
     stage.run("reset", stage.prefix, "--force", "--yes")
-    assert stage.read() is None
+    assert stage.read() == CommitState(generation=stage.state().generation + 1)
