@@ -40,8 +40,8 @@ _AS_COLUMNS = ("StringSerializer", "ByteArraySerializer", "BytesSerializer", "By
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One option's value, and what its user reads of its name: ``name`` as written, ``where`` a
-    file or nothing.
+    """One option's value, with its name for messages (the documented spelling of a sink's option,
+    else as written), and ``where``: a file or nothing.
 
     ``content`` is the secret that a line of a file holds, where ``value`` is the reference to that
     line. It is for checks in this process, and never leaves it.
@@ -104,7 +104,7 @@ def given_options(options: Mapping[str, object], prefix: str) -> GivenOptions:
 def _take_option(found: GivenOptions, key: str, given: Given) -> None:
     own = _SINK_BY_KEY.get(key)
     if own is not None and (found.prefix or own.name == CONFIG_FILE):
-        found.own[own.name] = given
+        found.own[own.name] = replace(given, name=own.name)
     elif found.prefix and key in SPARK_KEYS:
         pass
     elif not (
@@ -174,7 +174,7 @@ def _take_line(lines: GivenOptions, key: str, line: Given, location: str) -> Non
             raise ConfigError(
                 f"Option '{line.shown}'{line.where} names another file", hint="remove that line"
             )
-        lines.own[own.name] = line
+        lines.own[own.name] = replace(line, name=own.name)
     elif key in SPARK_KEYS:
         raise ConfigError(
             f"Option '{line.shown}'{line.where} is Spark's, which does not read this file",

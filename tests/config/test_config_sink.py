@@ -345,3 +345,8 @@ def test_parsing_raises_config_error_and_nothing_else(options, with_servers):
     idempotent = config.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE
     assert config.producer.enable_idempotence is idempotent
     assert hash(config) == hash(pickle.loads(pickle.dumps(config)))
+
+
+@pytest.mark.parametrize("given", ["onnullvalue", "onNullValue", "ONNULLVALUE"])
+def test_a_hint_has_the_documented_spelling_of_an_option_whatever_spark_passed(given):
+    assert refused({given: "x"}).hint.startswith("onNullValue takes string")
