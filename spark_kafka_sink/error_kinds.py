@@ -335,7 +335,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "Warning: an option does nothing here",
         "It belongs to Java's producer, or to another client in the same file; here it changes "
         "nothing, and may be removed. [Every option](options.md).",
-        ("Option '...'... has no effect: ...", "...: left out what is ...: ..."),
+        ("Option '...'... has no effect: ...", "...: ignored what is ...: ..."),
     ),
     Kind.OTHER_VALUE: Entry(
         "Warning: an option was set to another value",
@@ -363,8 +363,8 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "secrets is world-writable (`chmod o-w`). [Security](security.md).",
         (
             "... is SASL_PLAINTEXT and sasl.mechanism is ...",
-            "... is empty: brokers are not asked whether their certificate is for their name",
-            "...: everybody on this machine may write that file",
+            "... is empty: brokers' names are not compared with their certificates",
+            "...: every user of this machine may write that file",
         ),
     ),
     Kind.SHORT_TRANSACTION: Entry(

@@ -29,21 +29,21 @@ from spark_kafka_sink.documentation import RUNBOOK_PAGE, page_url
 
 #: Below the help of kprod itself, by what is seen. An empty line makes a new one.
 _WHERE_TO_BEGIN = (
-    "A consumer stands still, its lag grows: kprod txn blockers TOPIC",
+    "A consumer is blocked, its lag grows: kprod txn blockers TOPIC",
     "A job is slow: kprod report show PATH (what reportPath names)",
     "A job hangs, or can't write: kprod check -t TOPIC",
     "An error has a code: kprod error KP0301",
     f"More: {page_url(RUNBOOK_PAGE)}",
 )
 app = typer.Typer(
-    help="Checks a cluster; explains errors; shows what exactly-once left, and mends it by hand.",
+    help="Checks a cluster; explains errors; shows and repairs transactions of exactly-once.",
     no_args_is_help=True,
     # A traceback that shows locals would show secrets.
     pretty_exceptions_enable=False,
 )
 app.add_typer(txn.app, name="txn")
 reports = typer.Typer(
-    help="Reports of writes: what was written, and what it waited for.",
+    help="Reports of writes: what was written, and where the time went.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -66,7 +66,7 @@ def kprod(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Checks a cluster; explains errors; shows what exactly-once left, and mends it by hand."""
+    """Checks a cluster; explains errors; shows and repairs transactions of exactly-once."""
 
 
 @app.command(epilog=EXAMPLE + "kprod check -t orders -c client.properties")
@@ -94,10 +94,10 @@ def check(
     timeout: Timeout = TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """What stands between this machine and a write: a table of steps, the first red one first.
+    """Check every condition of a write from this machine: a table of steps.
 
     Changes nothing. With deliveryGuarantee=exactly-once (in the file, or by -o) also what that
-    needs. Exit codes: 0 nothing is red, 1 something is, 2 the options are wrong.
+    needs. Exit codes: 0 no step failed, 1 a step failed, 2 the options are wrong.
     """
     from spark_kafka_sink.cli import check as work
 
@@ -126,7 +126,7 @@ def convert(
 ) -> None:
     """Another client's properties as a configFile, on standard output.
 
-    What has another name here, and what is lost, is told on standard error. Secrets are not copied:
+    Renamed and lost options are listed on standard error. Secrets are not copied:
     the lines that hold them are referred to, so keep FILE. Exit codes: 0 done, 1 the result is not
     complete or contradicts itself, 2 FILE can't be read.
     """
@@ -165,7 +165,7 @@ def options(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Every option with its default, or those that a word finds; asks no broker.
+    """Every option with its default, or those that match a word; needs no broker.
 
     With --effective, secrets are hidden, unless they are references.
     """
@@ -197,7 +197,7 @@ def show_report(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The last report with the meaning of its fields, and what the tasks waited for most."""
+    """The last report with the meaning of its fields, and the longest wait of the tasks."""
     from spark_kafka_sink.cli import report as work
 
     work.show(path, batch, as_json=as_json)
@@ -209,7 +209,7 @@ def tail(
     count: Annotated[int, typer.Option("--lines", "-n", metavar="N", min=1, help="How many.")] = 10,
     watch: Watch = False,
 ) -> None:
-    """A line for each of the last reports: rows, rate, and what was waited for."""
+    """A line for each of the last reports: rows, rate, and the longest wait."""
     from spark_kafka_sink.cli import report as work
 
     work.tail(path, count, watch=watch)

@@ -1,4 +1,4 @@
-"""The options that commands share. Owns: their names and help. Never: what they mean.
+"""The options that commands share. Owns: their names and help. Never: their effect.
 
 Nothing of the package is imported: help and completion answer at once.
 """
@@ -44,7 +44,7 @@ Timeout = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="For each step.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
-Watch = Annotated[bool, typer.Option("--watch", help="Look again and again, until Ctrl-C.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""``kprod check``: each step between this machine and a write, as it is done.
+"""``kprod check``: checks every condition of a write, step by step.
 
 Owns: the command and its table. Never: a step (``datasource/cluster_checks.py``).
 """
@@ -52,10 +52,10 @@ def check(
                 new_console(markup=True).print(_hosts_table(hosts))
     ok = all(s.state is not State.FAILED for s in (*steps, *(s for h in hosts for s in h.steps)))
     if as_json:
-        told: Json = {"command": "check", "ok": ok, "steps": [asdict(step) for step in steps]}
+        output: Json = {"command": "check", "ok": ok, "steps": [asdict(step) for step in steps]}
         if from_executors is not None:
-            told["hosts"] = [asdict(host) for host in hosts]
-        print_json(told)
+            output["hosts"] = [asdict(host) for host in hosts]
+        print_json(output)
     if not ok:
         raise typer.Exit(FAILED)
 
@@ -67,17 +67,17 @@ def _here(settings: SinkConfig, timeout_ms: int, *, as_json: bool) -> list[Step]
         return list(found)
     steps: list[Step] = []
     console = new_console(markup=True)
-    # Where the table is not seen to grow, because it goes into a file.
-    told = bar("checking", as_json=console.is_terminal)
+    # For output into a file, which does not show the growing table.
+    update = bar("checking", as_json=console.is_terminal)
     with Live(_table(steps), console=console, auto_refresh=False) as live:
-        told(0, len(STEPS))
+        update(0, len(STEPS))
         try:
             for step in found:
                 steps.append(step)
-                told(len(steps), len(STEPS))
+                update(len(steps), len(STEPS))
                 live.update(_table(steps), refresh=console.is_terminal)
         finally:
-            told(0, 0)
+            update(0, 0)
     return steps
 
 
@@ -91,7 +91,7 @@ def _table(steps: Sequence[Step]) -> Table:
 
 
 def _hosts_table(hosts: Sequence[HostCheck]) -> Table:
-    """What is not well of each host, or that all is."""
+    """The failed and warning steps of each host, or a row that all are ok."""
     table = Table("executor", "step", "", "what was found", "what to do")
     for host in hosts:
         worth = [s for s in host.steps if s.state in (State.FAILED, State.WARNING)]

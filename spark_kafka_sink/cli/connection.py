@@ -1,6 +1,6 @@
-"""From the options of a command to an operator of a cluster, and from errors to one line.
+"""The connection of a command to a cluster, and its errors as one line.
 
-Owns: which client options a command line gives, and what an error looks like there. Never: a
+Owns: the client options of a command line, and the format of an error. Never: a
 command (``txn.py``).
 """
 
@@ -31,9 +31,9 @@ from spark_kafka_sink.transactions.operations import Operator
 FAILED, USAGE = 1, 2
 #: Characters of an error.
 _MOST_SHOWN = 2000
-#: Seconds: a cluster of which no broker has answered by then is not there, whatever --timeout says.
+#: Seconds until the first broker must respond, even with a longer --timeout.
 _MOST_TO_CONNECT = 15.0
-#: Seconds until somebody who waits is told what for.
+#: Seconds until a message says what the command waits for.
 _SIGN_OF_LIFE = 2.0
 
 
@@ -53,8 +53,8 @@ def connected(
     """Connections to the cluster, while they are open. An error ends the command: one line, and its
     exit code.
 
-    ``check`` raises for arguments that are wrong whatever brokers say. Then brokers are looked for:
-    when none answers, that is the error, and not which question of many stayed open.
+    ``check`` raises for arguments that are wrong in any cluster. Then a first request makes sure
+    that a broker responds, so that the error of a later request is not misleading.
     """
     with one_line_errors():
         config, log_topic = settings_of(cluster)
@@ -92,7 +92,7 @@ def operator_of(
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Of ours; a bug keeps its traceback."""
+    """Prints our errors as one line; a bug keeps its traceback."""
     try:
         yield
     except KafkaError as error:
@@ -100,7 +100,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def complain(message: str, hint: str | None, code: int) -> NoReturn:
-    """One line on standard error, and the end."""
+    """One line on standard error, and the exit code."""
     _end(message if hint is None else f"{message} (hint: {hint})", code)
 
 
@@ -111,10 +111,10 @@ def _end(text: str, code: int) -> NoReturn:
 
 @contextmanager
 def _sign_of_life(config: ProducerConfig, limit_s: float) -> Iterator[None]:
-    """Who waits for longer than a moment is told for whom, and how long it may take."""
+    """Prints what the command waits for, and how long at most, if that takes a while."""
     servers = ", ".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
-    told = f"kprod: waiting for an answer of {safe_text(servers)} ({limit_s:g} s at most) ...\n"
-    timer = threading.Timer(_SIGN_OF_LIFE, sys.stderr.write, (told,))
+    text = f"kprod: waiting for an answer of {safe_text(servers)} ({limit_s:g} s at most) ...\n"
+    timer = threading.Timer(_SIGN_OF_LIFE, sys.stderr.write, (text,))
     timer.daemon = True
     timer.start()
     try:

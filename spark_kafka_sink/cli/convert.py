@@ -1,4 +1,4 @@
-"""``kprod convert``: another client's properties as ours, and what of them is lost.
+"""``kprod convert``: converts another client's properties, and lists what is lost.
 
 Owns: the command, and values whose unit differs. Never: a name (``config/unknown_options.py``), a
 secret: lines that hold one are referred to, and stay where they are.
@@ -39,7 +39,7 @@ _MOST_SHOWN: Final = 300
 
 
 class _Line(NamedTuple):
-    """What becomes of a line: ``name`` (None: it is lost) and ``value``, and a remark."""
+    """The result of a line: ``name`` (None: it is lost) and ``value``, and a remark."""
 
     before: str
     name: str | None
@@ -54,13 +54,13 @@ def convert(file: Path) -> None:
     kept: dict[str, _Line] = {}
     for line in lines:
         if line.name is None:
-            _tell(f"lost: {line.before}: {line.why}")
+            _report(f"lost: {line.before}: {line.why}")
         elif line.name in kept:
-            _tell(f"lost: {line.before}: {kept[line.name].before} became {line.name} already")
+            _report(f"lost: {line.before}: {kept[line.name].before} became {line.name} already")
         else:
             kept[line.name] = line
             if line.why:
-                _tell(f"{line.before} is {line.name}: {line.why}")
+                _report(f"{line.before} is {line.name}: {line.why}")
     for name, line in kept.items():
         sys.stdout.write(f"{name}={_escaped(line.value)}\n")
     try:
@@ -120,7 +120,7 @@ def _value(option: Option, name: str, value: str, file: Path) -> str:
     return file_reference(str(file.resolve()), name)
 
 
-def _tell(*parts: str) -> None:
+def _report(*parts: str) -> None:
     sys.stderr.write(f"kprod: {safe_text(' '.join(_words(parts)), _MOST_SHOWN)}\n")
 
 

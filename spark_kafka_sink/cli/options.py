@@ -89,12 +89,12 @@ def _effective(given: GivenOptions, config: SinkConfig) -> Iterator[_Effective]:
         own = option.name in SINK_OPTIONS
         one = (given.own if own else given.producer).get(option.name)
         origin = _DEFAULT if one is None else one.where.strip(" ()").removeprefix("in ") or "option"
-        told = option.default if one is None else one.value
+        given_value = option.default if one is None else one.value
         counts = getattr(None if own else config.producer, option.name.replace(".", "_"), None)
-        value = _shown(option, told)
+        value = _shown(option, given_value)
         if isinstance(counts, bool | int | float) and option.type is not OptionType.PASSWORD:
             found = _shown(option, counts)
-            if found.lower() != value.lower() and (one is None or _number(told) != counts):
+            if found.lower() != value.lower() and (one is None or _number(given_value) != counts):
                 origin, value = f"computed; {origin}: {value}", found
         yield _Effective(_named(option), value, origin)
 

@@ -1,6 +1,6 @@
-"""How far a command is, for people: a bar on standard error for what takes longer than a second.
+"""Progress of a command: a bar on standard error when it takes longer than a second.
 
-Owns: when there is one, and how it looks. Never: what is counted. Nothing is drawn into a file or a
+Owns: when it is shown, and how. Never: what is counted. Nothing is drawn into a file or a
 pipe, nor with ``--json``.
 """
 
@@ -63,7 +63,7 @@ class Bar:
 
 
 def bar(what: str, *, as_json: bool) -> Callable[[int, int], None]:
-    """A bar, or what takes its place where nobody looks."""
+    """A bar, or a no-op when standard error is not a terminal."""
     console = Console(file=sys.stderr)
     if as_json or not console.is_terminal:
         return lambda _done, _total: None
@@ -84,7 +84,7 @@ def shown(loop: RequestLoop, *, as_json: bool) -> Iterator[None]:
 
 @contextmanager
 def spinner(what: str, *, as_json: bool) -> Iterator[None]:
-    """For what can't be counted."""
+    """For steps that can't be counted."""
     console = Console(file=sys.stderr)
     if as_json or not console.is_terminal:
         yield

@@ -1,4 +1,4 @@
-"""``kprod report``: reports of writes, as people read them.
+"""``kprod report``: reports of writes in a readable form.
 
 Owns: reading them from a file of lines or a folder of files, the page of one and the table of the
 last. Never: what a report says (``datasource/report/write_report.py``), a connection.
@@ -21,11 +21,11 @@ from spark_kafka_sink.datasource.report.write_report import REPORT_VERSION, Writ
 from spark_kafka_sink.documentation import RUNBOOK_PAGE, page_url
 from spark_kafka_sink.errors import ConfigError, safe_text
 
-#: What tasks waited for, by the field that says how long, and where to look then.
+#: The waits of tasks, by the field with their length, and what to check.
 _WAITS: Final = {
     "inputWaitMs": (
         "Spark's next rows",
-        "Spark reads, joins or shuffles in front of the write: its UI tells where",
+        "Spark reads, joins or shuffles before the write: see its UI",
     ),
     "bufferWaitMs": (
         "memory, because brokers took less than Spark gave",

@@ -1,4 +1,4 @@
-"""What was found and what was done: a table for people, JSON for scripts.
+"""The output of commands: a table for people, JSON for scripts.
 
 Owns: both forms. Never: what is shown (``transactions/inspection.py``), a command. Names in the
 JSON are kept from version to version; new ones may join them. Times are milliseconds, and what is
@@ -162,7 +162,7 @@ def show_overview(prefix: str, log_topic: str, overview: Overview) -> None:
     else:
         say(f"No transaction of '{prefix}' is open.")
     if overview.silent:
-        say(f"No answer from {', '.join(overview.silent)}: what is open there is not in the list.")
+        say(f"No answer from {', '.join(overview.silent)}: the list lacks its transactions.")
     if overview.keys is None:
         say(f"There is no commit log: the topic {log_topic} is missing.")
         return
@@ -218,7 +218,7 @@ def show_blockers(topic: str, found: Sequence[Blocker], again: str) -> None:
     ]
     columns = ("transactional id", "producer id/epoch", "age", "partitions", "holds", "of")
     _table(f"Open transactions in {topic} ({len(rows)})", columns, rows)
-    # Not in the table, whose cells are wrapped: what is said here is copied.
+    # Not in the table, whose cells are wrapped: these commands are meant to be copied.
     for b in found[:_MOST_ROWS]:
         say(f"{b.transactional_id or f'producer {b.producer_id}'}: {b.advice} {again}")
 
@@ -254,7 +254,7 @@ def show_report(report: KeyReport) -> None:
     if state.superseded:
         facts.append((Standing.SUPERSEDED.value, "\n".join(state.superseded)))
     if state.decision is not None:
-        facts.append(("batch under way", str(state.decision.number)))
+        facts.append(("current batch", str(state.decision.number)))
         facts.append(("its transactions", summary(report.transactions)))
     if state.lost:
         facts.append(("noted as lost", str(len(state.lost))))
@@ -278,7 +278,7 @@ def show_report(report: KeyReport) -> None:
 
 
 def show_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Any table; all of it, because nobody has to look at it in a hurry."""
+    """Any table, with all rows."""
     _table(title, columns, rows, most=len(rows))
 
 
@@ -350,7 +350,7 @@ def _table(
 
 
 def _shown(cell: str) -> str:
-    """What a log or a broker says is data: it does nothing to a terminal."""
+    """Text from a log or a broker, without control characters for the terminal."""
     return "\n".join(safe_text(line, _MOST_SHOWN) for line in cell.split("\n"))
 
 

@@ -28,7 +28,7 @@ from spark_kafka_sink.cli.arguments import (
 )
 
 app = typer.Typer(
-    help="Transactions of exactly-once writes: look at them, and end what nobody else will end.",
+    help="Transactions of exactly-once writes: inspect them, and end abandoned ones.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -101,7 +101,7 @@ def blockers(
     watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
-    """Who makes consumers of a topic wait that read committed, and what ends it.
+    """The open transactions that block read_committed consumers of a topic, and how to end them.
 
     The oldest open transaction of a partition holds its last stable offset, which such consumers
     do not read beyond. Needs READ on the topic. Transactions of every client are shown.
@@ -126,11 +126,11 @@ def fence(
     dry_run: _DryRun = False,
     yes: _Yes = False,
 ) -> None:
-    """Abort what another client left open, and fence that client.
+    """Abort another client's open transaction, and fence that client.
 
-    As if it had been started again: its producer, if it lives, fails with ProducerFencedException.
-    Needs WRITE on the id. What this package wrote is ended by 'abort' or 'sweep', which look into
-    the commit log first.
+    As if it had been restarted: its producer, if it is running, fails with ProducerFencedException.
+    Needs WRITE on the id. For transactions of this package use 'abort' or 'sweep', which read the
+    commit log first.
     """
     from spark_kafka_sink.cli import txn_changes
 
@@ -150,7 +150,7 @@ def describe(
     timeout: Timeout = TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """What the commit log says, and what coordinators hold of each decided transaction."""
+    """The state in the commit log, and the coordinator's state of each decided transaction."""
     from spark_kafka_sink.cli import txn_looks
 
     where = Where(bootstrap_servers, config, log_topic, timeout)
@@ -189,7 +189,7 @@ def abort(
         typer.Argument(metavar="ID", help="Transactional ids, as 'list' shows them."),
     ] = None,
     run: Annotated[
-        str | None, typer.Option("--run", metavar="RUN", help="All that is open of this run.")
+        str | None, typer.Option("--run", metavar="RUN", help="All open transactions of this run.")
     ] = None,
     prefix: Annotated[
         str | None, typer.Option("--prefix", metavar="PREFIX", help="The prefix of --run.")
@@ -234,12 +234,14 @@ def abort(
 def sweep(
     prefix: _Prefix,
     run: Annotated[
-        str | None, typer.Option("--run", metavar="RUN", help="Only what is open of this run.")
+        str | None, typer.Option("--run", metavar="RUN", help="Only open transactions of this run.")
     ] = None,
     older_than: Annotated[
         str | None,
         typer.Option(
-            "--older-than", metavar="15m", help="Only what is open for longer (ms, s, m, h, d)."
+            "--older-than",
+            metavar="15m",
+            help="Only those that are open for longer (ms, s, m, h, d).",
         ),
     ] = None,
     bootstrap_servers: Servers = None,
@@ -249,15 +251,15 @@ def sweep(
     as_json: AsJson = False,
     dry_run: _DryRun = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also what the owner of a key of the log left open.")
+        bool, typer.Option("--force", help="Also transactions of the owner of a key of the log.")
     ] = False,
     yes: _Yes = False,
 ) -> None:
-    """Abort orphans: what is open, not decided, and not of a run that owns a key of the log.
+    """Abort orphans: open transactions, not decided, and not of a run that owns a key of the log.
 
-    Look before you say yes: a run that has not committed anything yet is 'not in the log', as the
-    run of a dead job is. Ending its transactions fails its job. Decided transactions are never
-    swept.
+    Check the list before you confirm: a run that has not committed anything yet is 'not in the
+    log', like the run of a dead job. Ending its transactions fails its job. Decided transactions
+    are never swept.
     """
     from spark_kafka_sink.cli import txn_changes
 
@@ -278,8 +280,8 @@ def resolve(
         typer.Option(
             "--as",
             metavar="done|replay",
-            help="done: go on without the lost rows. replay: have the whole batch written again; "
-            "rows of its committed transactions come twice.",
+            help="done: continue without the lost rows. replay: write the whole batch again; "
+            "rows of its committed transactions are duplicated.",
         ),
     ],
     bootstrap_servers: Servers = None,
@@ -291,14 +293,14 @@ def resolve(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Also a DECIDED batch of which the brokers forgot the outcome."
+            "--force", help="Also a DECIDED batch whose outcome the brokers no longer have."
         ),
     ] = False,
     yes: _Yes = False,
 ) -> None:
     """End a batch that is PARTIAL.
 
-    What is still open of it is committed with 'done' and aborted with 'replay'.
+    Its open transactions are committed with 'done' and aborted with 'replay'.
     """
     from spark_kafka_sink.cli import txn_changes
 
@@ -319,7 +321,8 @@ def reset(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Also while a batch is under way, or the owner's transactions are open."
+            "--force",
+            help="Also while a batch is in progress, or the owner's transactions are open.",
         ),
     ] = False,
     yes: _Yes = False,

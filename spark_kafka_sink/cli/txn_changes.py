@@ -39,7 +39,7 @@ _FENCE_TIMEOUT_MS: Final = 60_000
 
 
 class Asking:
-    """What every change does before it: say what, stop at --dry-run, ask."""
+    """The steps before every change: describe it, stop at --dry-run, ask."""
 
     def __init__(self, as_json: bool, dry_run: bool, yes: bool) -> None:
         if as_json and not dry_run and not yes:
@@ -49,7 +49,7 @@ class Asking:
         self._yes = yes
 
     def goes_on(self, fields: Json, what: str) -> bool:
-        """False: --dry-run, and it is said what would be done. Who says no ends the command."""
+        """False with --dry-run, after printing the change. The answer no ends the command."""
         if self._dry_run:
             self.end(fields, None, f"Would {what}")
             return False
@@ -57,9 +57,9 @@ class Asking:
             return True
         unasked = None
         try:
-            agreed = typer.confirm(f"{what[:1].upper()}{what[1:]} Go on?", err=True)
+            agreed = typer.confirm(f"{what[:1].upper()}{what[1:]} Continue?", err=True)
         except typer.Abort:  # standard input is at its end
-            agreed, unasked = False, "nobody answered: --yes skips the confirmation"
+            agreed, unasked = False, "no answer: --yes skips the confirmation"
             sys.stderr.write("\n")
         if not agreed:
             complain("nothing was changed", unasked, FAILED)
@@ -77,9 +77,9 @@ def fence(where: Where, ask: Asking, name: str) -> None:
     """Another client's id."""
     with connected(where, lambda: _check_another(name), as_json=ask.as_json) as to:
         before: Json = {"command": "fence", "transactionalId": name}
-        if ask.goes_on(before, f"abort what is open of '{name}', and fence its producer."):
+        if ask.goes_on(before, f"abort the open transaction of '{name}', and fence its producer."):
             to.client.init_producer_id(name, _FENCE_TIMEOUT_MS, to.client.deadline())
-            ask.end(before, {"changed": True}, f"'{name}' has nothing open any more.")
+            ask.end(before, {"changed": True}, f"'{name}' has no open transaction any more.")
 
 
 def commit(where: Where, ask: Asking, key: str) -> None:
@@ -96,10 +96,10 @@ def commit(where: Where, ask: Asking, key: str) -> None:
         warning = ""
         if lost := report.with_outcome(Outcome.LOST):
             some = report.with_outcome(Outcome.COMMITTED)
-            becomes = "be PARTIAL" if some else "be undone: it is to be written again"
+            becomes = "be PARTIAL" if some else "be undone, and written again"
             warning = f" {len(lost)} are lost: the batch will {becomes}."
         elif unknown := report.with_outcome(Outcome.UNKNOWN):
-            warning = f" {len(unknown)} are unknown to their coordinators: that will fail."
+            warning = f" {len(unknown)} are unknown to their coordinators: this will fail."
         what = f"batch {decision.number} of '{key}', {len(decision.ids)} transactions."
         if ask.goes_on(before, f"commit {what}{warning}"):
             state = operator.commit(report)
@@ -175,7 +175,7 @@ def _check_another(name: str) -> None:
     if parse(name) is not None:
         raise ConfigError(
             f"'{safe_text(name, 400)}' is the transactional id of a task of this package",
-            hint="'kprod txn abort' ends it, after a look into the commit log",
+            hint="'kprod txn abort' ends it, after checking the commit log",
         )
 
 
@@ -203,7 +203,7 @@ def _end(operator: Operator, plan: EndPlan, ask: Asking, command: str) -> None:
         "failed": {},
     }
     if not ask.as_json:
-        show_kept("Left alone", plan.kept)
+        show_kept("Kept", plan.kept)
         if plan.transactions:
             show_open("To be aborted", plan.transactions)
     if not plan.transactions:
@@ -222,7 +222,7 @@ def _end(operator: Operator, plan: EndPlan, ask: Asking, command: str) -> None:
         "failed": dict(aborted.failed),
     }
     if not ask.as_json:
-        show_kept("Left alone after a second look", aborted.kept)
+        show_kept("Kept after the second check", aborted.kept)
         show_kept("Not aborted", aborted.failed)
     ask.end(before, after, f"Aborted {_many(len(aborted.ended), 'transaction')}.")
     if aborted.failed or (command == "abort" and aborted.kept):

@@ -1,10 +1,12 @@
-"""What ``kprod txn`` shows and does not change: list, blockers, describe.
+"""The commands of ``kprod txn`` that only read: list, blockers, describe.
 
-Owns: what is asked for each, and its JSON. Never: arguments (``txn.py``), how it looks
+Owns: their requests, and their JSON. Never: arguments (``txn.py``), their tables
 (``show.py``).
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import Connected, connected, operator_and_log, operator_of
@@ -35,8 +37,9 @@ def list_prefix(where: Where, prefix: str, *, watch: bool, as_json: bool) -> Non
         log_topic,
     ):
         if not as_json:
-            look = operator.inspector
-            watched(lambda: show_overview(prefix, log_topic, look.overview(prefix)), watch=watch)
+            inspector = operator.inspector
+            show = partial(show_overview, prefix, log_topic)
+            watched(lambda: show(inspector.overview(prefix)), watch=watch)
             return
         found = operator.inspector.overview(prefix)
         print_json(
@@ -88,7 +91,7 @@ def _blockers(to: Connected, topic: str, again: str, *, as_json: bool) -> None:
     elif found:
         show_blockers(topic, found, again)
     else:
-        say(f"No transaction is open in {topic}: nobody who reads it waits for one.")
+        say(f"No transaction is open in {topic}: no consumer waits for one.")
 
 
 def describe(where: Where, name: str, *, as_json: bool) -> None:

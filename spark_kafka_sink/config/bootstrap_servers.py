@@ -1,7 +1,7 @@
 """The addresses of ``bootstrap.servers``: text in, hosts and ports out.
 
-Owns: the form of an address and what is said about a wrong one. Never: a look-up of a name. That
-is for whoever connects, because a driver and its executors may know different names.
+Owns: the format of an address and the errors for a wrong one. Never: resolving a name, which
+happens when connecting, because a driver and its executors may resolve different names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def parse_bootstrap_servers(
 
     Stricter than Java in four points, each of which can only fail later: port 0, an empty host, an
     IPv6 address without brackets, and ``SSL://`` or the like before an address when ``protocol``
-    is another. ``prefix`` is what stands before option names in hints. Raises ConfigError.
+    is another. ``prefix`` precedes option names in hints. Raises ConfigError.
     """
     option = f"{prefix}bootstrap.servers"
     if not items:
@@ -42,8 +42,8 @@ def parse_bootstrap_servers(
     if "" in items:
         raise ConfigError(
             "Configuration 'bootstrap.servers' values must not be empty.",
-            hint=f"item {list(items).index('') + 1} of {len(items)} in {option} is empty: is there"
-            " a comma too many?",
+            hint=f"item {list(items).index('') + 1} of {len(items)} in {option} is empty: remove"
+            " the extra comma",
             kind=Kind.BOOTSTRAP_ADDRESS,
         )
     return tuple(dict.fromkeys(_parse(item, protocol, prefix) for item in items))
@@ -79,8 +79,7 @@ def _parse(item: str, protocol: str, prefix: str) -> tuple[str, int]:
     if scheme in _SECURE_SCHEMES and scheme != protocol:
         raise ConfigError(
             f"bootstrap.servers has {shown}, but security.protocol is {protocol}",
-            hint=f"what stands before :// does not choose a protocol; {prefix}security.protocol"
-            " does",
+            hint=f"the part before :// does not set the protocol; {prefix}security.protocol does",
             kind=Kind.BOOTSTRAP_ADDRESS,
         )
     return match["ipv6"] or match["host"], port
@@ -90,7 +89,7 @@ def _hint(item: str) -> str:
     if " " in item:
         return "addresses are separated by commas"
     if item.count(":") > 1 and "[" not in item and "/" not in item:
-        return "an IPv6 address stands in brackets, as in [::1]:9092"
+        return "an IPv6 address needs brackets, as in [::1]:9092"
     if ":" not in item:
         return f"the port is missing: {safe_text(item)}:9092?"
     return "an address is host:port"

@@ -50,7 +50,11 @@ class ColumnNames:
         except ValueError as error:
             return str(error)
         if ALL_COLUMNS in names and (not self.all_too or len(names) > 1):
-            return "* stands alone" if self.all_too else "* is not the name of a column"
+            return (
+                "* can't be combined with names"
+                if self.all_too
+                else "* is not the name of a column"
+            )
         return None
 
     def describe(self) -> str:

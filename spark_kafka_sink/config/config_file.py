@@ -1,14 +1,14 @@
 """The file that the option ``configFile`` names: a Kafka client's properties file.
 
-Owns: reading it, and what a line becomes that holds a secret. Never: which names it may have
-(``given_options``), an option's meaning (``cross_checks``), looking a reference up
+Owns: reading it, and the references to lines with secrets. Never: which names it may have
+(``given_options``), an option's meaning (``cross_checks``), resolving a reference
 (``secret_references``).
 
-The driver reads the file when a write is planned. What is no secret becomes an option and
-travels to the tasks with the others. **A secret never does**: it becomes a reference to its line,
-``${file:/path:key}``, which whoever talks to brokers looks up in the same file. So a file that
-holds secrets must also be on the executors, and one that only refers to secrets
-(``sasl.password=${env:PASSWORD}``) need not be.
+The driver reads the file when a write is planned. Lines without secrets become options that are
+sent to the tasks with the others. **A secret is never sent**: it becomes a reference to its line,
+``${file:/path:key}``, which each process that connects to brokers resolves in the same file. So a
+file with secrets must also be on the executors, but not one that only refers to secrets
+(``sasl.password=${env:PASSWORD}``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def read_lines(location: str) -> dict[str, str]:
     shown = safe_text(location)
     if "://" in location or location.startswith("dbfs:"):
         raise ConfigError(
-            f"{OPTION} {shown} is no local path",
+            f"{OPTION} {shown} is not a local path",
             hint="it is read as a file: mount it, or give its local path (/Volumes/...)",
         )
     check_config_file(location, f"{OPTION} {shown}")

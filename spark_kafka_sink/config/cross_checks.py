@@ -1,8 +1,8 @@
-"""What options of a producer mean together: Java's cross-checks, with Java's sentences.
+"""Java's cross-checks of several options of a producer, with Java's messages.
 
-Owns: reading each given option, and the checks over several. Never: whose a name is
-(``given_options``), the value that comes out (``producer_config``), a log line, a clock, an
-environment variable.
+Owns: reading each given option, and the checks of several. Never: which component owns a name
+(``given_options``), the resulting value (``producer_config``), a log line, a clock, an environment
+variable.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ from spark_kafka_sink.security.password import Password, text_of
 #: the last five batches of each producer.
 _MAX_IN_FLIGHT_FOR_IDEMPOTENCE = 5
 
-#: transaction.timeout.ms of the sink: all tasks of a job, and a driver that restarts, must fit in.
+#: The sink's transaction.timeout.ms: long enough for all tasks of a job, and a driver's restart.
 EXACTLY_ONCE_TIMEOUT_MS = 900_000
-#: Below that transaction.timeout.ms deserves a warning: few stages are always shorter.
+#: A smaller transaction.timeout.ms is a warning: few stages are always shorter.
 SHORT_TIMEOUT_MS = 60_000
 
 _JAAS = "sasl.jaas.config"
 
 
 class OptionReader:
-    """The producer's options on their way to a ProducerConfig.
+    """Reads the producer's options for a ProducerConfig.
 
-    ``given`` holds what the user set, ``values`` what is effective; ``idempotence_off`` is why
-    idempotence, on by default, can't be, or None. ``exactly_once`` is the sink's word.
+    ``given`` are the user's options, ``values`` the effective ones; ``idempotence_off`` is the
+    reason why idempotence, on by default, is off, or None. ``exactly_once`` is set by the sink.
     """
 
     def __init__(self, given: GivenOptions) -> None:
@@ -69,12 +69,12 @@ class OptionReader:
         self.exactly_once = False
 
     def spelled(self, name: str) -> str:
-        """The option's name as the user has to write it, and where it stands."""
+        """The option's name as the user writes it, and its file, if it is from one."""
         given = self.given.get(name)
         return given.spelled if given is not None and given.where else self.prefix + name
 
     def read(self) -> None:
-        """Give every option its value, then check what several mean together."""
+        """Give every option its value, then check their combinations."""
         for name, option in PRODUCER_OPTIONS.items():
             if name not in self.given:
                 self.values[name] = option.default
@@ -87,7 +87,7 @@ class OptionReader:
             check_references(option, self.values[name], self.spelled(name))
             if given.content is not None:
                 check_references(option, given.content, self.spelled(name))
-            if self._asks_in_vain(option):
+            if self._has_no_effect(option):
                 self._no_effect(name, option.note)
         self._check_timeouts()
         self._check_backoffs()
@@ -99,8 +99,8 @@ class OptionReader:
         self._check_sizes()
         self._find_servers()
 
-    def _asks_in_vain(self, option: Option) -> bool:
-        """Whether it does nothing here, and asks for something."""
+    def _has_no_effect(self, option: Option) -> bool:
+        """Whether it has no effect here, and is set to a value other than the default."""
         value = self.values[option.name]
         if option.status is Status.NO_MEANING:
             return value not in (False, (), "")
@@ -194,7 +194,7 @@ class OptionReader:
             self.idempotence_off = f"{self.spelled('acks')} is set to {acks}, not set to 'all'"
         in_flight = self.number("max.in.flight.requests.per.connection")
         if in_flight > _MAX_IN_FLIGHT_FOR_IDEMPOTENCE:
-            # As in Java, this one never switches idempotence off by itself, whatever acks says.
+            # As in Java, this one never disables idempotence implicitly, whatever acks is.
             raise ConfigError(
                 "To use the idempotent producer, max.in.flight.requests.per.connection must be set"
                 f" to at most 5. Current value is {in_flight}.",
@@ -245,8 +245,8 @@ class OptionReader:
             if self.values["ssl.endpoint.identification.algorithm"] == "":
                 self.warn(
                     Kind.WEAK_SECURITY,
-                    f"{self.spelled('ssl.endpoint.identification.algorithm')} is empty: brokers are"
-                    " not asked whether their certificate is for their name",
+                    f"{self.spelled('ssl.endpoint.identification.algorithm')} is empty: brokers'"
+                    " names are not compared with their certificates",
                 )
 
     def _would_have_no_effect(self, idle: Sequence[str], protocol: str) -> ConfigError:
@@ -256,7 +256,7 @@ class OptionReader:
         sasl = protocol.startswith("SASL") or any(n.startswith("sasl.") for n in idle)
         tls = protocol == "SSL" or any(n.startswith("ssl.") for n in idle)
         wanted = "SASL_SSL" if sasl else "SSL"
-        or_else = "" if tls else " (or SASL_PLAINTEXT: then anybody on the way can read along)"
+        or_else = "" if tls else " (or SASL_PLAINTEXT, which sends everything in the clear)"
         return ConfigError(
             f"{', '.join(self.spelled(name) for name in idle)} would have no effect, because"
             f" {option} is {protocol}{default}",
@@ -276,7 +276,7 @@ class OptionReader:
         mechanism = asked if isinstance(asked, str) else None
         given = {n: self._content(n) for n in self.given if n.startswith("sasl.")}
         if _JAAS in given and not names_a_known_module(text_of(given[_JAAS])):
-            given[_JAAS] = self.values[_JAAS]  # what is no login module may be anybody's secret
+            given[_JAAS] = self.values[_JAAS]  # other text may be a secret of another kind
         if not can_not_be_read_yet(given):
             mechanism = sasl_settings(given).mechanism
         if mechanism is not None:
@@ -285,7 +285,7 @@ class OptionReader:
             risk = IN_THE_CLEAR.get(mechanism or "", "")
             if mechanism is None:
                 mechanism = "left to sasl.jaas.config, which is looked up later"
-                risk = "with PLAIN or a token, the secret goes over the network as it is"
+                risk = "with PLAIN or a token, the secret is sent in the clear"
             if risk:
                 self.warn(
                     Kind.WEAK_SECURITY,
@@ -307,12 +307,12 @@ class OptionReader:
             )
 
     def _content(self, name: str) -> OptionValue:
-        """The value, also of a secret whose reference to the configFile is what travels."""
+        """The value, also of a secret that is passed on as a reference to the configFile."""
         content = self.given[name].content
         return self.values[name] if content is None else content
 
     def _check_stores(self) -> None:
-        """What of a store would not count (DefaultSslEngineFactory, with its sentences)."""
+        """Options of a store that would be ignored (DefaultSslEngineFactory, with its messages)."""
         given = {
             name.removeprefix("ssl.")
             for name in self.given
@@ -332,7 +332,7 @@ class OptionReader:
                 )
 
     def _refuse_what_spark_shows(self) -> None:
-        """A secret of the sink's options that Spark's redaction does not know: never inline."""
+        """ConfigError for an inline secret that Spark's redaction does not hide."""
         for name in NOT_HIDDEN_BY_SPARK if self.prefix else ():
             value = self.values.get(name)
             if isinstance(value, Password) and value.value and not is_one_reference(value.value):

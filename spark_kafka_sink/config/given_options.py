@@ -1,13 +1,12 @@
-"""The options as they were given, whichever way they came: whose is each name, and which counts.
+"""The given options from every source: which component owns each name, and which value counts.
 
-Owns: the one look at names for every way in (the options of a write, ``configFile``,
-``KafkaProducer``, ``kprod``): known, another's, misspelt, given twice; and how the lines of a
-``configFile`` join the options that were given with it. Never: a value (``cross_checks``).
+Owns: the check of names for every source (the options of a write, ``configFile``,
+``KafkaProducer``, ``kprod``): known, another component's, misspelt, given twice; and how the lines
+of a ``configFile`` are merged with the options. Never: a value (``cross_checks``).
 
-An option that was given beats a line of the file. The file may serve other clients too: a line
-that is known to be a consumer's, an admin client's, Connect's or a schema registry's is left out,
-by name, with one warning. Every other name in it is what it would be as an option: taken, or an
-error.
+An option overrides a line of the file. The file may serve other clients, too: a line that belongs
+to a consumer, an admin client, Connect or a schema registry is ignored, by name, with one warning.
+Every other name in it is treated as an option: accepted, or an error.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from spark_kafka_sink.security.password import Password
 
 _SINK_BY_KEY = {name.lower(): option for name, option in SINK_OPTIONS.items()}
 
-#: Serializers that make of text and bytes what a column of them is written as.
+#: Serializers with the same result as a column of text or bytes.
 _AS_COLUMNS = ("StringSerializer", "ByteArraySerializer", "BytesSerializer", "ByteBufferSerializer")
 
 
@@ -43,8 +42,8 @@ class Given:
     """One option's value, with its name for messages (the documented spelling of a sink's option,
     else as written), and ``where``: a file or nothing.
 
-    ``content`` is the secret that a line of a file holds, where ``value`` is the reference to that
-    line. It is for checks in this process, and never leaves it.
+    ``content`` is the secret in a line of a file, when ``value`` is the reference to that line. It
+    is for checks in this process, and never leaves it.
     """
 
     value: object = field(repr=False)
@@ -69,8 +68,8 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class GivenOptions:
-    """``producer`` by Java's names, ``own`` (the sink's) by theirs. ``prefix`` is what stands
-    before a producer's option where these were given: ``kafka.``, or nothing.
+    """``producer`` by Java's names, ``own`` (the sink's) by theirs. ``prefix`` is that of a
+    producer's option in their source: ``kafka.``, or nothing.
     """
 
     prefix: str
@@ -86,11 +85,11 @@ class GivenOptions:
 
 
 def given_options(options: Mapping[str, object], prefix: str) -> GivenOptions:
-    """Look at every name in ``options``, and in the ``configFile`` that they may name.
+    """Check every name in ``options``, and in their ``configFile``.
 
-    ``prefix`` is ``kafka.`` for a write, whose own options are taken too, and empty for a producer
-    by itself. Raises ConfigError for a name that is not an option's, and for a file that can't be
-    read.
+    ``prefix`` is ``kafka.`` for a write, which accepts the sink's options, too, and empty for a
+    producer without Spark. Raises ConfigError for a name that is not an option, and for a file that
+    can't be read.
     """
     found = GivenOptions(prefix)
     for key, name, value in _folded(options):
@@ -116,7 +115,7 @@ def _take_option(found: GivenOptions, key: str, given: Given) -> None:
 
 
 def _take_producers(found: GivenOptions, name: str, given: Given) -> bool:
-    """Take an option of the producer, or refuse it; False when ``name`` is none."""
+    """Take or refuse an option of the producer; False when ``name`` is not one."""
     option = PRODUCER_OPTIONS.get(name)
     if option is None:
         for beginning, note in NO_MEANING_PREFIXES.items():
@@ -131,7 +130,7 @@ def _take_producers(found: GivenOptions, name: str, given: Given) -> bool:
 
 
 def _add_file(found: GivenOptions, location: str) -> None:
-    """The lines of the file that no option beats."""
+    """Add the lines of the file that no option overrides."""
     shown = safe_text(location)
     where = f" (in {shown})"
     lines = GivenOptions(found.prefix)
@@ -146,21 +145,21 @@ def _add_file(found: GivenOptions, location: str) -> None:
     for name, line in lines.own.items():
         found.own.setdefault(name, line)
     if not found.prefix:
-        _tell_left_out(found, shown, "the Spark sink's", lines.own)
-    _tell_left_out(found, shown, "not a producer's", others)
+        _warn_ignored(found, shown, "the Spark sink's", lines.own)
+    _warn_ignored(found, shown, "not a producer's", others)
     found.warnings.extend(lines.warnings)
 
 
-def _tell_left_out(found: GivenOptions, file: str, whose: str, names: Iterable[str]) -> None:
+def _warn_ignored(found: GivenOptions, file: str, whose: str, names: Iterable[str]) -> None:
     listed = ", ".join(map(safe_text, sorted(names)))
     if listed:
-        text = f"{CONFIG_FILE} {file}: left out what is {whose}: {listed}"
+        text = f"{CONFIG_FILE} {file}: ignored what is {whose}: {listed}"
         found.warnings.append(coded(Kind.WITHOUT_EFFECT, text))
 
 
 def _is_anothers(key: str, value: object, prefix: str) -> bool:
-    """Whether a line is known to be another client's, or what Java's producer can't do without and
-    columns need not.
+    """Whether a line belongs to another client, or is a serializer, which Java's producer requires
+    and columns don't need.
     """
     if prefix and key in ("key.serializer", "value.serializer"):
         return str(value).strip().rpartition(".")[2] in _AS_COLUMNS
@@ -188,7 +187,7 @@ def _take_line(lines: GivenOptions, key: str, line: Given, location: str) -> Non
 
 
 def _without_secret(option: Option | None, line: Given, location: str) -> Given:
-    """``line``, with the reference to it in place of a secret."""
+    """``line``, with a secret replaced by the reference to the line."""
     text = str(line.value)
     if option is None or not option.secret or is_one_reference(text):
         return line
@@ -200,8 +199,8 @@ def _folded(
 ) -> Iterator[tuple[str, str, object]]:
     """(lower-cased name without ``prefix``, name as written, value) of each option.
 
-    Two spellings of one name are refused: which one counts would be an accident. (Spark folds them
-    before we see them; the later one wins there.)
+    Two spellings of one name are an error, because it would be arbitrary which one counts. (Spark
+    folds its options before; there the later one wins.)
     """
     seen: dict[str, str] = {}
     for name, value in options.items():

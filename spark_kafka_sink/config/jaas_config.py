@@ -4,8 +4,8 @@ Owns: the grammar ``Module flag name=value ... ;`` with Java's quotes, escapes a
 which options Spark would show. Never: what a module means (``sasl_settings.py``). No message shows
 a part of the text: any of it may be a secret.
 
-References stand in it as they are given: they are looked up one value at a time, after it was read
-(``secret_references.resolve``), so that nothing that comes in can become another option.
+References stay in it unresolved: they are resolved one value at a time, after parsing
+(``secret_references.resolve``), so that a resolved value can't become another option.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError, safe_text
 from spark_kafka_sink.security.password import Password, Text
 
-#: Databricks ships Kafka's classes under this name, and its users' options have it.
+#: Databricks ships Kafka's classes with this prefix, and its users' options have it.
 _SHADED: Final = "kafkashaded."
 _FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
 _BLANK: Final = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)+", re.DOTALL)
-#: A reference, which stands for one value whatever is in it (``secret_references``).
+#: A reference, which is one value whatever it contains (``secret_references``).
 _REFERENCE: Final = re.compile(r"\$\{(?:env|file):[^}\n\r]*\}")
-#: What stands without quotes: anything but blanks, and what has a meaning.
+#: A value without quotes: anything but blanks and special characters.
 _WORD: Final = re.compile(rf"""(?:{_REFERENCE.pattern}|[^\s"'=;])+""")
 #: Java's StreamTokenizer.
 _ESCAPES: Final = {
@@ -36,7 +36,7 @@ _OCTAL: Final = re.compile(r"[0-3][0-7]{0,2}|[4-7][0-7]?")
 _REDACTED: Final = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 #: Switches and counts.
 _NO_SECRET: Final = re.compile(r"true|false|[0-9]{0,9}", re.IGNORECASE)
-#: Options of the login modules that are known here, and of no secret.
+#: Options of the supported login modules that are not secrets.
 _PUBLIC: Final = re.compile(
     r"username|clientId|scope|(?:oauth\.)?(?:client\.id|scope|audience|ssl\..*(?:location|type))"
     r"|extension_.+|unsecuredLogin.+|oauth\.ssl\.endpoint\.identification\.algorithm"
@@ -55,13 +55,13 @@ class JaasEntry:
 
     module: str = field(repr=False)
     options: dict[str, str] = field(repr=False)
-    #: Of the options that were looked up: what was written in their place.
+    #: The references of the resolved options.
     references: dict[str, str] = field(default_factory=dict)
-    #: The reference that led to all of it, if one did.
+    #: The reference to the whole text, if it was one.
     reference: str | None = None
 
     def get(self, name: str) -> Text:
-        """The option's text, "" without; what was looked up stays behind its reference."""
+        """The option's text, or ""; a resolved value keeps its reference."""
         value = self.options.get(name, "")
         reference = self.reference or self.references.get(name)
         return Password(value, reference) if value and reference is not None else value
@@ -87,10 +87,10 @@ def without_shading(name: str) -> str:
 
 
 def shown_by_spark(text: str) -> tuple[str, ...]:
-    """Options of the login module that may be secrets and stand in ``text`` as they are, where
-    Spark's redaction would show all of it: none of its words is in it.
+    """Options of the login module that may be secrets and are inline in ``text``, when Spark's
+    redaction would show it, because it has none of the redacted words.
 
-    A reference, and what is known to be no secret, may be shown. () for what can't be read.
+    References, and options that are not secrets, may be shown. () for a text that can't be parsed.
     """
     if _REDACTED.search(text) is not None:
         return ()

@@ -1,4 +1,4 @@
-"""Where a token for OAUTHBEARER comes from, and AWS's credentials, as the options say it.
+"""The source of a token for OAUTHBEARER, and of AWS credentials, from the options.
 
 Owns: the sources of tokens as values (:data:`TokenSource`), which option means which, and that
 there is exactly one. Never: fetching (``network/auth/token_sources.py``).
@@ -59,14 +59,14 @@ class StaticToken:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """A file with the token, read whenever one is needed: somebody else renews it."""
+    """A file with the token, read whenever one is needed; another program renews it."""
 
     path: Text
 
 
 @dataclass(frozen=True, slots=True)
 class UnsecuredToken:
-    """Kafka's unsigned tokens for development: JSON claims, and their life in seconds."""
+    """Kafka's unsigned tokens for development: JSON claims, and their lifetime in seconds."""
 
     claims: tuple[tuple[str, str | float | tuple[str, ...]], ...] = field(repr=False)
     life_s: int
@@ -98,9 +98,9 @@ class TokenProvider:
 
 @dataclass(frozen=True, slots=True)
 class AwsLogin:
-    """AWS's default chain of credentials, a profile of it, or a role that it may take.
+    """AWS's default credential chain, a profile, or a role to assume.
 
-    ``provider`` is the import path of what gives a session of botocore or boto3, or credentials.
+    ``provider`` is the import path of a provider of a botocore or boto3 session, or of credentials.
     """
 
     profile: Text | None = None
@@ -118,7 +118,7 @@ TokenSource = (
 
 @dataclass(frozen=True, slots=True)
 class RefreshRule:
-    """When a token is fetched anew: Java's sasl.login.refresh options."""
+    """When a token is refreshed: Java's sasl.login.refresh options."""
 
     window_factor: float = 0.8
     window_jitter: float = 0.05
@@ -314,9 +314,8 @@ def _checked_url(given: Text) -> SplitResult:
         )
     if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise ConfigError(
-            f"{_URL} is http, and anybody on the way to"
-            f" {safe_text(f'{given}' if isinstance(given, Password) else parts.hostname)} could"
-            " read the client's secret",
+            f"{_URL} is http, so the client's secret would be sent in the clear to"
+            f" {safe_text(f'{given}' if isinstance(given, Password) else parts.hostname)}",
             hint="use https; http is for tests on this machine (localhost)",
             kind=Kind.TOKEN_SOURCE,
         )
@@ -330,7 +329,7 @@ def _either(options: Mapping[str, object], option: str, module: JaasEntry, *name
     if len(set(map(text_of, values.values()))) > 1:
         raise ConfigError(
             f"{' and '.join(values)} are both set, to different values",
-            hint=f"keep {option}; the others stand in sasl.jaas.config",
+            hint=f"keep {option}; the others are in sasl.jaas.config",
             kind=Kind.TOKEN_SOURCE,
         )
     return next(iter(values.values()), "")

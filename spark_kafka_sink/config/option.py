@@ -1,11 +1,11 @@
-"""What an option is: its type, its rule, its standing here; and how its text becomes a value.
+"""The definition of an option: its type, its rule, its status; and the parsing of its value.
 
 Owns: :class:`Option`, the types and validators of Kafka's ``ConfigDef`` with Java's messages, and
 the reading of one value. Never: which options exist (``option_table``), or what two of them mean
 together (``cross_checks``).
 
-A message built here says what Java says, word for word, because people search for it. The value is
-in it, cut and escaped; the value of a secret never is.
+Messages are the same as Java's, because users search for them. They contain the value, shortened
+and escaped, but never that of a secret.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class Importance(Enum):
 
 
 class Status(Enum):
-    """How an option stands here."""
+    """How an option is treated."""
 
     #: Read and obeyed.
     HONOURED = "honoured"
-    #: Known and checked, but there is nothing here that it could change: one warning.
+    #: Known and checked, but without any effect: one warning.
     NO_MEANING = "known, without effect"
     #: Java's producer had it once: one warning that names its successor.
     REMOVED = "removed by Kafka"
@@ -163,7 +163,7 @@ class OneOfAnyCase:
     """``CaseInsensitiveValidString``; :func:`read` gives the choice as it is written here."""
 
     choices: tuple[str, ...]
-    #: What the empty text means; None: it is none of the choices. "": the option's reader tells.
+    #: What the empty text means; None: it is invalid. "": the option's reader decides.
     empty: str | None = None
 
     def find(self, value: str) -> str | None:
@@ -239,9 +239,9 @@ class Option:
     """One option, declared once.
 
     ``name`` is Java's for a ``kafka.*`` option (without the prefix), else our own in camelCase.
-    ``default`` is ours; ``java_default`` tells Java's where it is another, and ``why`` the reason.
-    ``note`` is the reason behind a status other than HONOURED: it stands in the warning, in the
-    error and in the docs.
+    ``default`` is ours; ``java_default`` is Java's where it differs, and ``why`` the reason.
+    ``note`` is the reason for a status other than HONOURED, for the warning, the error and the
+    docs.
     """
 
     name: str
@@ -256,7 +256,7 @@ class Option:
     why: str = ""
     #: ``KafkaProducer`` obeys it, although the sink does not: ``status`` is the sink's.
     for_producer: bool = False
-    #: Ours alone: taken and obeyed as any other, in no page of the docs, and never suggested.
+    #: Set by this package only: read like any other, but not documented, and never suggested.
     internal: bool = False
 
     @property

@@ -43,11 +43,11 @@ NOT_HIDDEN_BY_SPARK = (
 
 #: Mechanisms that need TLS around them, and what happens without it.
 IN_THE_CLEAR = {
-    "PLAIN": "the password goes over the network as it is",
-    "OAUTHBEARER": "the token goes over the network as it is, and whoever reads it can use it until"
-    " it expires",
-    "AWS_MSK_IAM": "the signed request goes over the network as it is, and whoever reads it can use"
-    " it until it expires",
+    "PLAIN": "the password is sent in the clear",
+    "OAUTHBEARER": "the token is sent in the clear, and anyone who reads it can use it until it"
+    " expires",
+    "AWS_MSK_IAM": "the signed request is sent in the clear, and anyone who reads it can use it"
+    " until it expires",
 }
 
 _BY_NAME = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

@@ -10,7 +10,6 @@ import shutil
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 from spark_kafka_sink.errors import IllegalStateError
@@ -137,12 +136,7 @@ class KafkaCluster:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property

@@ -6,7 +6,6 @@ Owns: notifying the accumulator of the begin and end of that wait. Never: a wait
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
@@ -29,10 +28,5 @@ class WaitingForInput:
             # The sender may be asleep for longer than linger.ms: no batch was due when it checked.
             self._wakeup()
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._accumulator.set_writer_waiting_since(None)

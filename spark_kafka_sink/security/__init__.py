@@ -2,5 +2,5 @@
 
 Owns: ``allow_lists`` (which files, commands and classes may be named at all), ``local_files``
 (opening one), ``import_paths`` (loading a class), ``loopback`` (which hosts are this machine),
-``password`` (a secret that shows itself to nobody). Never: what the options mean (``config``).
+``password`` (a secret whose repr is hidden). Never: what the options mean (``config``).
 """

@@ -45,7 +45,7 @@ class NotAllowedError(ConfigError):
         return cls(
             f"{what} is not allowed here: {variable} of this process on host {platform.node()} does"
             " not list it",
-            hint="whoever runs driver and executors sets that variable, in their environment",
+            hint="the operator sets that variable in the environment of driver and executors",
         )
 
 

@@ -1,10 +1,10 @@
-"""Classes of a user's own, named in an option by import path.
+"""Users' classes that options name by import path.
 
-Owns: the two ways to write one (``package.module:Name`` and ``package.module.Name``), the error for
-one that can't be had, and what may be told of an exception that a user's code raised. Never: what
-such a class must be able to do (whoever asks checks that).
+Owns: the two forms of a path (``package.module:Name`` and ``package.module.Name``), the error for
+one that can't be imported, and the safe description of an exception of a user's code. Never: the
+interface of such a class, which the caller checks.
 
-The driver calls :func:`find` too, and throws the result away: a wrong path is then an error before
+The driver calls :func:`find`, too, and drops the result, so that a wrong path is an error before
 any task starts, not in each of them.
 """
 
@@ -100,7 +100,7 @@ def make(path: Text, option: str) -> object:
 
 
 def place_of(error: BaseException) -> str:
-    """Class and place of what a user's code raised. Its text may hold a row, and is left out."""
+    """Class and location of a user code's exception, without its text, which may hold a row."""
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return type(error).__name__

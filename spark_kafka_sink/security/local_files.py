@@ -73,7 +73,7 @@ def append_line(path: str, line: bytes) -> None:
     """Adds ``line`` to a regular file, which is made if it is not there. UnusableFileError.
 
     One write with O_APPEND: several processes may share the file. A symbolic link is not followed:
-    somebody else may have put it there.
+    another user may have created it.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
     try:
@@ -98,7 +98,7 @@ def append_line(path: str, line: bytes) -> None:
 
 
 def write_new_file(directory: str, name: str, content: bytes) -> None:
-    """A file of its own, all of it or nothing; the directory is made if it is not there.
+    """A new file, written completely or not at all; creates the directory if it is missing.
     UnusableFileError.
 
     It is written beside under a name that begins with a dot, and renamed. Mounts of object stores
@@ -181,7 +181,7 @@ def _warn_if_everybody_writes(mode: os.stat_result, shown: str) -> None:
     warn(
         _log,
         Kind.WEAK_SECURITY,
-        "%s: everybody on this machine may write that file (mode %04o), and so decide who is"
+        "%s: every user of this machine may write that file (mode %04o), and so decide who is"
         " trusted and where secrets go; chmod o-w",
         shown,
         stat.S_IMODE(mode.st_mode),

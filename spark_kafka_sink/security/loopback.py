@@ -6,8 +6,8 @@ import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """``host`` (a lower-cased name or an address without brackets) is this machine by itself,
-    whatever DNS says: nobody on the way reads what is sent there, and no proxy is asked for it.
+    """Whether ``host`` (a lower-case name or an address without brackets) is this machine without
+    DNS: what is sent there can't be read on a network, and needs no proxy.
     """
     if host == "localhost":
         return True

@@ -14,7 +14,7 @@ from urllib.parse import quote, quote_plus, unquote_plus
 
 HIDDEN = "[hidden]"
 
-#: A shorter one can stand in any text by accident, and gives little away.
+#: A shorter one may occur in any text by chance, and reveals little.
 _SHORTEST_ENCODED = 8
 
 
@@ -22,8 +22,8 @@ class Password:
     """A string that is not shown (Kafka's ``common.config.types.Password``).
 
     The value is reached through :attr:`value` alone; ``str``, ``repr`` and ``format`` print
-    ``[hidden]``, or ``reference`` for what a reference led to: whatever the option is, a path or an
-    address too, what stands in somebody's file or variable is not for messages.
+    ``[hidden]``, or ``reference`` for a resolved one: whatever the option is, also a path or an
+    address, the content of a file or a variable is not for messages.
     """
 
     __slots__ = ("_reference", "_value")
@@ -38,7 +38,7 @@ class Password:
 
     @property
     def reference(self) -> str | None:
-        """What was written in its place, once it is looked up; None for what stands as given."""
+        """The reference that was resolved; None for an inline value."""
         return self._reference
 
     def __repr__(self) -> str:
@@ -74,14 +74,14 @@ def text_of(value: object) -> str:
 
 
 def shown_text(value: object) -> Text:
-    """Text of what is no secret in itself, to be kept: what a reference led to stays hidden."""
+    """The text of a value that is not a secret itself; a resolved reference stays hidden."""
     if isinstance(value, Password) and value.reference is not None and value.value:
         return value
     return text_of(value)
 
 
 def as_password(text: Text) -> Password:
-    """``text`` as a secret; what was looked up keeps its reference."""
+    """``text`` as a secret; a resolved value keeps its reference."""
     return text if isinstance(text, Password) else Password(text)
 
 
@@ -94,7 +94,7 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
     """A server's text without the ``secrets`` sent to it, which it may repeat.
 
     A secret as it is, is replaced. One that is encoded (base64, base32, hex, URL, HTML, quoted) or
-    in other letters hides all of it: who sends back what we sent has nothing to say about it.
+    in another case hides all of it: a peer that echoes our secret has nothing useful to say.
     """
     for secret in secrets:
         if not secret:
@@ -107,7 +107,7 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
 
 
 def _encoded(secret: str) -> Iterator[str]:
-    """How ``secret`` may stand in a text, without regard to case."""
+    """The forms in which ``secret`` may occur in a text, ignoring case."""
     raw = secret.encode("utf-8", "surrogatepass")
     forms = [secret, raw.hex(), quote(raw, safe=""), quote_plus(raw)]
     forms.append(secret.replace("\\", "\\\\").replace('"', '\\"'))

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Final, Self
 
 from spark_kafka_sink.admin.request_loop import NewClient
@@ -73,12 +72,7 @@ class ExactlyOnceDriver:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -50,7 +50,7 @@ ADDRESSES: list[Row] = [
     ({"kafka.bootstrap.servers": None}, ("bootstrap.servers is not set",)),
     ({"kafka.bootstrap.servers": ""}, ("must not be empty", "host:port")),
     ({"kafka.bootstrap.servers": "broker"}, ("broker", "the port is missing: broker:9092?")),
-    ({"kafka.bootstrap.servers": "a:1,,b:2"}, ("item 2 of 3", "a comma too many")),
+    ({"kafka.bootstrap.servers": "a:1,,b:2"}, ("item 2 of 3", "remove the extra comma")),
     ({"kafka.bootstrap.servers": "a:0"}, ("a:0", "1 to 65535")),
     ({"kafka.bootstrap.servers": "a:70000"}, ("a:70000", "1 to 65535")),
     ({"kafka.bootstrap.servers": "a:1 b:2"}, ("a:1 b:2", "separated by commas")),

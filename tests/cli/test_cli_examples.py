@@ -46,7 +46,7 @@ SCENES: dict[tuple[str, ...], tuple[Callable[[Stage], None], str]] = {
     ("report", "show"): (done, "Tasks waited most for Spark's next rows"),
     ("report", "tail"): (done, "orders 1"),
     ("txn", "list"): (decided, "DECIDED"),
-    ("txn", "blockers"): (done, "nobody who reads it waits"),
+    ("txn", "blockers"): (done, "no consumer waits"),
     ("txn", "fence"): (done, "Would abort what is open of"),
     ("txn", "describe"): (decided, "The decision"),
     ("txn", "commit"): (decided, "Would commit batch 8"),

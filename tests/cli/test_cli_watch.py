@@ -71,7 +71,7 @@ def test_a_transaction_that_is_opened_later_is_shown(stage: Stage, words: tuple[
 
 def test_a_watch_for_blockers_goes_on_while_there_is_none(stage: Stage) -> None:
     where = ["-b", stage.kafka.bootstrap, "--log-topic", stage.log_topic]
-    watch("txn", "blockers", stage.topic, *where, after_one=lambda: "nobody who reads it waits")
+    watch("txn", "blockers", stage.topic, *where, after_one=lambda: "no consumer waits")
 
 
 def test_a_watch_has_no_json(stage: Stage) -> None:

@@ -233,7 +233,7 @@ def test_a_secret_without_tls_is_warned_of_whichever_way_it_came(mechanism, way,
     (warning,) = warnings
     assert warning.startswith("[KP0153] security.protocol is SASL_PLAINTEXT and sasl.mechanism is ")
     assert mechanism in warning
-    assert "goes over the network as it is" in warning
+    assert "is sent in the clear" in warning
     assert parse(options | {"security.protocol": "SASL_SSL"}).warnings == ()
 
 

@@ -202,8 +202,8 @@ def test_a_producer_by_itself_takes_the_same_file(tmp_path):
     assert (config.linger_ms, config.acks, config.value_serializer) == (9, -1, "str")
     assert config.transactional_id == "x"
     sinks, others = config.warnings
-    assert "left out what is the Spark sink's: topic (see " in sinks
-    assert "left out what is not a producer's: group.id (see " in others
+    assert "ignored what is the Spark sink's: topic (see " in sinks
+    assert "ignored what is not a producer's: group.id (see " in others
     with pytest.raises(ConfigError, match=r"Unknown option 'lingr\.ms'"):
         ProducerConfig.parse({"configFile": file_of(tmp_path, "lingr.ms=7")})
 
@@ -212,8 +212,8 @@ def test_a_producer_by_itself_takes_the_same_file(tmp_path):
     ("location", "problem"),
     [
         ("/nowhere/client.properties", "No such file or directory"),
-        ("s3://bucket/client.properties", "no local path"),
-        ("dbfs:/client.properties", "no local path"),
+        ("s3://bucket/client.properties", "not a local path"),
+        ("dbfs:/client.properties", "not a local path"),
         ("/dev/zero", "no regular file"),
         ("/", "Is a directory"),
         (" ", "String must be non-empty"),

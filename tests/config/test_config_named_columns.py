@@ -58,7 +58,7 @@ def test_a_list_of_names_is_read_as_sql_writes_one(text, names):
         ("keyColumns", "`a", "A name in backticks must end in one"),
         ("keyColumns", "`a`b", "A name in backticks must end in one"),
         ("headersColumns", "a,b,A", "Column A is named twice"),
-        ("valueColumns", "*,a", "* stands alone"),
+        ("valueColumns", "*,a", "* can't be combined with names"),
         ("keyColumns", "*", "* is not the name of a column"),
         ("headersColumns", "a,*", "* is not the name of a column"),
     ],

@@ -28,7 +28,7 @@ def said(caplog):
 @pytest.mark.parametrize(
     ("options", "warning"),
     [
-        (PLAIN | {"security.protocol": "SASL_PLAINTEXT"}, "the password goes over the network"),
+        (PLAIN | {"security.protocol": "SASL_PLAINTEXT"}, "the password is sent in the clear"),
         ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""}, "is empty"),
         ({"acks": "1"}, "Idempotence will be disabled"),
         ({"enable.jmx": "true"}, "has no effect"),

@@ -319,7 +319,7 @@ OTHER_CA = trustme.CA()
         (trusting(OTHER_CA), "broker.example", {}, "a CA that is not trusted"),
         (trusting(), "other.example", {}, "does not name this host"),
         (trusting(), "127.0.0.1", {}, "does not name this address"),
-        (trusting(), "broker.example", {"client_ca": CA}, "wants a client certificate"),
+        (trusting(), "broker.example", {"client_ca": CA}, "requires a client certificate"),
         (
             trusting(**{"ssl.enabled.protocols": ["TLSv1.3"]}),
             "broker.example",

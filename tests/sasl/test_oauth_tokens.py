@@ -63,7 +63,7 @@ def test_an_objection_is_heard_once_and_is_no_success():
     bearer.first()
     assert bearer.answer(b'{"status":"invalid_token"}') == b"\x01"
     assert not bearer.complete
-    with pytest.raises(SaslError, match="after it refused"):
+    with pytest.raises(SaslError, match="after it rejected"):
         bearer.answer(b"")
 
 
@@ -336,8 +336,8 @@ def test_a_class_that_is_no_provider_is_told():
         ("leaving", r"token\(\) raised SystemExit in leaving"),
         ("Wrong", r"configure\(\) raised ValueError in configure"),
         ("WrongExtensions", r"extensions\(\) raised ValueError in extensions"),
-        ("for_ever", "the end of the token of .* is no number of seconds"),
-        ("no_time", "the end of the token of .* is no number of seconds"),
+        ("for_ever", "the end of the token of .* is not a valid number of seconds"),
+        ("no_time", "the end of the token of .* is not a valid number of seconds"),
     ],
 )
 def test_what_a_users_code_raises_is_told_by_its_place_and_not_by_its_text(name, words):

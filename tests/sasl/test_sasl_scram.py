@@ -138,7 +138,7 @@ def test_nothing_may_come_after_the_end():
     scram.answer(b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
                  b",s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096")  # fmt: skip
     scram.answer(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
-    with pytest.raises(SaslError, match="after the exchange is over"):
+    with pytest.raises(SaslError, match="after the exchange is complete"):
         scram.answer(b"")
 
 

@@ -339,7 +339,7 @@ def test_a_password_in_the_open_is_one_warning():
         "sasl.password": SECRET,
     }
     (warning,) = ProducerConfig.parse(options).warnings
-    assert "the password goes over the network as it is" in warning
+    assert "the password is sent in the clear" in warning
     assert SECRET not in warning
     assert ProducerConfig.parse(options | {"security.protocol": "SASL_SSL"}).warnings == ()
     assert ProducerConfig.parse(options | {"sasl.mechanism": "SCRAM-SHA-512"}).warnings == ()

@@ -206,7 +206,10 @@ def test_what_was_looked_up_is_no_reference_again(monkeypatch):
         "sasl.oauthbearer.client.credentials.client.secret": Password("s"),
     }
     sasl_settings(options)  # not looked up yet: nothing is known
-    with pytest.raises(ConfigError, match=r"is http, and anybody on the way to \$\{env:URL\}"):
+    with pytest.raises(
+        ConfigError,
+        match=r"is http, so the client.s secret would be sent in the clear to \$\{env:URL\}",
+    ):
         channel_builder("SASL_SSL", resolve(options))
 
 

@@ -198,7 +198,7 @@ def test_abort_asks_first(stage: Stage) -> None:
     for answer in ("n\n", ""):
         result = stage.run("abort", one.transactional_id, answer=answer, code=1)
         assert "kprod: nothing was changed" in result.stderr.splitlines()[-1]
-        assert ("nobody answered: --yes skips the confirmation" in result.stderr) == (answer == "")
+        assert ("no answer: --yes skips the confirmation" in result.stderr) == (answer == "")
         assert one.transactional_id in result.stdout, "shown before the question"
     assert stage.still_open() == {one.transactional_id}
     stage.run("abort", one.transactional_id, answer="y\n")

@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spark_kafka_sink.clock import Clock, Latch, SystemClock
 from spark_kafka_sink.config.rate_limits import RateLimits
@@ -48,23 +49,27 @@ class RateLimit:
         self.waited_ms = 0
         self.text = f"{' and '.join(limits.limits)}, shared by {tasks} tasks"
 
-    def parts(self, columns: RecordColumns) -> Iterator[tuple[RecordColumns, float]]:
-        """Slices of ``columns``, each with the milliseconds it costs: PART_MS, or a row's."""
-        costs = np.maximum(
+    def costs_ms(self, columns: RecordColumns) -> NDArray[np.float64]:
+        """The time at the limit of the rows up to each one, in ms."""
+        costs: NDArray[np.float64] = np.maximum(
             np.arange(1, columns.rows + 1) * self._ms_per_record,
             columns.input_bytes().cumsum() * self._ms_per_byte,
         )
+        return costs
+
+    @staticmethod
+    def parts(
+        columns: RecordColumns, costs: NDArray[np.float64]
+    ) -> Iterator[tuple[RecordColumns, float]]:
+        """Slices of ``columns``, whose :meth:`costs_ms` are ``costs``, each with the milliseconds
+        it costs: PART_MS, or a row's.
+        """
         start, paid = 0, 0.0
         while start < columns.rows:
             end = max(int(costs.searchsorted(paid + PART_MS, side="right")), start + 1)
             cost = float(costs[end - 1]) - paid
             yield columns.slice(start, end - start), cost
             start, paid = end, paid + cost
-
-    def cost_ms(self, columns: RecordColumns) -> int:
-        """How long ``columns`` take at the limit, in ms."""
-        size = int(columns.input_bytes().sum())
-        return int(max(columns.rows * self._ms_per_record, size * self._ms_per_byte))
 
     def wait(self, cost_ms: float) -> None:
         """Wait until rows that cost ``cost_ms`` may be sent. An interrupt ends it."""

@@ -11,7 +11,6 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Annotated, Self
 
 from spark_kafka_sink.datasource.described_fields import Described, as_json
@@ -93,12 +92,7 @@ class ProgressLog:
         threading.Thread(target=self._speak, name="kprod-task-progress", daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.release()
 
     def _speak(self) -> None:

@@ -395,15 +395,16 @@ class WriteTask:
     def _send_at_rate(
         self, producer: TaskProducer, columns: RecordColumns, rate: RateLimit
     ) -> None:
+        costs = rate.costs_ms(columns)
         if self._time is not None:
             self._time.check_rate(
                 self._monotonic_ms() - self._first_row_ms,
                 columns.rows,
-                rate.cost_ms(columns),
+                int(costs[-1]),
                 rate.text,
                 self._identity.partition_id,
             )
-        for part, cost_ms in rate.parts(columns):
+        for part, cost_ms in rate.parts(columns, costs):
             self._step = f"its rate ({rate.text})"
             # As for input: the batches that were sent before don't wait for more rows.
             with producer.waiting_for_input():

@@ -1,4 +1,4 @@
-"""Who we are to a broker, before the first request (Java's ``Authenticator``).
+"""Authentication to a broker before the first request (Java's ``Authenticator``).
 
 Owns: the :class:`Authenticator` protocol; the one of PLAINTEXT and SSL, which has nothing to say;
 and the one of SASL as far as bytes go: frames of ``sasl_authenticator.py`` written and read. Never:
@@ -26,7 +26,7 @@ class Authenticator(Protocol):
     def complete(self) -> bool: ...
 
     def authenticate(self, now: int) -> None:
-        """Go on as far as the socket allows. Raises AuthenticationError."""
+        """Continue as far as the socket allows. Raises AuthenticationError."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class Authenticator(Protocol):
 
 
 class PlaintextAuthenticator:
-    """Complete at once: the broker takes anyone, or knows us by our certificate."""
+    """Complete immediately: no authentication, or by our TLS certificate."""
 
     __slots__ = ()
 
@@ -102,7 +102,7 @@ class SaslAuthenticator:
         self._login = login
         self._host = host
         self._transport = transport
-        # Nobody has proved yet to be our broker: every frame is small, not only the first.
+        # The peer is not authenticated yet: every frame must be small, not only the first.
         self._reader = FrameReader(limit=MAX_RESPONSE_SIZE_BEFORE_READY)
         self._out = _NOTHING
         self._started = False

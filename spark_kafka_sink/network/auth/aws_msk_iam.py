@@ -70,7 +70,7 @@ class Keys:
         if not region:
             raise AuthenticationError(
                 f"the AWS region of the broker {host} is not known",
-                hint="set AWS_REGION, or region in the profile; names of MSK's brokers tell theirs",
+                hint="set AWS_REGION, or region in the profile; names of MSK's brokers contain it",
                 code=ErrorCode.SASL_AUTHENTICATION_FAILED,
             )
         return region
@@ -161,7 +161,7 @@ def keys_fetcher(login: AwsLogin, clock: Clock) -> Callable[[str], FetchedCreden
 
 
 class _Source:
-    """One session, which renews its credentials by itself; on the login's thread alone."""
+    """One session, which refreshes its credentials; used on the login's thread only."""
 
     def __init__(self, login: AwsLogin) -> None:
         self._login = login

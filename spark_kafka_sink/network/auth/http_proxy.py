@@ -24,7 +24,7 @@ class Proxy:
     credentials: Password | None = field(default=None)
 
     def headers(self) -> dict[str, str]:
-        """What it wants to know of us."""
+        """The bytes of the CONNECT request."""
         if self.credentials is None:
             return {}
         basic = base64.b64encode(self.credentials.value.encode()).decode()

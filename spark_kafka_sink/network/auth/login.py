@@ -168,7 +168,7 @@ class Fetcher(Generic[T]):
         return None
 
     def _look(self, kept: _Kept[T], now: int) -> tuple[T | None, bool]:
-        """What is kept, if it is of use, and whether a fetch must begin. Under the lock."""
+        """The cached credential, if it is usable, and whether to start a fetch. Under the lock."""
         since = kept.fetching_since
         if since is not None and now - since < _LONGEST_FETCH_MS:
             return None, False
@@ -183,7 +183,7 @@ class Fetcher(Generic[T]):
         return None, True
 
     def _run(self, kept: _Kept[T], host: str) -> None:
-        """The fetching thread: whatever happens, those who wait hear of it."""
+        """The fetching thread: notifies the waiters with the result or the error."""
         fetched: FetchedCredential[T] | None = None
         failure: _Failure | None = None
         try:

@@ -1,4 +1,4 @@
-"""OAuth tokens: what they look like, how long they live, and those that need no server.
+"""OAuth tokens: their format, their lifetime, and unsecured tokens.
 
 Owns: :class:`Token`, the reading of a JWT's lifetime, when it is fetched anew (Java's
 ``ExpiringCredentialRefreshingLogin``), and Kafka's unsecured tokens for tests. Never: whether a
@@ -57,13 +57,13 @@ def expiry_of(token: str) -> float | None:
 def seconds(value: object, what: str) -> float | None:
     """A number of seconds from an external source; None when it is no number.
 
-    AuthenticationError, naming ``what``, for one that no clock knows (NaN, 1e400).
+    AuthenticationError, naming ``what``, for an invalid time (NaN, 1e400).
     """
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     if not abs(value) < _LAST_SECOND:
         raise AuthenticationError(
-            f"SASL OAUTHBEARER: {what} is no number of seconds that a clock knows",
+            f"SASL OAUTHBEARER: {what} is not a valid number of seconds",
             hint="the identity provider, or the code that gives the token, is at fault",
             code=ErrorCode.SASL_AUTHENTICATION_FAILED,
         )
@@ -101,7 +101,7 @@ def fetched(
     if life <= 0:
         raise AuthenticationError(
             f"SASL OAUTHBEARER: the token of {where} has expired",
-            hint="does somebody renew it? Else the clocks of this machine and of the identity"
+            hint="is it renewed? Else the clocks of this machine and of the identity"
             " provider differ",
             code=ErrorCode.SASL_AUTHENTICATION_FAILED,
         )

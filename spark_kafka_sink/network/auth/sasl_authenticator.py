@@ -148,7 +148,7 @@ class SaslClientAuthenticator:
         if self._state is SaslState.AUTHENTICATE:
             return (
                 f"the broker closed the connection instead of answering SASL "
-                f"{self._expected.name} (is the credential right? The broker's log tells)"
+                f"{self._expected.name} (is the credential right? See the broker's log)"
             )
         if self._state is SaslState.INITIAL:
             return "the broker closed the connection before we had a credential"
@@ -210,7 +210,7 @@ class SaslClientAuthenticator:
         if response.error is ErrorCode.ILLEGAL_SASL_STATE and not self._again:
             protocol = "SSL" if self._encrypted else "PLAINTEXT"
             raise self._failure(
-                "the port does not want SASL",
+                "the port does not require SASL",
                 f"is it a listener of type {protocol}? Then set security.protocol to that",
                 response.error,
             )
@@ -239,7 +239,7 @@ class SaslClientAuthenticator:
                 raise SaslError("its questions have no end")
         except SaslError as error:
             raise self._failure(
-                f"the broker can't be believed: {error}",
+                f"the broker could not prove its identity: {error}",
                 "is it really this broker, or something in between?",
                 ErrorCode.SASL_AUTHENTICATION_FAILED,
             ) from None
@@ -282,11 +282,11 @@ class SaslClientAuthenticator:
         text = "" if not message else f": {self._without_secrets(message)}"
         if code.retriable:
             return ConnectionError(
-                f"the broker can't authenticate anybody now ({code.name} {code.value}{text})"
+                f"the broker can't authenticate clients now ({code.name} {code.value}{text})"
             )
         if code is ErrorCode.SASL_AUTHENTICATION_FAILED and mechanism.refused():
             return ConnectionError(
-                f"the broker refuses us{text}; once more with name and password as RFC 4013"
+                f"the broker rejects us{text}; retrying with name and password as RFC 4013"
                 " prepares them"
             )
         when = "to authenticate again" if self._again else "us"

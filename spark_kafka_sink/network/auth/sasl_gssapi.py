@@ -33,7 +33,7 @@ class GssapiMechanism:
 
     name = "GSSAPI"
     hint = (
-        "is the ticket still valid (klist), and does the broker know this principal? The service's"
+        "is the ticket still valid (klist), and does the broker have this principal? The service's"
         " name is sasl.kerberos.service.name, its host the broker's advertised name"
     )
     secrets: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class GssapiMechanism:
     def answer(self, challenge: bytes) -> bytes | None:
         if self._chosen:
             if challenge:
-                raise SaslError("it goes on after the security layer was chosen")
+                raise SaslError("it continues after the security layer was chosen")
             self.complete = True
             return None
         if not self._context.complete:

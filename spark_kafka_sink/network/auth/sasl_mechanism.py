@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-#: What is likely wrong where a name and a password are refused.
+#: The likely cause when a name and a password are rejected.
 CHECK_THE_USER: Final = (
     "are name and password right (sasl.jaas.config, or sasl.username and sasl.password), and does "
-    "the broker know this user for this mechanism?"
+    "the broker have this user for this mechanism?"
 )
 
 
@@ -56,4 +56,4 @@ class SaslMechanism(Protocol):
 
 
 class SaslError(Exception):
-    """What is wrong with the broker's message, in words that hold no part of it."""
+    """The error in the broker's message, without any part of it."""

@@ -16,7 +16,7 @@ _HINT: Final = (
 
 
 class OAuthBearerMechanism:
-    """Our token; and when the broker has an objection, our "I heard" to it (RFC 7628, 3.2.3)."""
+    """Sends the token; acknowledges an error of the broker (RFC 7628, 3.2.3)."""
 
     __slots__ = ("_refused", "_token", "complete", "hint")
 
@@ -45,7 +45,7 @@ class OAuthBearerMechanism:
         if not challenge and not self._refused:
             return None
         if self._refused:
-            raise SaslError("it goes on after it refused the token")
+            raise SaslError("it continues after it rejected the token")
         # It holds a reason as JSON; the broker's refusal, which follows, has it as its text.
         self._refused = True
         self.complete = False

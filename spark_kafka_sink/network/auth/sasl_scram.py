@@ -107,7 +107,7 @@ class ScramMechanism:
 
     def answer(self, challenge: bytes) -> bytes | None:
         if self.complete:
-            raise SaslError("it goes on after the exchange is over")
+            raise SaslError("it continues after the exchange is complete")
         text = _text(challenge)
         if self._server_signature is None:
             return self._client_final(text)
@@ -119,7 +119,7 @@ class ScramMechanism:
         fields = _fields(server_first, "r", "s", "i")
         nonce = fields["r"]
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
-            raise SaslError("its nonce does not continue ours: it is an answer to somebody else")
+            raise SaslError("its nonce does not begin with ours: it answers another client")
         salt = _base64(fields["s"], "salt")
         if not salt:
             raise SaslError("its salt is empty")
@@ -143,7 +143,7 @@ class ScramMechanism:
         signature = _base64(_fields(server_final, "v")["v"], "signature")
         assert self._server_signature is not None
         if not hmac.compare_digest(signature, self._server_signature):
-            raise SaslError("its signature is wrong: it does not know the password itself")
+            raise SaslError("its signature is wrong: it does not have the password")
 
     def _hmac(self, key: bytes, message: bytes) -> bytes:
         return hmac.new(key, message, self._hash).digest()
@@ -177,7 +177,7 @@ class ScramLogin:
         return self._form > form
 
     def attach(self, wakeup: Callable[[], None]) -> None:
-        """Nobody ever waits."""
+        """Never waits."""
 
     def close(self) -> None:
         """Nothing to end."""
@@ -203,7 +203,7 @@ def _fields(message: str, *names: str) -> dict[str, str]:
     """
     parts = message.split(",")
     if parts[0].startswith("m="):
-        raise SaslError("it wants an extension of SCRAM that is not known here")
+        raise SaslError("it requires an extension of SCRAM that is not supported")
     found: dict[str, str] = {}
     for name, part in zip(names, parts, strict=False):
         key, equals, value = part.partition("=")
@@ -229,6 +229,6 @@ def _iterations(text: str) -> int:
     count = int(text)
     if not MIN_ITERATIONS <= count <= MAX_ITERATIONS:
         raise SaslError(
-            f"it wants {count} iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are accepted"
+            f"it requires {count} iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are accepted"
         )
     return count

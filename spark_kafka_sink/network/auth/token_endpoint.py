@@ -221,7 +221,7 @@ class _BoundedSocket:
         return io.BufferedReader(_BoundedReader(self._sock, self._deadline))
 
     def close(self) -> None:
-        """Whoever opened the socket closes it."""
+        """Does nothing: the opener of the socket closes it."""
 
 
 class _BoundedReader(io.RawIOBase):
@@ -256,7 +256,7 @@ def _body(client: ClientCredentials) -> str:
 
 
 def _headers(client: ClientCredentials) -> dict[str, str]:
-    # RFC 6749 wants them encoded, many providers don't: Java's option, and its default.
+    # RFC 6749 requires them encoded, many providers don't: Java's option, and its default.
     name, secret = text_of(client.client_id), client.client_secret.value
     if client.urlencode:
         name, secret = quote_plus(name), quote_plus(secret)

@@ -11,7 +11,6 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from types import TracebackType
 from typing import Final, Self
 
 from spark_kafka_sink.clock import Clock, SystemClock
@@ -85,12 +84,7 @@ class ConnectionProbe:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._selector.close()
 
     def reach(self, host: str, port: int, *, timeout_ms: int) -> Reached:

@@ -35,7 +35,7 @@ class TrustMaterial:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class KeyMaterial:
-    """Our certificate chain and private key, as PEM. Never shown: it has no repr of its own."""
+    """Our certificate chain and private key, as PEM, without a repr that would show them."""
 
     source: str
     certificates: str

@@ -5,7 +5,7 @@ Owns: the ``ssl.SSLContext`` that all connections of a producer share (Java's
 name, TLS 1.2 or newer.
 
 Files are read where the producer runs: on an executor, they must be there. A private key that
-``ssl`` wants as a file is handed over in memory (``_in_memory_file``), never on a disk.
+``ssl`` requires as a file is passed in memory (``_in_memory_file``), never on a disk.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TLS_1_3 = (
     "TLS_AES_128_CCM_SHA256",
     "TLS_AES_128_CCM_8_SHA256",
 )
-#: Among Java's names, and no suite: a mark that OpenSSL sends by itself.
+#: In Java's list, but not a suite: a signal that OpenSSL sends anyway.
 _NO_SUITE = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"
 #: Suites without authentication, or with pre-shared secrets, for which Kafka has no options.
 _WITHOUT_CERTIFICATE = ("auth-null", "auth-psk", "auth-srp")
@@ -67,7 +67,7 @@ def ssl_context(options: Mapping[str, object]) -> ssl.SSLContext:
         raise ConfigError(
             f"{trusted.source} holds no certificate",
             hint="PEM certificates begin with -----BEGIN CERTIFICATE-----; a PKCS12 store with a "
-            "key alone trusts nobody",
+            "key alone has no trusted certificate",
             kind=Kind.KEY_STORE,
         )
     else:
@@ -132,7 +132,7 @@ def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
         return
     if older:
         context.set_ciphers(":".join(older))
-    # As in Java, a version none of whose suites is wanted is not spoken.
+    # As in Java, a version without an enabled suite is not offered.
     if not newer:
         context.maximum_version = ssl.TLSVersion.TLSv1_2
     elif not older:

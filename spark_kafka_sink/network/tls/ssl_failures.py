@@ -42,7 +42,7 @@ _VERIFICATION = {
 }
 
 _NO_CERTIFICATE = (
-    "the broker wants a client certificate, and none was given",
+    "the broker requires a client certificate, and none was given",
     "set ssl.keystore.location (or ssl.keystore.key and ssl.keystore.certificate.chain)",
 )
 _REFUSED_CERTIFICATE = (
@@ -63,7 +63,7 @@ _REASONS = {
     "TLSV1_ALERT_UNKNOWN_CA": _REFUSED_CERTIFICATE,
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _REFUSED_CERTIFICATE,
     "SSLV3_ALERT_BAD_CERTIFICATE": (
-        "the broker does not accept our client certificate, or wants one and none was given",
+        "the broker does not accept our client certificate, or requires one and none was given",
         "see ssl.keystore.location",
     ),
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": ("our client certificate has expired", "have it renewed"),

@@ -105,7 +105,7 @@ class SslTransportLayer:
         return self._handshaken
 
     def handshake(self) -> None:
-        """Go on as far as the socket allows, by a chunk at most; the socket's event tells of the
+        """Continue as far as the socket allows, by a chunk at most; the socket's event signals the
         rest. Raises AuthenticationError, ConnectionError.
         """
         idle = self._idle
@@ -143,7 +143,7 @@ class SslTransportLayer:
         began = self._idle
         while True:
             try:
-                # With a buffer it tells how many bytes it put there, whatever its stub says.
+                # With a buffer it returns the number of bytes, despite its stub.
                 count = cast("int", self._session.read(len(target), target))
             except ssl.SSLWantReadError:
                 # Comes before each chunk, so that no more than one has its answers unsent.
@@ -151,7 +151,7 @@ class SslTransportLayer:
                 self._refuse_flood()
                 if self._receive(began):
                     continue
-                # Everything that was received is behind us, so the socket's event tells of more.
+                # Everything received is processed, so the socket's event signals more.
                 self._readable = False
                 return 0
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError) as error:
@@ -259,7 +259,7 @@ class SslTransportLayer:
     def _handshake_cut(self) -> str:
         if self._talked:
             return (
-                "the broker closed the connection during the TLS handshake (does it want a client "
+                "the broker closed the connection during the TLS handshake (does it need a client "
                 "certificate, or another TLS version?)"
             )
         return (
