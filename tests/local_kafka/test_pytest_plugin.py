@@ -14,7 +14,7 @@ from spark_kafka_sink.local_kafka import ports
 
 pytest_plugins = "pytester"
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "api" / "local-kafka.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/api/local-kafka.md"
 ASKED = """
 import os
 from pathlib import Path
