@@ -72,7 +72,7 @@ _CONNECTION = (
 
 _DELIVERY = (
     Option("acks", _T.STRING, "all", _LOW,
-            "Which replicas must have a batch before it is acknowledged: all in-sync ones (`all` or"
+           "Which replicas must have a batch before it is acknowledged: all in-sync ones (`all` or"
            " `-1`), the leader (`1`), or none (`0`). Anything but `all` switches idempotence off"
            " and means deliveryGuarantee=none.", OneOf(("all", "-1", "0", "1"))),
     Option("enable.idempotence", _T.BOOLEAN, _ON, _LOW,
@@ -94,7 +94,7 @@ _DELIVERY = (
            java_default="60000, for both waits",
            why="a broker that pauses for a minute must not fail a task that may wait two"),
     Option("max.in.flight.requests.per.connection", _T.INT, 5, _LOW,
-            "Requests in flight to one broker. At most 5 with idempotence. 1 keeps order"
+           "Requests in flight to one broker. At most 5 with idempotence. 1 keeps order"
            " without idempotence.", AtLeast(1)),
     Option("retry.backoff.ms", _T.LONG, 100, _LOW,
            "Pause before a failed request is sent again; each failure in a row doubles it.", _ZERO),
@@ -112,7 +112,7 @@ _BATCHING = (
            "How long a batch that is not full waits for more rows. It counts only while the task"
            " waits for Spark's next rows; at the end of the input nothing lingers.", _ZERO),
     Option("buffer.memory", _T.LONG, 33_554_432, _HIGH,
-            "Bytes of batches that wait or are in flight, per task. When they are used up, the task"
+           "Bytes of batches that wait or are in flight, per task. When they are used up, the task"
            " waits for brokers.", _ZERO),
     Option("max.request.size", _T.INT, 1_048_576, _MEDIUM,
            "Upper limit of one request, and of one record before compression. The topic's"
@@ -155,15 +155,15 @@ _PARTITIONING = (
 
 _METADATA = (
     Option("metadata.max.age.ms", _T.LONG, 300_000, _LOW,
-            "Metadata is refreshed after this time, even without an error.", _ZERO),
+           "Metadata is refreshed after this time, even without an error.", _ZERO),
     Option("metadata.max.idle.ms", _T.LONG, 300_000, _LOW,
-            "Metadata of a topic that was not written to for this time is no longer refreshed.",
+           "Metadata of a topic that was not written to for this time is no longer refreshed.",
            AtLeast(5_000)),
     Option("metadata.recovery.strategy", _T.STRING, "rebootstrap", _LOW,
            "What to do when no known broker can be reached: start again from bootstrap.servers"
-            " (`rebootstrap`), or keep trying (`none`).", OneOfAnyCase(("REBOOTSTRAP", "NONE"))),
+           " (`rebootstrap`), or keep trying (`none`).", OneOfAnyCase(("REBOOTSTRAP", "NONE"))),
     Option("metadata.recovery.rebootstrap.trigger.ms", _T.LONG, 300_000, _LOW,
-            "Start again from bootstrap.servers when metadata could not be fetched for this time.",
+           "Start again from bootstrap.servers when metadata could not be fetched for this time.",
            _ZERO),
     Option("metadata.cluster.check.enable", _T.BOOLEAN, _OFF, _LOW,
            "Check that a broker belongs to the cluster that was bootstrapped (Kafka 4.4).",

@@ -127,7 +127,7 @@ def test_a_file_that_everybody_may_write_is_one_warning(reader, tmp_path, caplog
         except (ConfigError, AuthenticationError) as error:
             told = str(error)  # it is no store, and no token
         assert "can't be read" not in told
-        said = [r.getMessage() for r in caplog.records if "everybody" in r.getMessage()]
+        said = [r.getMessage() for r in caplog.records if "every user" in r.getMessage()]
         assert len(said) == warnings
     assert str(path) in said[0]
     assert "mode 0666" in said[0]
@@ -140,7 +140,7 @@ def test_a_location_by_reference_is_named_by_it_in_the_warning(tmp_path, monkeyp
     path.chmod(0o666)
     monkeypatch.setenv("WHERE", str(path))
     assert read_trust_store(resolve({"ssl.truststore.location": "${env:WHERE}"}))
-    assert "${env:WHERE}: everybody" in caplog.text
+    assert "${env:WHERE}: every user" in caplog.text
     assert "canary9" not in caplog.text
 
 
