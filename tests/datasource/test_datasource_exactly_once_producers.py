@@ -1,4 +1,4 @@
-"""Producers with transactional ids: what a task gets, what stays warm, what a failed attempt leaves."""
+"""Producers with transactional ids: what a task gets, what stays warm, what a failure leaves."""
 
 from __future__ import annotations
 
