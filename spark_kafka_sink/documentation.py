@@ -15,7 +15,7 @@ from spark_kafka_sink.version import __version__
 SITE: Final = "https://spark-kafka-sink.readthedocs.io/en"
 #: The page of all errors, with an anchor for each code; each has a page of its own below it.
 ERRORS_PAGE: Final = "errors"
-#: The page of what to do, by what is seen.
+#: The page of remedies by symptom.
 RUNBOOK_PAGE: Final = "runbook"
 _STANDS_STILL: Final = "a-consumer-stands-still"
 _SLOW: Final = "a-job-is-slow"
@@ -47,7 +47,7 @@ def page_url(page: str, anchor: str = "") -> str:
 
 
 def error_url(code: str) -> str:
-    """The address of what is said about an error's code, such as ``KP0301``."""
+    """The URL of the documentation of an error's code, such as ``KP0301``."""
     return page_url(f"{ERRORS_PAGE}/{code}")
 
 

@@ -201,7 +201,7 @@ def _options_without_effect() -> Iterator[str]:
         text="Java's producer has dropped these. One warning, no effect.",
     )
     for option in _prefixed(Status.REMOVED):
-        last = option.doc.removeprefix("Last known to ").removesuffix(".")
+        last = option.doc.removeprefix("Removed from Kafka after ").removesuffix(".")
         yield row(f"`{option.name}`", last, option.note)
     yield ""
 

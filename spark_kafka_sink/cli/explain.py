@@ -45,5 +45,5 @@ def _show(code: str, title: str, paragraphs: list[str]) -> None:
 
 
 def _addressed(markdown: str) -> str:
-    """Links to our pages as addresses: who reads this has no docs/ beside it."""
+    """Links to our pages as URLs, because a terminal can't resolve relative links."""
     return _LINK.sub(lambda m: f"{m[1]} ({page_url(m[2], m[3] or '')})", markdown)

@@ -63,7 +63,7 @@ def show(path: Path, batch: int | None, *, as_json: bool) -> None:
         for name, described, _ in described_fields(WriteReport)
         if report.get(name) not in (None, [])
     ]
-    show_rows(f"Batch {_named(report)}", ("field", "value", "what it is"), rows)
+    show_rows(f"Batch {_named(report)}", ("field", "value", "meaning"), rows)
     say(_slowest(report))
 
 
@@ -96,11 +96,11 @@ def tail(path: Path, count: int, *, watch: bool) -> None:
 def _reports(path: Path, *, as_json: bool) -> list[Json]:
     """All of them, the oldest first. ConfigError."""
     found: list[Json] = []
-    told = bar("reading reports", as_json=as_json)
+    update = bar("reading reports", as_json=as_json)
     try:
         files = sorted(path.glob("*.json*")) if path.is_dir() else [path]
         for done, file in enumerate(files):
-            told(done, len(files))
+            update(done, len(files))
             found += _reports_in(file)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
@@ -110,7 +110,7 @@ def _reports(path: Path, *, as_json: bool) -> list[Json]:
             " spark_kafka_sink.last_report(query) in the session has the last one",
         ) from None
     finally:
-        told(0, 0)
+        update(0, 0)
     return sorted(found, key=_written_ms)
 
 

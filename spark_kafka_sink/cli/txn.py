@@ -73,7 +73,7 @@ def list_(
 ) -> None:
     """Open transactions of exactly this prefix, and its keys in the commit log.
 
-    Without PREFIX: what is open in the whole cluster, of other clients too, as far as the principal
+    Without PREFIX: all open transactions of the cluster, of other clients, too, that the principal
     may DESCRIBE it.
     """
     from spark_kafka_sink.cli import txn_looks

@@ -31,7 +31,7 @@ from spark_kafka_sink.transactions.transactional_ids import check_part
 
 
 def list_prefix(where: Where, prefix: str, *, watch: bool, as_json: bool) -> None:
-    """What is open of a prefix, and its keys of the commit log."""
+    """The open transactions of a prefix, and its keys of the commit log."""
     with operator_and_log(where, lambda: check_part("PREFIX", prefix), as_json=as_json) as (
         operator,
         log_topic,
@@ -57,7 +57,7 @@ def list_prefix(where: Where, prefix: str, *, watch: bool, as_json: bool) -> Non
 
 
 def list_all(where: Where, *, watch: bool, as_json: bool) -> None:
-    """What is open in the whole cluster, of every client."""
+    """All open transactions of the cluster, of every client."""
     with connected(where, as_json=as_json) as to:
         watched(lambda: _list_all(to, as_json=as_json), watch=watch)
 
@@ -78,7 +78,7 @@ def _list_all(to: Connected, *, as_json: bool) -> None:
 
 
 def blockers(where: Where, topic: str, *, watch: bool, as_json: bool) -> None:
-    """Who holds the last stable offsets of a topic."""
+    """The transactions that hold the last stable offsets of a topic."""
     with connected(where, as_json=as_json) as to:
         watched(lambda: _blockers(to, topic, where.again(), as_json=as_json), watch=watch)
 

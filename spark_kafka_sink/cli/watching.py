@@ -1,6 +1,6 @@
-"""``--watch``: a look again and again, until Ctrl-C.
+"""``--watch``: repeats a command until Ctrl-C.
 
-Owns: the time between two looks, and the end. Never: what is looked at.
+Owns: the interval, and the end. Never: the command.
 """
 
 from __future__ import annotations

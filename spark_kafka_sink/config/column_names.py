@@ -19,7 +19,7 @@ _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`,]*?))\s*(,|$)", re.DOTALL)
 
 
 def column_names(text: str) -> tuple[str, ...]:
-    """The names in ``text``, in order. Raises ValueError, which says what is wrong."""
+    """The names in ``text``, in order. Raises ValueError with the reason."""
     names: list[str] = []
     at, more = 0, True
     while more:

@@ -1,6 +1,6 @@
 """Java's ``.properties`` format, as Kafka's own tools read a client's file.
 
-Owns: the reading (``java.util.Properties.load``): comments, separators, lines that go on, escapes.
+Owns: the parsing (``java.util.Properties.load``): comments, separators, continued lines, escapes.
 Never: a file (``local_files``), what a name means (``config_file``).
 """
 
@@ -23,7 +23,7 @@ def parse_properties(text: str) -> dict[str, str]:
 def _logical_lines(text: str) -> Iterator[str]:
     """Lines without comments, those that end in a backslash joined with what follows."""
     begun = ""
-    # Not splitlines(), which knows more ends of a line than Java.
+    # Not splitlines(), which has more line separators than Java.
     for natural in re.split(r"\r\n|\r|\n", text):
         line = natural.lstrip(_BLANKS)
         if not begun and (not line or line[0] in "#!"):

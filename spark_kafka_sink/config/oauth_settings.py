@@ -28,7 +28,7 @@ _HANDLER: Final = "sasl.login.callback.handler.class"
 _RETRIEVER: Final = "sasl.oauthbearer.jwt.retriever.class"
 
 _OAUTH_PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer."
-#: Java's own, which do what is done here when nothing is named.
+#: Java's classes with the behaviour that is the default here.
 _ORDINARY: Final = frozenset(
     _OAUTH_PACKAGE + name
     for name in (

@@ -211,7 +211,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 
 @dataclass(frozen=True, slots=True)
 class TopicName:
-    """``Topic.validate``: what Kafka takes as the name of a topic that somebody writes to."""
+    """``Topic.validate``: valid names of topics that clients may write to."""
 
     def broken(self, value: OptionValue) -> str | None:
         name = value if isinstance(value, str) else ""
@@ -269,7 +269,7 @@ class Option:
         return self.name.replace(".", "_")
 
     def read(self, given: object, spelled: str) -> OptionValue:
-        """The value that ``given`` stands for, by Java's rules (``ConfigDef.parseType``).
+        """The parsed value of ``given``, by Java's rules (``ConfigDef.parseType``).
 
         ``given`` is text as a rule; what already has the option's type is taken too. ``spelled``
         is the option's name as its user writes it, for the hint. Raises ConfigError with Java's
@@ -291,7 +291,7 @@ class Option:
         self, given: object, rule: str, spelled: str, meant: str | None = None
     ) -> ConfigError:
         """What Java's ConfigException says: "Invalid value X for configuration Y: rule". The hint
-        begins with what was probably ``meant``.
+        begins with the value that was probably ``meant``.
         """
         shown = HIDDEN if self.secret else safe_text("null" if given is None else str(given))
         takes = f"{spelled} takes {self.takes()}; {self.default_text()}"

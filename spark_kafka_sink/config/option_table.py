@@ -5,7 +5,7 @@ options together (``cross_checks``), or names of other components (``unknown_opt
 
 Names, types, bounds and defaults are those of Kafka 4.3's ``ProducerConfig``; where a default
 differs, the row says why. One bound is ours: Java takes a negative connection setup timeout, with
-which no connection is ever made. What is written here is also what docs/options.md shows.
+which no connection is ever made. docs/options.md is generated from these tables.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ _BATCHING = (
 
 _PARTITIONING = (
     Option("partitioner.class", _T.CLASS, None, _MEDIUM,
-           "Who chooses the partition of a row that has none. Unset: the hash of the key (equal to"
+           "How the partition of a row without one is chosen. Unset: the hash of the key (equal to"
            " Java's), or for null keys one partition until it has had batch.size bytes, then"
            " another. Some classes of the Java client, librdkafka's partitioners and Iceberg's"
            " bucket are understood by name, see the end of this page; others are refused, because"
@@ -222,7 +222,7 @@ _WITHOUT_EFFECT = (
 
 
 def _removed(name: str, last: str, instead: str) -> Option:
-    doc = f"Last known to Kafka {last}."
+    doc = f"Removed from Kafka after {last}."
     return Option(name, _T.STRING, None, _LOW, doc, None, Status.REMOVED, instead)
 
 
@@ -255,7 +255,7 @@ _SINK = (
            "The topic of every row. It beats a `topic` column. Required when there is no such"
            " column.", TopicName()),
     Option("deliveryGuarantee", _T.STRING, "at-least-once", _HIGH,
-           "What is promised: `at-least-once` (idempotent producer, acks=all), `exactly-once` (each"
+           "The guarantee: `at-least-once` (idempotent producer, acks=all), `exactly-once` (each"
            " task writes in a Kafka transaction, and the driver ends them all), or `none` (no"
            " idempotence, acks as asked). See delivery-guarantees.md.",
            OneOfAnySpelling(("at-least-once", "none", "exactly-once"))),
@@ -312,7 +312,7 @@ _SINK = (
     Option("transactionalIdPrefix", _T.STRING, None, _MEDIUM,
            "With exactly-once: the beginning of every transactional id, by which brokers' ACLs and"
            " operators know yours, and under which decisions are kept. Letters, digits, '.', '_'"
-           " and '-', at most 100 of them. A stream must have one of its own, and keep it over"
+           " and '-', at most 100 of them. Each stream needs a different one, and must keep it over"
            " restarts; unset, a batch write takes `kprod`.", NonEmpty()),
     Option("txnAppId", _T.STRING, None, _LOW,
            "With exactly-once, batch writes only, together with txnVersion: the name of the"
@@ -338,7 +338,7 @@ _SINK = (
            " never does. Kafka 4.3 offers it under unstable.api.versions.enable only.",
            OneOfAnyCase(("off", "auto"))),
     Option("txnContext", _T.STRING, None, _LOW,
-           "Who writes: set by foreach_batch and transaction.", NonEmpty(), internal=True),
+           "The run that writes: set by foreach_batch and transaction.", NonEmpty(), internal=True),
     Option("checkpointLocation", _T.STRING, None, _LOW,
            "Spark's own, where offsetsGroup finds a micro-batch's offsets.", internal=True),
     Option("commitLogTopic", _T.STRING, COMMIT_LOG_TOPIC, _LOW,
@@ -366,7 +366,7 @@ PRODUCER_OPTIONS: dict[str, Option] = _table(
 #: The sink's own options by their name in camelCase.
 SINK_OPTIONS: dict[str, Option] = _table(_SINK)
 
-#: Families of names that Java knows by their beginning.
+#: Families of names that Java accepts by prefix.
 NO_MEANING_PREFIXES: dict[str, str] = {
     "metrics.context.": _METRICS,
     "config.providers.": "references need no provider here",

@@ -1,10 +1,10 @@
 """The configuration of one producer: every option of Kafka's producer reader, checked, effective.
 
 Owns: the value :class:`ProducerConfig`. Never: what several options mean together
-(``cross_checks``), a log line, a clock, an environment variable. What is worth a warning stands in
-``warnings``, and whoever parses says it once (``errors.warn_once``).
+(``cross_checks``), a log line, a clock, an environment variable. Warnings are in ``warnings``; the
+caller of the parser logs them once (``errors.warn_once``).
 
-A task unpickles what the driver parsed, so the modules that parse are imported by who parses.
+A task unpickles the driver's parsed values, so it need not import the modules that parse.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ProducerConfig:
     partitioner_rack_aware: bool
     transactional_id: str | None
     transaction_timeout_ms: int
-    #: No option of the producer's: set for each write by who asked brokers (KIP-939).
+    #: Not an option of the producer: set for each write after checking brokers (KIP-939).
     two_phase_commit: bool = field(default=False, kw_only=True)
     metrics_sample_window_ms: int
     metrics_num_samples: int

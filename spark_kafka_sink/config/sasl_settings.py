@@ -1,11 +1,11 @@
-"""What the ``sasl.`` options say together: one mechanism, and what it needs.
+"""The combined ``sasl.`` options: one mechanism, and its settings.
 
 Owns: the choice of the mechanism, the login modules of ``sasl.jaas.config`` that it may have, the
 short form ``sasl.username`` and ``sasl.password``, and which of them contradict each other. Never:
 a connection, a token, a file; nor where a token comes from (``oauth_settings.py``).
 
 The driver asks for the settings to find mistakes before any task starts, and throws them away;
-each producer asks again, where secrets by reference have their values.
+each producer reads them again, where secrets by reference have their values.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class UserAndPassword:
 
 @dataclass(frozen=True, slots=True)
 class KerberosSettings:
-    """For GSSAPI. Without ``keytab`` the ticket cache has who we are (``kinit``)."""
+    """For GSSAPI. Without ``keytab`` the principal is in the ticket cache (``kinit``)."""
 
     service_name: Text
     keytab: Text | None = None
@@ -71,7 +71,7 @@ class KerberosSettings:
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """One mechanism, by its registered name, and what it needs: one of the others is set."""
+    """One mechanism, by its registered name, and its settings: one of the others is set."""
 
     mechanism: str
     user: UserAndPassword | None = None

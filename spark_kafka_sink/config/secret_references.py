@@ -101,7 +101,7 @@ def file_reference(path: str, key: str) -> str:
 
 
 def check_references(option: Option, value: OptionValue, spelled: str) -> None:
-    """ConfigError for a reference where none is taken, or one that nobody understands.
+    """ConfigError for a reference where none is accepted, or with an unsupported form.
 
     Looks nothing up: what a driver lacks an executor may have.
     """
@@ -136,11 +136,11 @@ def check_references(option: Option, value: OptionValue, spelled: str) -> None:
 
 
 def _refuse_others(name: str, spelled: str, text: str) -> None:
-    """ConfigError for somebody else's reference, which would go to the broker as a password."""
+    """ConfigError for another provider's reference, which would be sent as a password."""
     other = _OTHER_PROVIDER.fullmatch(text.strip())
     if other is None and name == _LOGIN_MODULE:
         other = _OTHER_IN_QUOTES.search(text)
-    # The name of a provider is shown, what it was asked for is not.
+    # The name of the provider is shown, its argument is not.
     if other is not None:
         raise ConfigError(
             f"{spelled}: references of the provider {safe_text(other['provider'])!r} are not"
@@ -173,7 +173,7 @@ def _resolved(name: str, value: OptionValue) -> object:
     if isinstance(value, Password):
         if name == _LOGIN_MODULE:
             return _login_module(name, value.value)
-        # What stands beside a reference may be a part of the secret.
+        # Text beside a reference may be a part of the secret.
         shown = value.value.strip() if is_one_reference(value.value) else HIDDEN
         return Password(_expand(name, value.value), shown)
     text = f"{value}"

@@ -118,17 +118,17 @@ SECURITY_OPTIONS = (
            " written, so it must be on every executor. Without it and without"
            " `ssl.truststore.certificates` the system's CAs are trusted."),
     Option("ssl.truststore.type", _T.STRING, None, _MEDIUM,
-           "PEM or PKCS12; without it the content tells. A JKS store is refused with the command"
+           "PEM or PKCS12; the default is by content. A JKS store is rejected with the command"
            " that converts it.", _STORE),
     Option("ssl.truststore.password", _T.PASSWORD, None, _HIGH,
            "The password of a PKCS12 truststore."),
     Option("ssl.truststore.certificates", _T.PASSWORD, None, _HIGH,
            "The certificates to trust, as PEM text."),
     Option("ssl.keystore.location", _T.STRING, None, _HIGH,
-           "A file with our private key and certificate chain, for brokers that want a client"
+           "A file with our private key and certificate chain, for brokers that require a client"
            " certificate: PEM or PKCS12."),
     Option("ssl.keystore.type", _T.STRING, None, _MEDIUM,
-           "PEM or PKCS12; without it the content tells.", _STORE),
+           "PEM or PKCS12; the default is by content.", _STORE),
     Option("ssl.keystore.password", _T.PASSWORD, None, _HIGH,
            "The password of a PKCS12 keystore."),
     Option("ssl.keystore.key", _T.PASSWORD, None, _HIGH,
@@ -154,13 +154,13 @@ SECURITY_OPTIONS = (
       for name in ("ssl.protocol", "ssl.provider", "ssl.keymanager.algorithm",
                    "ssl.trustmanager.algorithm", "ssl.secure.random.implementation")),
     Option("ssl.engine.factory.class", _T.CLASS, None, _LOW, "A Java class that makes TLS engines.",
-           None, Status.LATER_REFUSED, "give the ssl. options that the class stands for"),
+           None, Status.LATER_REFUSED, "set the ssl. options instead of the class"),
     Option("sasl.mechanism", _T.STRING, None, _MEDIUM,
-           "How to prove who we are, with SASL_PLAINTEXT and SASL_SSL: PLAIN, SCRAM-SHA-256,"
+           "The authentication mechanism for SASL_PLAINTEXT and SASL_SSL: PLAIN, SCRAM-SHA-256,"
            " SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI.",
            OneOfAnyCase(MECHANISMS, empty="")),
     Option("sasl.jaas.config", _T.PASSWORD, None, _MEDIUM,
-           "Who we are, as Kafka's Java client has it: a login module, `required`, and its options."
+           "The credentials, as for the Java client: a login module, `required`, and its options."
            " PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule, IAMLoginModule and"
            " Krb5LoginModule are understood, with and without the `kafkashaded.` of Databricks."),
     Option("sasl.username", _T.PASSWORD, None, _MEDIUM,
@@ -224,7 +224,7 @@ SECURITY_OPTIONS = (
                           ("sasl.kerberos.ticket.renew.jitter", _T.DOUBLE),
                           ("sasl.kerberos.ticket.renew.window.factor", _T.DOUBLE))),
     *(Option(name, type_, None, _LOW, "How Java's client looks at a token before it sends it.",
-             None, Status.NO_MEANING, "only the broker can tell whether a token is good")
+             None, Status.NO_MEANING, "only the broker can validate a token")
       for name, type_ in (("sasl.oauthbearer.jwt.validator.class", _T.CLASS),
                           ("sasl.oauthbearer.expected.audience", _T.LIST),
                           ("sasl.oauthbearer.expected.issuer", _T.STRING),

@@ -45,7 +45,7 @@ _OF_EXACTLY_ONCE = (
 
 
 class DeliveryGuarantee(StrEnum):
-    """What is promised of each row (option ``deliveryGuarantee``)."""
+    """The delivery guarantee of each row (option ``deliveryGuarantee``)."""
 
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
@@ -217,13 +217,13 @@ def _check_exactly_once(own: Mapping[str, OptionValue], guarantee: DeliveryGuara
         if one in own and other not in own:
             raise ConfigError(
                 f"{one} is set and {other} is not: a write is known by both",
-                hint="txnAppId names who writes, txnVersion counts its writes",
+                hint="txnAppId identifies the writer, txnVersion counts its writes",
             )
     log = own.get("commitLogTopic", COMMIT_LOG_TOPIC)
     if own.get("topic") == log:
         raise ConfigError(
             f"topic and commitLogTopic are the same topic, '{log}'",
-            hint="the commit log holds the driver's decisions, and nobody else writes to it",
+            hint="the commit log holds the driver's decisions, and no other client may write to it",
         )
 
 
@@ -234,7 +234,7 @@ def _check_report_topic(own: Mapping[str, OptionValue]) -> None:
         if reports is not None and reports == other:
             raise ConfigError(
                 f"reportTopic and {name} are the same topic, '{reports}'",
-                hint="reports are records of JSON: give them a topic of their own",
+                hint="reports are records of JSON: use a separate topic for them",
             )
 
 

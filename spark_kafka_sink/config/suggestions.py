@@ -1,7 +1,7 @@
 """What a misspelt name or value was probably meant to be.
 
-Owns: the search for the nearest one of what is legal, and a number out of what has a unit. Never:
-what is legal (``option_table``), or an error.
+Owns: the search for the nearest valid value, and parsing a number with a unit. Never:
+which values are valid (``option_table``), or an error.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def nearest_name(key: str, names: Iterable[str]) -> str | None:
 
 def nearest_value(text: str, choices: Iterable[str]) -> str | None:
     """The one of ``choices`` that ``text`` was probably meant to be. Never one without letters:
-    nobody misspells a number into another one.
+    a number is never taken for a misspelt one.
     """
     by_letters = {letters(c): c for c in choices if any(map(str.isalpha, c))}
     key = letters(text[:_LONGEST])

@@ -1,10 +1,10 @@
-"""Names that somebody else owns: Spark, a Kafka source, a consumer, Connect, librdkafka ...
+"""Option names of other components: Spark, a Kafka source, a consumer, Connect, librdkafka ...
 
-Owns: those names, what each would be called here, and the error for a name that is nobody's, with
-the nearest one that exists. Never: an option of ours (``option_table``).
+Owns: those names, their equivalents here, and the error for an unknown name, with the nearest
+existing one. Never: an option of ours (``option_table``).
 
-A name that is known to be meant for another place gets an answer that says so. That saves its user
-the search for a typing error that isn't there.
+The error for another component's option names that component, so that users don't search for a
+misspelling.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spark_kafka_sink.documentation import page_url
 from spark_kafka_sink.error_kinds import Kind
 from spark_kafka_sink.errors import ConfigError
 
-#: What stands before a producer's option among the options of a Spark write.
+#: The prefix of a producer's option among the options of a Spark write.
 PREFIX = "kafka."
 
 
@@ -27,7 +27,7 @@ def _names(text: str) -> list[str]:
     return text.split()
 
 
-#: What Spark adds to the options of every write by itself, and one that its own Kafka sink lists
+#: Options that Spark adds to every write, and one that its own Kafka sink lists
 #: but never reads: taken without a word.
 SPARK_OPTIONS: dict[str, str] = {
     "path": "Spark passes the argument of save() and start(); a Kafka sink has no path",
@@ -159,7 +159,7 @@ REGISTRY_BEGINNINGS = ("schema.registry.", "bearer.auth.", "apicurio.registry.")
 class JavaPartitioner:
     """What a partitioner class of the Java client is here.
 
-    ``name`` is the one that ``records.partitioning.partitioners`` knows it by, None the built-in
+    ``name`` is its name in ``records.partitioning.partitioners``, None for the built-in
     one; ``ignores_keys`` is Java's own replacement for UniformStickyPartitioner (KIP-794).
     """
 
@@ -209,7 +209,7 @@ class Owner:
     may have them beside a producer's, so a line of theirs is left out, by name.
     """
 
-    who: str
+    component: str
     instead: str
     names: frozenset[str] = frozenset()
     beginnings: tuple[str, ...] = ()
@@ -227,7 +227,7 @@ OWNERS = (
     Owner("an admin client of Kafka", _REMOVE, ADMIN_KEYS, in_files=True),
     Owner(
         "the client of a schema registry, and rows are written as the bytes they are",
-        "remove it, and make the columns key and value what the registry's format wants before"
+        "remove it, and encode the columns key and value in the registry's format before"
         " they are written (Spark's to_avro or to_protobuf, with the registry's header in front)",
         REGISTRY_KEYS,
         REGISTRY_BEGINNINGS,
@@ -243,7 +243,7 @@ OWNERS = (
     Owner("Kafka Connect", _REMOVE, CONNECT_KEYS, CONNECT_BEGINNINGS, in_files=True),
     Owner(
         "Kafka Streams",
-        "deliveryGuarantee=exactly-once is what it means there",
+        "use deliveryGuarantee=exactly-once",
         frozenset({"processing.guarantee"}),
     ),
     Owner(
@@ -270,7 +270,7 @@ OWNERS = (
 
 @dataclass(frozen=True, slots=True)
 class OptionSource:
-    """Where a name stands: ``prefix`` is what a producer's option needs there, ``own`` whether the
+    """The source of a name: ``prefix`` is that of a producer's option there, ``own`` whether the
     sink's own options are taken there, ``sink`` whether it is a write that reads them and not a
     producer by itself, ``where`` the file, or nothing.
     """
@@ -359,7 +359,7 @@ def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError 
     for owner in OWNERS:
         if owner.owns(name):
             return ConfigError(
-                f"Option '{shown}'{where} belongs to {owner.who}",
+                f"Option '{shown}'{where} belongs to {owner.component}",
                 hint=owner.instead,
                 kind=Kind.FOREIGN_OPTION,
             )

@@ -43,7 +43,7 @@ class NodeApiVersions:
         return self.finalized_features.get("transaction.version", 0)
 
     def latest_usable(self, api_key: ApiKey, ours: VersionRange) -> int:
-        """The highest version both sides know; UnsupportedVersionError when there is none."""
+        """The highest version that both sides support; UnsupportedVersionError without one."""
         theirs = self.api_versions.get(api_key)
         if theirs is None:
             raise UnsupportedVersionError(

@@ -1,4 +1,4 @@
-"""What a client knows of a cluster: nodes, topics, partitions, leaders. Values only.
+"""A client's view of a cluster: nodes, topics, partitions, leaders. Values only.
 
 Owns: :class:`TopicPartition`, :class:`Node`, :class:`PartitionInfo`, :class:`Cluster`,
 :class:`ClusterResourceListener`. Never: how this is learned or kept fresh
@@ -86,7 +86,7 @@ class PartitionInfos(Sequence[PartitionInfo]):
         self._rows = rows
         self._ids = ids
         self._available: tuple[int, ...] | None = None
-        # Those that were requested: who sends records asks for the same ones again and again.
+        # A cache: a producer requests the same nodes repeatedly.
         self._tps: dict[int, TopicPartition] = {}
 
     @classmethod
@@ -193,7 +193,7 @@ class PartitionInfos(Sequence[PartitionInfo]):
 # Port, bytes of the host, bytes of the rack; behind them host and rack.
 _NODE = struct.Struct(">HHH")
 _NO_RACK = 0xFFFF
-#: So many nodes that were requested by id are made once and kept.
+#: Cached nodes, at most.
 _MOST_MADE = 128
 
 
@@ -314,7 +314,7 @@ class NodesBuilder:
         self._data += rack
 
     def build(self) -> Nodes:
-        """What was added. Raises ValueError when an id was added twice."""
+        """The added nodes. Raises ValueError when an id was added twice."""
         ids, places = self._ids, self._places
         if any(ids[i] >= ids[i + 1] for i in range(len(ids) - 1)):
             # The ids alone: a list of pairs would weigh three times as much while it is sorted.
@@ -373,7 +373,7 @@ class Cluster:
 
 @runtime_checkable
 class ClusterResourceListener(Protocol):
-    """Who wants to know which cluster this is (Java's ClusterResourceListener)."""
+    """A listener for the cluster's id (Java's ClusterResourceListener)."""
 
     def on_update(self, cluster_id: str) -> None:
         """The cluster's id became known, or is another one now. On the network thread."""

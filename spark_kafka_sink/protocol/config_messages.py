@@ -70,7 +70,7 @@ class DescribeConfigsResponse:
 class DescribeConfigsRequest:
     """Settings of ``resources``: any broker has those of topics, only a broker itself its own.
 
-    ``names`` None requests all; the broker silently omits names that it doesn't know.
+    ``names`` None requests all; the broker silently omits unknown names.
     Needs DESCRIBE_CONFIGS on the topic, or on the cluster for a broker.
     """
 

@@ -84,7 +84,7 @@ class ApiVersionsRequest:
         return [request.encode(version)]
 
     def decode(self, version: int, body: memoryview) -> ApiVersionsResponse:
-        """The answer; a broker that does not know ``version`` answers as in version 0."""
+        """The response; a broker without ``version`` responds with version 0."""
         refused = ErrorCode.UNSUPPORTED_VERSION
         if version == 0 or bytes(body[:2]) != refused.value.to_bytes(2, "big"):
             return read_body(self, version, body, read_api_versions)
@@ -133,7 +133,7 @@ class MetadataRequest:
 
 @dataclass(frozen=True, slots=True)
 class InitProducerIdRequest:
-    """Asks for a producer id. An id and epoch of one's own bumps that epoch (v3, KIP-360).
+    """Requests a producer id. With an id and an epoch, bumps that epoch (v3, KIP-360).
 
     ``enable_2pc``: the id's transactions are never aborted for their age, whatever the time-out
     (KIP-939). ``keep_prepared_txn``: what is open stays open, and the answer names it. Either takes
@@ -152,7 +152,7 @@ class InitProducerIdRequest:
 
     @property
     def versions(self) -> VersionRange:
-        # Version 6 may change for as long as it is unstable: who needs none of it does without.
+        # Version 6 is unstable and may change, so it is used only when it is needed.
         return VersionRange(6, 6) if self._needs_6 else VersionRange(0, 5)
 
     @property
@@ -369,5 +369,5 @@ def _check_epoch(
     """One (producer id, epoch) is one transaction: two with the same would join each other."""
     if response.producer_id == producer_id >= 0 and response.producer_epoch <= epoch:
         raise MalformedError(
-            f"it gives epoch {response.producer_epoch} to who has epoch {epoch} already"
+            f"it returned epoch {response.producer_epoch} to a producer with epoch {epoch}"
         )

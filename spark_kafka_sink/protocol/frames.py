@@ -21,7 +21,7 @@ from spark_kafka_sink.protocol.wire import WireReader, decoding
 #: partitions describes itself in about 10 MB.
 MAX_RESPONSE_SIZE: Final = 64 * 1024 * 1024
 
-#: The same until ApiVersions is done: the peer is not yet known to be a Kafka broker.
+#: The same until ApiVersions is done: until then the peer may not be a Kafka broker.
 MAX_RESPONSE_SIZE_BEFORE_READY: Final = 512 * 1024
 
 #: Bytes of the length prefix in front of every frame.

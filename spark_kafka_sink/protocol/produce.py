@@ -1,7 +1,7 @@
 """The Produce request and its answer: our own codec, zero copy.
 
 Owns: the bytes around finished record batches (ProduceRequest v3 to v12) and the bounded decoder
-of the answer. Never: the bytes of a batch, which are passed on as they lie.
+of the response. Never: the bytes of a batch, which are passed on unchanged.
 
 On a record's way: the sender hands over one batch for each partition; what leaves is a list of
 buffers for ``socket.sendmsg``, in which every second one is small and ours.

@@ -1,4 +1,4 @@
-"""The seam between who makes requests and who carries them.
+"""The interface between the makers of requests and the network client.
 
 Owns: :class:`Request`, what the network needs of any request; :class:`ApiKey`. Never: bytes on a
 wire. A request object is version-free; ``NetworkClient`` picks the version that the broker and
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol, TypeVar
 
-#: Bytes as they lie: what ``socket.sendmsg`` takes. Nothing here copies them.
+#: Buffers for ``socket.sendmsg``, which are not copied.
 Buffer = bytes | memoryview
 Buffers = Sequence[Buffer]
 

@@ -29,7 +29,7 @@ _MOST_FEATURES: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class ApiVersionsResponse:
-    """What a broker speaks. APIs that this client does not know are left out.
+    """The API versions of a broker, without APIs that this client does not support.
 
     ``error`` UNSUPPORTED_VERSION asks for a retry: at ``api_versions[API_VERSIONS].max`` when
     that is there (brokers since 2.4), else at 0. ``finalized_features`` are the cluster's feature
@@ -106,7 +106,7 @@ class CreateTopicsResponse:
 
 
 def api_ranges(keys: Iterable[ApiVersion]) -> dict[int, VersionRange]:
-    """The versions of each API that we know."""
+    """The versions of each API that we support."""
     ranges: dict[int, VersionRange] = {}
     for api in keys:
         if api.api_key not in _KNOWN_APIS:

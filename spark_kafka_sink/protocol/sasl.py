@@ -28,7 +28,7 @@ class SaslHandshakeResponse:
 
 @dataclass(frozen=True, slots=True)
 class SaslAuthenticateResponse:
-    """``token`` is the mechanism's next message; ``session_lifetime_ms`` 0: without end.
+    """``token`` is the mechanism's next message; ``session_lifetime_ms`` 0: no limit.
 
     ``message`` is the broker's own text about ``error``, or None.
     """

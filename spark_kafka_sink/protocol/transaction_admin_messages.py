@@ -85,7 +85,7 @@ class TransactionDescription:
     partitions: Sequence[tuple[str, array[int]]] = ()
 
     def age_ms(self, wall_ms: int) -> int | None:
-        """How long it is open at ``wall_ms``, by whoever's clock that is; None when it isn't."""
+        """Its age at the wall time ``wall_ms``, in ms; None when it isn't open."""
         return max(0, wall_ms - self.start_ms) if self.start_ms >= 0 else None
 
 
@@ -99,7 +99,7 @@ class DescribeTransactionsResponse:
 
 @dataclass(frozen=True, slots=True)
 class DescribeTransactionsRequest:
-    """What the coordinator of ``transactional_ids`` knows of each: sent to their coordinator.
+    """Describes ``transactional_ids``: sent to their coordinator.
 
     TRANSACTIONAL_ID_NOT_FOUND for an id that it has no memory of; NOT_COORDINATOR and
     COORDINATOR_LOAD_IN_PROGRESS come for each id, too.
@@ -160,7 +160,7 @@ def _topic(one: describe_transactions.TopicData) -> tuple[str, array[int]]:
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """One transactional id in a list; :class:`DescribeTransactionsRequest` tells more."""
+    """One transactional id in a list; see also :class:`DescribeTransactionsRequest`."""
 
     transactional_id: str
     producer_id: int
@@ -260,7 +260,7 @@ def _listing(one: list_transactions.TransactionState) -> TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What a leader remembers of one producer. -1 stands for nothing, in every field but the first.
+    """A leader's state of one producer. -1 means none, in every field but the first.
 
     ``transaction_start_offset``: the first offset of the transaction that is open on this
     partition; it holds the partition's last stable offset back.
@@ -295,7 +295,7 @@ class DescribeProducersResponse:
 class DescribeProducersRequest:
     """The producers that the leader of ``partitions`` remembers: sent to their leader.
 
-    A transaction that is open here, and of which the coordinator knows nothing, hangs.
+    A transaction that is open here, but not at a coordinator, hangs.
     """
 
     partitions: tuple[TopicPartition, ...]

@@ -53,7 +53,7 @@ _LONGEST_HOST: Final = 255
 
 
 class MalformedError(Exception):
-    """Inside this room only: what is wrong, in words without any of the bytes."""
+    """Internal to this room: the error, without any of the bytes."""
 
 
 def error_code(code: int) -> ErrorCode:
@@ -164,7 +164,7 @@ class WireReader:
         return text
 
     def skip_string(self) -> None:
-        """Go beyond a string, null or not, whatever its bytes are."""
+        """Skip a string, null or not, without decoding it."""
         if self.flexible and (length := self.data[self.position]) < 0x80:
             # A length is encoded plus one, which is the size of the length itself; 0 is null.
             end = self.position + (length or 1)
@@ -356,7 +356,7 @@ class WireArray(Sequence[T_co]):
     ) -> Sequence[U]:
         """What ``of`` makes of each item, of those only that ``keep`` wants, in bytes of its own.
 
-        Every item is made once here, so that what is wrong is refused now.
+        Every item is decoded once here, so that errors are raised now.
         """
         read, version = self._read, self._version
 
@@ -414,7 +414,7 @@ def _read_nothing(reader: WireReader, version: int) -> Never:
     raise NotImplementedError
 
 
-#: Stands for an array that a version does not have.
+#: In place of an array that a version does not have.
 EMPTY_ARRAY: Final = WireArray[Never](b"", 0, 0, _read_nothing, 0, flexible=False)
 
 

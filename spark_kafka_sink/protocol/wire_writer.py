@@ -27,7 +27,7 @@ class WireWriter:
         self._flexible = flexible
 
     def body(self) -> bytes:
-        """What was written."""
+        """The written bytes."""
         return bytes(self._data)
 
     def pack(self, layout: struct.Struct, *values: int) -> None:

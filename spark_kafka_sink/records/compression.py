@@ -22,7 +22,7 @@ from spark_kafka_sink.errors import CorruptRecordError, ErrorCode
 from spark_kafka_sink.protocol.request import Buffer
 
 #: xerial's snappy-java stream: magic, version, lowest compatible version; then blocks, each with
-#: its length. Java's reader wants this form, and writes blocks of 32 KiB.
+#: its length. Java's reader requires this form, and writes blocks of 32 KiB.
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
 _INT32 = struct.Struct(">i")

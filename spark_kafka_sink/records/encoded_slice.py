@@ -10,7 +10,7 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 
 
 class OpenPosition(NamedTuple):
-    """Where the open batch of a partition stands, so that encoding can go on from there.
+    """The state of a partition's open batch, so that encoding can continue from there.
 
     ``generation`` names that open batch (a new number for every batch ever opened); 0 means that
     none is open. ``record_count`` is the next record's offset delta. ``base_timestamp`` is the
@@ -27,13 +27,13 @@ class OpenPosition(NamedTuple):
 class EncodedSlice(NamedTuple):
     """Finished record bytes of one partition, for one batch.
 
-    ``data`` views a chunk's encode buffer; whoever keeps it must copy it (rule R5).
+    ``data`` views a chunk's encode buffer; to keep it, copy it (rule R5).
     ``generation`` is the open batch that it continues, 0 to open a new one: the offset deltas in
     ``data`` run from ``first_offset_delta`` and the timestamp deltas count from
     ``base_timestamp``. ``last`` is set when the batch is full after this slice.
     ``first_row`` is where its rows begin in the order of the chunk's groups, for encoding again.
     ``largest_record`` is the size of the largest record of the whole chunk, as Java estimates it (a
-    batch of its own); 0 where nobody knows.
+    batch of its own); 0 when it is not known.
     """
 
     tp: TopicPartition

@@ -1,9 +1,9 @@
-"""What a Fetch brought, as records: batches of a log, and its markers.
+"""Decodes fetched batches and markers of a log.
 
-Owns: :func:`read_batches`, which believes nothing: it looks for some keys in a topic that others
-may write to. Never: asking for the bytes (``protocol/fetch_messages.py``), what a record says,
-which transactions are committed (``transactions/log_reader.py``). It stands beside a record's way:
-the driver reads its decision log with it, some records at a time, so they are walked one by one.
+Owns: :func:`read_batches`, which trusts no input: it searches keys in a topic that other clients
+may write to. Never: fetching the bytes (``protocol/fetch_messages.py``), the meaning of a record,
+which transactions are committed (``transactions/log_reader.py``). Only the driver uses it, to read
+few records of its decision log, so they are decoded one by one.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from spark_kafka_sink.records.record_batch import (
 )
 from spark_kafka_sink.records.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, read_varint
 
-#: The most bytes of wanted records that are kept of one batch, unless told otherwise.
+#: The default limit of bytes of wanted records that are kept of one batch.
 MAX_UNPACKED = 16 * 1024 * 1024
-#: Where :func:`read_batches` gives a batch up as nobody's: what it looks for is never in batches of
-#: that many unpacked bytes, or of that many records, of which most would only be stepped over.
+#: Limits after which :func:`read_batches` skips a batch: ours are never of that many unpacked
+#: bytes, or of that many records.
 MOST_WALKED: Final = 1024 * 1024 * 1024
 MOST_RECORDS: Final = 1_000_000
-#: No key that is looked for is longer.
+#: The longest wanted key, in bytes.
 _LONGEST_KEY: Final = 64 * 1024
 #: What a kept record weighs beside its bytes: a million of empty ones is not nothing.
 _RECORD_WEIGHT: Final = 256
@@ -51,7 +51,7 @@ _CONTROL_KEY = struct.Struct(">hh")  # version, type
 
 
 class ControlType(IntEnum):
-    """What a marker says of its producer's transaction (Java's ``ControlRecordType``)."""
+    """How a marker ends its producer's transaction (Java's ``ControlRecordType``)."""
 
     ABORT = 0
     COMMIT = 1
@@ -98,15 +98,14 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class ReadBatch:
-    """What one batch holds for whoever looks for some keys; ``records`` are theirs.
+    """One batch, with the ``records`` of the wanted keys.
 
     ``producer_id`` is -1 without idempotence. A ``control`` batch ends the producer's transaction
     as ``marker`` says; None there is a control record of another kind.
 
-    ``unreadable`` is None when everything that was looked for has been read. Else a record of
-    those keys is there, or may be, that could not be; ``records`` are the ones in front of it.
-    Without ``header_known`` it tells of the batch's header: then nothing else of the batch is
-    known, and its offsets are the first one only.
+    ``unreadable`` is None when every wanted record was read. Else one exists, or may exist, that
+    can't be read; ``records`` are the ones before it. Without ``header_known`` the batch's header
+    is unreadable: then nothing else of the batch is known, and its offsets are the first one only.
     """
 
     base_offset: int
@@ -132,7 +131,7 @@ def read_batches(
     max_kept: int = MAX_UNPACKED,
 ) -> Iterator[ReadBatch]:
     """The batches of ``fetched`` that end at its fetch offset or behind, with the records whose
-    key is ``wanted``. Who wrote them is not asked, nor what became of their transactions.
+    key is ``wanted``, of any writer, and whether their transactions are committed or not.
 
     Keys are looked at before values, and only values of wanted keys are kept: about ``max_kept``
     bytes of one batch, and one batch at a time. Every wanted key must hold the bytes ``mention``:
@@ -211,13 +210,13 @@ def _read(
 
 
 class _Walk:
-    """Through one batch's records, unpacking piece by piece what is looked at."""
+    """Iterates over one batch's records, decompressing piece by piece."""
 
     __slots__ = ("_at", "_batch", "_before", "_piece", "_pieces", "kept", "offset")
 
     def __init__(self, batch: LogBatch) -> None:
         self._batch = batch
-        #: The record that is being read, for who asks what could not be.
+        #: The offset of the current record, for errors.
         self.offset = batch.header.base_offset
         self.kept: list[LogRecord] = []
         self._begin()
@@ -230,7 +229,7 @@ class _Walk:
         self._before = 0
 
     def mentions(self, mention: bytes) -> bool:
-        """Do these bytes occur anywhere, within what is walked?"""
+        """Whether these bytes occur, within the limits."""
         if not mention:
             return True
         walked, seam = 0, b""
@@ -245,7 +244,7 @@ class _Walk:
         return False
 
     def keep(self, wanted: Callable[[bytes], bool], from_offset: int, max_kept: int) -> None:
-        """The wanted records, into ``kept``."""
+        """Adds the wanted records to ``kept``."""
         header, last_offset = self._batch.header, self._batch.last_offset
         weight, expected = 0, header.base_offset
         for index in range(header.record_count):
@@ -313,7 +312,7 @@ class _Walk:
         return self._before + self._at
 
     def _more(self) -> bool:
-        """Is there another byte?"""
+        """Whether there is another byte."""
         while self._at == len(self._piece):
             following = next(self._pieces, None)
             if following is None:

@@ -95,7 +95,7 @@ def undo(
     outcomes = {t: outcome_of(t, found[t.transactional_id]) for t in transactions}
     open_ = [t for t in transactions if is_prepared(t, found[t.transactional_id])]
     if any(o is not Outcome.LOST for t, o in outcomes.items() if t not in open_):
-        return False  # committed, about to be, or nobody knows
+        return False  # committed, about to be, or not known
     lost = Outcome.LOST in outcomes.values()
     if not lost and not older_than(client, found, oldest_ms, deadline_ms):
         return False

@@ -1,4 +1,4 @@
-"""What is said where a library of the extra ``metrics`` is missing.
+"""The error when a library of the extra ``metrics`` is missing.
 
 Owns: that one line. Never: the libraries.
 """

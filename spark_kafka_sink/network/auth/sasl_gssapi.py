@@ -98,14 +98,14 @@ def gssapi_contexts(
         service = gssapi.Name(
             f"{text_of(settings.service_name)}@{host}", gssapi.NameType.hostbased_service
         )
-        who = None
+        credentials = None
         if settings.keytab or settings.principal:
             name = None
             if settings.principal:
                 name = gssapi.Name(text_of(settings.principal), gssapi.NameType.kerberos_principal)
             store = {"client_keytab": text_of(settings.keytab)} if settings.keytab else None
-            who = gssapi.Credentials(name=name, usage="initiate", store=store)
-        return gssapi.SecurityContext(name=service, creds=who, usage="initiate")
+            credentials = gssapi.Credentials(name=name, usage="initiate", store=store)
+        return gssapi.SecurityContext(name=service, creds=credentials, usage="initiate")
 
     def guarded(host: str, use: Callable[[Any], T]) -> T:
         try:

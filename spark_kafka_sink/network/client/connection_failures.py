@@ -61,8 +61,8 @@ class ConnectionFailures:
             self._publish()
         level = logging.WARNING if news else logging.DEBUG
         # A bootstrap server has no node id yet; its negative id is internal.
-        who = f"node {node_id} at" if node_id >= 0 else "bootstrap server"
-        warn(_log, Kind.NOT_CONNECTED, "%s %s: %s", who, address, reason, level=level)
+        source = f"node {node_id} at" if node_id >= 0 else "bootstrap server"
+        warn(_log, Kind.NOT_CONNECTED, "%s %s: %s", source, address, reason, level=level)
 
     def record_disconnect(
         self,
