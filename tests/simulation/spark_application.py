@@ -711,7 +711,8 @@ class Application(SparkWorld):
                 [pa.array(values, pa.binary()), pa.array(rows[first:last], pa.int32())],
                 names=["value", "partition"],
             )
-            if not self._healed and self.fate.random() < self.life.slow:
+            may_be_slow = not self._healed and write.tag < STRANGER
+            if may_be_slow and self.fate.random() < self.life.slow:
                 self.scheduler.sleep(self.fate.randint(0, TIMEOUT_MS // 2))
             if self.fate.random() < self.life.fails:
                 self.fired["= attempts that raised"] += 1
