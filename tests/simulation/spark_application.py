@@ -353,7 +353,8 @@ class Application(SparkWorld):
         if life.crowded:
             self._start_neighbour()
         while len(self.commits) < life.batches and not self._torn:
-            if len(self._runs) == PATIENCE:
+            # (Two may have been started at once.)
+            if len(self._runs) >= PATIENCE and not self._healed:
                 self.heal()
             if len(self._runs) >= MOST_RUNS:
                 raise SimulationError(f"it is not done after {MOST_RUNS} starts")
