@@ -517,7 +517,7 @@ class Application(SparkWorld):
         messages, whole = self._tasks(write)
         write.messages = messages
         if not whole:
-            self._undo(write, tasks_may_live=True)
+            self._undo(write, tasks_may_run=True)
             raise LostCallError("the user stopped it" if run.stopped else "a task failed too often")
         if not self._healed and self.fate.random() < self.life.rights:
             self._take_rights()
@@ -533,7 +533,7 @@ class Application(SparkWorld):
             stream = self.life.kind is Kind.STREAM  # (A transaction's own end may abort it.)
             if given_up and stream and not run.undone and not self.life.operators:
                 self._breaks(f"{run.id} was aborted, and not by its own driver")
-            self._undo(write, tasks_may_live=False)
+            self._undo(write, tasks_may_run=False)
             raise
         self.fired[f"= commits: {how.value}"] += 1
         if how is Commit.COMMITTED:
@@ -549,11 +549,11 @@ class Application(SparkWorld):
             if not at_work:
                 self._check_swept_for_good(run, begun)
 
-    def _undo(self, write: Write, *, tasks_may_live: bool) -> None:
+    def _undo(self, write: Write, *, tasks_may_run: bool) -> None:
         """Spark's abort, and the end of its tasks."""
         run, begun = write.run, self.scheduler.now
         run.undone = True
-        if tasks_may_live:
+        if tasks_may_run:
             self.timeline.after(self.fate.choice((0, 500, KILLED_MS)), lambda: _kill_busy(run))
         try:
             swept = self._call(
@@ -564,7 +564,7 @@ class Application(SparkWorld):
                     write.planned,
                     write.messages,
                     write.batch_id,
-                    tasks_may_live=tasks_may_live,
+                    tasks_may_run=tasks_may_run,
                     driver=run.token,
                 ),
                 stoppable=False,
@@ -574,7 +574,7 @@ class Application(SparkWorld):
             return
         self.fired["= aborts that ended well"] += 1
         self.fired["= orphans swept by an abort"] += len(swept)
-        if tasks_may_live:
+        if tasks_may_run:
             self.scheduler.sleep(CLEAN_MS)
         self._check_nothing_hangs(write, begun, "abort")
 
@@ -868,7 +868,7 @@ class Application(SparkWorld):
                     elif what == "commit":
                         operator.commit(operator.plan_commit(self.key))
                     else:
-                        operator.look.overview(PREFIX)
+                        operator.inspector.overview(PREFIX)
                 self.fired[f"= operators: {what}"] += 1
             except KafkaError as error:
                 self.note(f"operator: {what}: {type(error).__name__}: {error.message}")

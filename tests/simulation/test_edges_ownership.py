@@ -224,7 +224,7 @@ def test_who_planned_before_a_reset_is_told_of_the_reset() -> None:
         plan = scene.plan(run)
         messages = scene.write(run, 1, plan)
         reset(scene, scene.run("operator"))
-        with pytest.raises(CommitError, match="knows nothing of 'orders' any more"):
+        with pytest.raises(CommitError, match="has lost the state of 'orders'"):
             scene.commit(run, 1, plan, messages)
         # Who plans behind it begins anew.
         assert scene.batch(run, 1) is Commit.COMMITTED
