@@ -41,7 +41,8 @@ INTRODUCTION = """\
 `pip install 'spark-kafka-sink[cli]'` brings `kprod`. `kprod check` finds what stands between a
 machine and a write. `kprod explain KP0301` says what an error means, `kprod options WORD` what can
 be set, `kprod template` has properties files to fill in, `kprod convert` makes one of another
-client's, and `kprod report` reads the files of `reportPath`; none of these asks anybody.
+client's, `kprod size` counts connections and memory, and `kprod report` reads the files of
+`reportPath`; none of these asks anybody.
 A `kprod check` of a healthy local cluster with exactly-once took 0.9 to 1.4 s (five runs, 0.8 s of
 CPU each, most of it to start Python), and up to 4.3 s on two cores with a load of 18.
 `kprod --install-completion` completes names in your shell (bash, zsh, fish, PowerShell; start a new
