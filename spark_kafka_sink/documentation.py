@@ -31,7 +31,7 @@ RUNBOOK: Final[Mapping[str, str]] = {
     "KP0610": _STANDS_STILL,  # not known whether a batch is committed
     "KP0611": "partial",
     "KP0621": _STANDS_STILL,  # transactions that could not be aborted
-    "KP0623": _STANDS_STILL,  # and those that nobody sees
+    "KP0623": _STANDS_STILL,  # and orphans that were not found
     "KP1005": _MISSING,  # LEADER_NOT_AVAILABLE
     "KP1006": _MISSING,  # NOT_LEADER_OR_FOLLOWER
     "KP1007": _HANGS,  # REQUEST_TIMED_OUT

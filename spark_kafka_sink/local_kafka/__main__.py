@@ -76,7 +76,7 @@ def _client_properties(cluster: KafkaCluster) -> str:
 
 
 def _watch(cluster: KafkaCluster) -> int:
-    """Wait until a node exits by itself, which is a failure."""
+    """Wait until a node exits unexpectedly."""
     while True:
         for node in cluster.nodes:
             if node.state is NodeState.STOPPED:
@@ -134,7 +134,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         "--full-jvm", action="store_true", help="both compiler tiers and G1, for measurements"
     )
     parser.add_argument(
-        "--prepare", action="store_true", help="only fetch what is needed, and print where it is"
+        "--prepare",
+        action="store_true",
+        help="only fetch the distribution, and print its directory",
     )
     return parser.parse_args(arguments)
 

@@ -1,4 +1,4 @@
-"""A family of broker processes that dies with its parent.
+"""A group of broker processes that ends with its parent.
 
 Owns: the watcher process (see ``parent_watchdog.py``), the process group that brokers are started
 into, and the directory that is removed with them.

@@ -38,7 +38,7 @@ from spark_kafka_sink.local_kafka.java import Java
 KAFKA_VERSION = "4.3.1"
 
 #: The newest Kafka whose clusters can't write transactions of version 2 (KIP-890), and the last
-#: line before 4.0. For those who have such brokers; fetched when somebody asks for it.
+#: line before 4.0. For users with such brokers; fetched on request.
 KAFKA_3_VERSION = "3.9.2"
 
 _SCALA_VERSION = "2.13"
@@ -51,7 +51,7 @@ _log = logging.getLogger("spark_kafka_sink.local_kafka")
 
 @dataclass(frozen=True, slots=True)
 class Coordinate:
-    """One artifact of a Maven repository; ``alone``: without what it depends on."""
+    """One artifact of a Maven repository; ``alone``: without its dependencies."""
 
     group: str
     name: str
@@ -76,7 +76,7 @@ def _server(version: str, *more: Coordinate) -> tuple[Coordinate, ...]:
     )
 
 
-#: What is fetched, by Kafka's version.
+#: The artifacts, by Kafka's version.
 RELEASES: Mapping[str, tuple[Coordinate, ...]] = {
     KAFKA_VERSION: _server(KAFKA_VERSION),
     # Kafka 3 was written for log4j 1 and does not bring it; here its calls go to log4j 2, which
@@ -114,7 +114,7 @@ def cache_directory() -> Path:
 
 
 def release(version: str) -> tuple[Coordinate, ...]:
-    """What is fetched for Kafka ``version``. Raises LocalKafkaError when it is not a pinned one."""
+    """The artifacts of Kafka ``version``. Raises LocalKafkaError when it is not a pinned one."""
     found = RELEASES.get(version)
     if found is None:
         raise LocalKafkaError(
@@ -203,7 +203,7 @@ def _fetch(java: Java, work: Path, coordinates: tuple[Coordinate, ...], what: st
         commands.append(("PySpark's Ivy", _ivy_command(java, ivy, work, jars, coordinates)))
     if not commands:
         raise LocalKafkaError(
-            f"Fetching {what} needs Maven or PySpark, and neither is there.",
+            f"Fetching {what} needs Maven or PySpark, and neither is installed.",
             hint="pip install 'spark-kafka-sink[spark]', or install Maven so that mvn is on PATH",
         )
     failures = []
@@ -222,7 +222,7 @@ def _fetch(java: Java, work: Path, coordinates: tuple[Coordinate, ...], what: st
 
 
 def _run_resolver(command: list[str], work: Path) -> str | None:
-    """None when ``command`` went well, else what it said at its end."""
+    """None when ``command`` succeeded, else the end of its output."""
     try:
         answer = subprocess.run(
             command,

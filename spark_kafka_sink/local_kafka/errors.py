@@ -6,4 +6,4 @@ from spark_kafka_sink.errors import KafkaError
 
 
 class LocalKafkaError(KafkaError):
-    """A local Kafka can't be fetched or started, or died. The hint holds the end of its log."""
+    """A local Kafka can't be fetched or started, or crashed. The hint has the end of its log."""

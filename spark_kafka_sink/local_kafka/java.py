@@ -36,7 +36,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """The JVM of ``JAVA_HOME``, else of ``PATH``. Raises LocalKafkaError naming what is missing."""
+    """The JVM of ``JAVA_HOME``, else of ``PATH``. Raises LocalKafkaError without one."""
     home = os.environ.get("JAVA_HOME")
     if home:
         path = Path(home) / "bin" / "java"

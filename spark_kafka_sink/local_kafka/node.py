@@ -21,7 +21,7 @@ from spark_kafka_sink.local_kafka.installation import Installation
 from spark_kafka_sink.local_kafka.ports import HOST, ReservedPort
 from spark_kafka_sink.local_kafka.server_properties import write_properties
 
-#: Log lines shown when a node does not start, or died.
+#: Log lines shown when a node does not start, or crashed.
 LOG_TAIL_LINES = 40
 
 DEFAULT_START_TIMEOUT_S = 90.0
@@ -30,7 +30,7 @@ _POLL_S = 0.02
 
 
 class NodeState(Enum):
-    """Whether the process of a node is there and runs."""
+    """The state of a node's process."""
 
     STOPPED = "stopped"
     RUNNING = "running"
@@ -81,7 +81,7 @@ class KafkaNode:
 
     @property
     def state(self) -> NodeState:
-        """RUNNING, FROZEN, or STOPPED, also when the process exited by itself."""
+        """RUNNING, FROZEN, or STOPPED, also when the process crashed."""
         if self._process is not None and self._process.poll() is not None:
             self._state = NodeState.STOPPED
         return self._state
@@ -157,7 +157,7 @@ class KafkaNode:
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
-        """SIGCONT: on with where it stood, sessions perhaps expired."""
+        """SIGCONT: it resumes; its sessions may have expired."""
         self._move("thaw").send_signal(signal.SIGCONT)
 
     # --- readiness -------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def main() -> None:
         with contextlib.suppress(OSError):
             os.killpg(group, signal.SIGKILL)
         shutil.rmtree(sys.argv[1], ignore_errors=True)
-        # A broker may have been writing while it died; what it left goes in the second pass.
+        # A killed broker may still have written; the second pass removes that.
         shutil.rmtree(sys.argv[1], ignore_errors=True)
         os._exit(0)
     # Stay until that child's signal comes: while we live, the group's number can't be anybody

@@ -2,8 +2,8 @@
 
 Owns: choosing free ports on the loopback address and holding them. Never: listening.
 
-A broker that is bounced must come back on its old port (a client knows no other), and while it is
-away nobody else may take that port. Two things could: another process that looks for a free port,
+A restarted broker must come back on its old port (clients have no other), and while it is
+down no other process may take that port. Two things could: a process that searches a free port,
 and the kernel, which gives outgoing connections ports of the ephemeral range. So ports are chosen
 below that range, and each is held by a socket that is bound but never listens. On Linux a broker
 can still bind the same port, because both sockets carry SO_REUSEADDR and ours does not listen;
@@ -71,7 +71,7 @@ def reserve(port: int | None = None) -> ReservedPort:
             continue
     raise LocalKafkaError(
         f"No free TCP port was found on {HOST} between {candidates.start} and {candidates.stop}.",
-        hint="end whatever holds so many ports; `ss -ltnp` lists them",
+        hint="end the processes that hold so many ports; `ss -ltnp` lists them",
     )
 
 

@@ -1,4 +1,4 @@
-"""Asking a broker whether it serves, in a few bytes of its own protocol.
+"""Probes whether a broker serves requests, with two small requests.
 
 Owns: an ApiVersions v0 and a Metadata v1 request over a short-lived socket, and nothing more of
 the protocol. It shares no code with the producer, on purpose: what tells the tests that a broker
@@ -53,7 +53,7 @@ def answers_api_versions(host: str, port: int, timeout: float = 1.0) -> bool:
 
 
 def cluster_state(host: str, port: int, timeout: float = 1.0) -> ClusterState | None:
-    """What the broker behind ``host:port`` knows of its cluster, or None without a whole answer."""
+    """The cluster as the broker at ``host:port`` has it, or None without a complete response."""
     try:
         # A null array of topics asks for all of them (Metadata v1 and later).
         answer = _Reader(_ask(host, port, _METADATA, 1, struct.pack(">i", -1), timeout))
@@ -88,7 +88,7 @@ def _topic(answer: _Reader) -> list[PartitionState]:
 
 
 def _ask(host: str, port: int, api: int, version: int, body: bytes, timeout: float) -> bytes:
-    """The body of the answer to one request on a connection of its own."""
+    """The body of the response to one request on a new connection."""
     # Request header v1: api key, api version, correlation id, a null client id.
     request = struct.pack(">hhih", api, version, _CORRELATION_ID, -1) + body
     with socket.create_connection((host, port), timeout) as connection:

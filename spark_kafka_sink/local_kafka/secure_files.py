@@ -49,7 +49,7 @@ def write_secure_files(directory: Path) -> Path:
     """
     if directory.exists():
         raise LocalKafkaError(
-            f"{directory} is there already.", hint="remove it for new certificates and passwords"
+            f"{directory} exists already.", hint="remove it for new certificates and passwords"
         )
     security = Security.make(directory)
     directory.chmod(0o700)

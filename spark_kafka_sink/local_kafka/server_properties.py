@@ -56,7 +56,7 @@ def node_properties(
     internal_port: int,
     voters: Mapping[int, int],
 ) -> dict[str, str]:
-    """What tells one node from another.
+    """The settings that differ between nodes.
 
     ``client_listeners``: listener name to security protocol and port. Brokers talk to each other
     through a listener of their own, so that a test may put a proxy before the clients' listener

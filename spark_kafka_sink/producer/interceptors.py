@@ -89,7 +89,7 @@ class Interceptors:
             for one in every
             if callable(method := getattr(one, "on_acknowledgement", None))
         ]
-        #: Those that want to know the cluster's id (ClusterResourceListener).
+        #: Those that get the cluster's id (ClusterResourceListener).
         self.cluster_listeners = [o for o in every if isinstance(o, ClusterResourceListener)]
 
     @classmethod

@@ -25,7 +25,7 @@ def configure(plugin: object, option: str, config: ProducerConfig, *more: object
     method = getattr(plugin, "configure", None)
     if not callable(method):
         return
-    from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS  # for who has plugins
+    from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS  # only needed with plugins
 
     configs = {
         name: getattr(config, one.attribute)

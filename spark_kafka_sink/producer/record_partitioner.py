@@ -26,7 +26,7 @@ from spark_kafka_sink.records.partitioning.topic_view import TopicView
 #: Raw bytes after which the sticky partition is switched (Java: batch.size).
 StickySize = Callable[[str], int]
 
-#: So many keys are remembered with their numbers, of at most so many bytes.
+#: Cached keys with their numbers, at most, and the longest one in bytes.
 _REMEMBERED, _SHORT = 8192, 64
 
 #: One of the partitions of a topic, for records without a key: the choice that adaptive weights

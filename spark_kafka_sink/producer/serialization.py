@@ -110,7 +110,7 @@ _BUILT_IN: dict[str, Callable[[], Serializer]] = {
 
 
 def serializer(given: object, option: str) -> Serializer:
-    """The serializer that ``given`` stands for: an instance, a class, a name, an import path.
+    """The serializer for ``given``: an instance, a class, a name, an import path.
 
     None is :class:`BytesSerializer`. Raises ConfigError, naming ``option``.
     """

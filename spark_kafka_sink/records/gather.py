@@ -42,7 +42,7 @@ _WIDE, _NARROW = (np.dtype(np.int64), 8), (np.dtype(np.int32), 4)
 def offsets_of(array: pa.Array) -> Indices:
     """The ``len(array) + 1`` offsets of a binary, string or list array (or a large one), zero copy.
 
-    They count from the start of the data buffer, whatever slice the array is.
+    They count from the start of the data buffer, also for a slice.
     """
     dtype, width = _WIDE if array.type.id in _LARGE else _NARROW
     buffer = array.buffers()[1]
@@ -110,7 +110,7 @@ class Gather(Protocol):
 
 
 class _Scratch(threading.local):
-    """Memory for views, kept by each thread: fresh pages cost more than what is written to them."""
+    """Memory for views, kept by each thread: new pages cost more than writing to them."""
 
     def __init__(self) -> None:
         self._views = np.empty(0, np.complex128)

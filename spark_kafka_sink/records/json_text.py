@@ -260,7 +260,7 @@ def _escaped_name(name: str) -> bytes:
 
 
 def _escaped(column: pa.Array) -> pa.Array:
-    """What stands between the quotes of a JSON string: UTF-8 with Jackson's escapes."""
+    """The text between the quotes of a JSON string: UTF-8 with Jackson's escapes."""
     offsets = offsets_of(column)
     data = data_of(column)[int(offsets[0]) : int(offsets[-1])]
     if (data >= 0x80).any():

@@ -29,7 +29,7 @@ def json_dates(column: pa.Array) -> pa.Array:
 def json_timestamps(column: pa.Array) -> pa.Array:
     """A timestamp array as text; one without a time zone (TIMESTAMP_NTZ) has no offset. Nulls stay.
 
-    Raises ConfigError when this machine does not know the time zone.
+    Raises ConfigError when this machine does not have the time zone.
     """
     zone = column.type.tz
     local = column if zone is None or zone in _ALWAYS_UTC else _local(column, zone)

@@ -69,7 +69,7 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """One batch as it lies in the log; ``section`` is its records, compressed as they are.
+    """One batch of the log; ``section`` is its records, still compressed.
 
     Compaction leaves a batch its range of offsets when it takes records out, even all of them.
     """
@@ -170,7 +170,7 @@ def read_batches(
                 yield _read(batch, wanted, mention, fetched.fetch_offset, max_kept)
         at += size
     if at == 0 and len(view):
-        # Brokers give the first batch whole, whatever its size: fetching again would bring this.
+        # Brokers return the first batch complete at any size: another fetch would be the same.
         reason = f"there is no whole batch in {len(view)} fetched bytes"
         yield _not_a_batch(fetched.fetch_offset, reason)
 
@@ -343,7 +343,7 @@ class _Walk:
         return b"".join(parts)
 
     def _step(self, size: int) -> None:
-        """Over the next ``size`` bytes, unpacking what lies between here and there."""
+        """Skip the next ``size`` bytes, decompressing them."""
         if size < 0:
             raise _invalid("a record's fields run past its end")
         while size:

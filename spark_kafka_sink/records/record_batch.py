@@ -89,9 +89,9 @@ def write_header(
     transactional: bool = False,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytes:
-    """The 61 bytes before ``records``, the (compressed) records section as it lies.
+    """The 61 bytes before ``records``, the (compressed) records section.
 
-    The CRC covers both. ``size`` is that of both, for who knows it. Raises IllegalStateError for
+    The CRC covers both. ``size`` is that of both, if it is known. Raises IllegalStateError for
     producer fields that contradict each other, as Java does.
     """
     if transactional and producer_id == NO_PRODUCER_ID:

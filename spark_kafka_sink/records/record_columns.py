@@ -115,7 +115,7 @@ def from_record_batch(batch: pa.RecordBatch, plan: ColumnPlan, now_ms: int) -> R
     topic = _topic(_column(batch, plan.topic_column), plan.topic)
     where = topic if isinstance(topic, str) else "of the row"
     if plan.value or plan.key or plan.headers:
-        # Loaded by those who use it.
+        # Imported when it is used.
         from spark_kafka_sink.records.composed_columns import with_composed
 
         batch, plan = with_composed(batch, plan)

@@ -160,7 +160,7 @@ def encode_groups(
 ) -> list[EncodedSlice]:
     """Cut every group into batches and encode the whole chunk into one buffer.
 
-    ``positions[g]`` is where the open batch of ``groups.tps[g]`` stands. ``raw_limits`` is, for
+    ``positions[g]`` is the state of the open batch of ``groups.tps[g]``. ``raw_limits`` is, for
     each group or for all, how many raw record bytes a new batch takes (batch.size without the
     header, over the estimated compression ratio); the first record of a new batch always fits.
     ``now_ms`` is the timestamp of rows without one. The slices come group by group, in order:
@@ -182,7 +182,7 @@ def encode_groups(
     cuts = cut(ordered, groups.bounds, positions, raw_limits, timestamps, now_ms)
     data, ends = _encode(columns, lengths, order, ordered, cuts)
     view = memoryview(data).cast("B")  # Arrow says signed bytes
-    # Records lie one byte late when there are no headers (see _encode).
+    # Records begin one byte later without headers (see _encode).
     late = 1 if columns.headers is None else 0
     bounds = [late, *(ends.take(cuts.starts[1:] - 1) + late).tolist(), int(ends[-1]) + late]
     tps = groups.tps
@@ -213,7 +213,7 @@ def encode_slice_again(
     raw_limit: int,
     now_ms: int,
 ) -> list[EncodedSlice]:
-    """Encode the rows of ``refused`` again for where its partition stands now.
+    """Encode the rows of ``refused`` again for the current state of its partition.
 
     More than one slice comes back when they no longer fit into one batch.
     """

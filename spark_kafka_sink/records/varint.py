@@ -101,7 +101,7 @@ class Packed:
     most: int
 
     def __add__(self, other: Packed) -> Packed:
-        """The bytes of both, one behind the other; what is beyond 8 bytes is dropped."""
+        """The bytes of both, concatenated; those after 8 bytes are dropped."""
         word = self.word
         if other.word is not _ZERO:
             word = word | other.word << (self.size << _3)
@@ -178,7 +178,7 @@ def _pack_any(values: UInt64s, largest: int) -> list[Packed]:
     for i in range(min(most, 8)):
         word |= (values >> np.uint64(7 * i) & np.uint64(0x7F)) << np.uint64(8 * i)
     low_size = np.minimum(size, np.uint64(8))
-    # A varint that ends here has no mark on its last byte; one that goes on marks all eight.
+    # A varint that ends here has no mark on its last byte; a longer one marks all eight.
     word |= _CONTINUED.take((np.minimum(size - np.uint64(1), np.uint64(8))).view(np.int64))
     if most <= 8:
         return [Packed(word, size, most)]

@@ -146,7 +146,7 @@ def test_the_files_of_the_secure_broker_in_docker_are_for_our_eyes_only(tmp_path
     password = parse_properties((directory / "client.properties").read_text())["sasl.jaas.config"]
     password = password.split('password="')[1].split('"')[0]
     assert password not in (directory / "scram-users").read_text()
-    with pytest.raises(LocalKafkaError, match="is there already"):
+    with pytest.raises(LocalKafkaError, match="exists already"):
         write_secure_files(directory)
 
 

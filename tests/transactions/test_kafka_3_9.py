@@ -8,18 +8,14 @@ newer versions of most requests, lists transactions by pattern, and tells that f
 from __future__ import annotations
 
 import copy
-import json
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
-import spark_kafka_sink
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.admin.transaction_client import TransactionClient
@@ -52,16 +48,12 @@ from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.engine.rows import Row, in_pieces, plan, stored, write
 from tests.real_kafka import RealKafka, consume_topic
+from tests.transactions.kafka_3_9_reader import COMMITTED, visible
 from tests.transactions.open_transactions import TIMEOUT_MS, fence
 from tests.transactions.operator_stage import Stage, names
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 # The first run on a machine fetches the broker.
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
-
-COMMITTED = "read_committed"
 
 
 @pytest.fixture(scope="module")
@@ -100,21 +92,6 @@ def producer_of(kafka: RealKafka, transactional_id: str, **options: object) -> K
 
 def batch_of(values: Sequence[str]) -> pa.RecordBatch:
     return pa.record_batch({"value": list(values)})
-
-
-def visible(kafka: RealKafka, topic: str, expected: Sequence[str]) -> bool:
-    """A read_committed reader sees exactly these rows, once the markers are written (within
-    milliseconds of the EndTxn's answer) and nothing is open.
-    """
-    wanted = sorted(value.encode() for value in expected)
-    deadline = time.monotonic() + 60
-    while True:
-        found = sorted(
-            v or b"" for v in consume_topic(kafka.bootstrap, topic, isolation=COMMITTED).values
-        )
-        if found == wanted:
-            return True
-        assert time.monotonic() < deadline, f"{found} in place of {wanted}"
 
 
 # --- the broker
@@ -471,59 +448,3 @@ def test_an_operator_sees_and_ends_what_is_open(stage: Stage) -> None:
     stage.run("sweep", stage.prefix, "--yes")
     assert stage.read() == stage.state(last_done=8, superseded=("run-0",), done=(Done(8),))
     assert stage.still_open() == set()
-
-
-# --- Spark
-
-
-@pytest.fixture
-def options(kafka_3_9: RealKafka, tmp_path: Path) -> dict[str, str]:
-    return {
-        "kafka.bootstrap.servers": kafka_3_9.bootstrap,
-        "topic": kafka_3_9.unique_topic("spark", partitions=2),
-        "deliveryGuarantee": "exactly-once",
-        "transactionalIdPrefix": f"test.{uuid.uuid4().hex[:12]}",
-        "kafka.transaction.timeout.ms": "60000",
-        "reportPath": str(tmp_path / "report.jsonl"),
-    }
-
-
-def outcomes(tmp_path: Path) -> list[tuple[int | None, str]]:
-    lines = (tmp_path / "report.jsonl").read_text().splitlines()
-    return [(report["batchId"], report["outcome"]) for report in map(json.loads, lines)]
-
-
-def test_a_batch_job_is_visible_once(
-    spark: SparkSession, kafka_3_9: RealKafka, options: dict[str, str], tmp_path: Path
-) -> None:
-    spark_kafka_sink.register(spark)
-    frame = spark.range(0, 1000, 1, 2).selectExpr("cast(id AS string) AS value")
-    frame.write.format("kprod").mode("append").options(**options).save()
-    assert visible(kafka_3_9, options["topic"], [str(i) for i in range(1000)])
-    assert len(consume_topic(kafka_3_9.bootstrap, options["topic"])) == 1000
-    assert [outcome for _, outcome in outcomes(tmp_path)] == ["committed"]
-
-
-def test_a_stream_is_visible_once(
-    spark: SparkSession, kafka_3_9: RealKafka, options: dict[str, str], tmp_path: Path
-) -> None:
-    spark_kafka_sink.register(spark)
-    source = tmp_path / "source"
-    source.mkdir()
-    for name in ("a", "b"):
-        rows = "".join(json.dumps({"value": f"{name}{n}"}) + "\n" for n in range(50))
-        (source / f"{name}.json").write_text(rows)
-    frame = (
-        spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).json(str(source))
-    )
-    query = (
-        frame.writeStream.format("kprod")
-        .options(**options)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination(120)
-    assert query.exception() is None
-    assert visible(kafka_3_9, options["topic"], [f"{name}{n}" for name in "ab" for n in range(50)])
-    assert outcomes(tmp_path) == [(0, "committed"), (1, "committed")]

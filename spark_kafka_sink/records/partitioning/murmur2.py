@@ -41,7 +41,7 @@ def murmur2_of(key: bytes) -> int:
     length = len(key)
     h = _SEED_INT ^ length
     words = length >> 2
-    # What is above 32 bits is cut off only where it would come down again, or grow on.
+    # Bits above 32 are masked only before a right shift or a further multiplication.
     for k in (_WORDS[words] if words < len(_WORDS) else _unpack_words(words))(key):
         k = k * _M_INT & 0xFFFFFFFF  # noqa: PLW2901 - the algorithm's own names
         h = (h * _M_INT & 0xFFFFFFFF) ^ (k ^ k >> 24) * _M_INT

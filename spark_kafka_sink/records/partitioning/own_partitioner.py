@@ -1,7 +1,7 @@
 """A partitioner of the user's own, named by import path in ``partitioner.class``.
 
 Owns: what such a class must have (:class:`ColumnPartitioner`), asking it topic by topic, and
-checking what it says. Never: importing (``import_paths``).
+checking its result. Never: importing (``import_paths``).
 """
 
 from __future__ import annotations

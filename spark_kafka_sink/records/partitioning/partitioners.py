@@ -53,7 +53,7 @@ _SPREAD_MS = 8191
 
 
 class Partitioner(Protocol):
-    """Chooses partitions for rows by columns. State lives as long as the producer; one thread."""
+    """Chooses partitions for rows by columns. Its state is the producer's; one thread."""
 
     def assign(
         self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: OpenRoom
@@ -133,7 +133,7 @@ class BuiltInPartitioner:
         return out
 
     def _anywhere(self, columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s:
-        """Any partition with a leader, for every row anew."""
+        """A random partition with a leader for every row."""
         out = np.empty(columns.rows, np.int32)
         dice = np.random.default_rng(self._random.getrandbits(64))
         for topic, rows in rows_by_topic(columns, None):
@@ -230,7 +230,7 @@ def _until_switch(produced: int, room: int | None, limit: int) -> int:
 
 
 class UniformStickyPartitioner(BuiltInPartitioner):
-    """Java's class of that name: sticky for every row, whatever its key."""
+    """Java's class of that name: sticky for every row, ignoring keys."""
 
     def __init__(self, *, ignore_keys: bool = True) -> None:
         del ignore_keys  # it always does
@@ -282,7 +282,7 @@ _JAVA_PACKAGE = "org.apache.kafka.clients.producer."
 _BUILT_IN: dict[str, Callable[..., Partitioner]] = {
     "RoundRobinPartitioner": RoundRobinPartitioner,
     "UniformStickyPartitioner": UniformStickyPartitioner,
-    # Removed from Java in 4.0; what replaced it is what it meant.
+    # Removed from Java in 4.0; this is its replacement.
     "internals.DefaultPartitioner": BuiltInPartitioner,
 }
 

@@ -36,7 +36,7 @@ class TopicView:
 
     @classmethod
     def of(cls, cluster: Cluster, topic: str, raw_limit: int) -> TopicView:
-        """The view of ``topic`` in ``cluster``, which must know it."""
+        """The view of ``topic``, which must be in ``cluster``."""
         partitions = cluster.topics[topic]
         return cls(len(partitions), partitions.available, raw_limit)
 

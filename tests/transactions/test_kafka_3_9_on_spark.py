@@ -1,0 +1,73 @@
+"""Spark writes exactly once to a Kafka 3.9, whose clusters write transactions of version 1 only."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import spark_kafka_sink
+from tests.real_kafka import RealKafka, consume_topic
+from tests.transactions.kafka_3_9_reader import visible
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# The first run on a machine fetches the broker.
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def options(kafka_3_9: RealKafka, tmp_path: Path) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": kafka_3_9.bootstrap,
+        "topic": kafka_3_9.unique_topic("spark", partitions=2),
+        "deliveryGuarantee": "exactly-once",
+        "transactionalIdPrefix": f"test.{uuid.uuid4().hex[:12]}",
+        "kafka.transaction.timeout.ms": "60000",
+        "reportPath": str(tmp_path / "report.jsonl"),
+    }
+
+
+def outcomes(tmp_path: Path) -> list[tuple[int | None, str]]:
+    lines = (tmp_path / "report.jsonl").read_text().splitlines()
+    return [(report["batchId"], report["outcome"]) for report in map(json.loads, lines)]
+
+
+def test_a_batch_job_is_visible_once(
+    spark: SparkSession, kafka_3_9: RealKafka, options: dict[str, str], tmp_path: Path
+) -> None:
+    spark_kafka_sink.register(spark)
+    frame = spark.range(0, 1000, 1, 2).selectExpr("cast(id AS string) AS value")
+    frame.write.format("kprod").mode("append").options(**options).save()
+    assert visible(kafka_3_9, options["topic"], [str(i) for i in range(1000)])
+    assert len(consume_topic(kafka_3_9.bootstrap, options["topic"])) == 1000
+    assert [outcome for _, outcome in outcomes(tmp_path)] == ["committed"]
+
+
+def test_a_stream_is_visible_once(
+    spark: SparkSession, kafka_3_9: RealKafka, options: dict[str, str], tmp_path: Path
+) -> None:
+    spark_kafka_sink.register(spark)
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("a", "b"):
+        rows = "".join(json.dumps({"value": f"{name}{n}"}) + "\n" for n in range(50))
+        (source / f"{name}.json").write_text(rows)
+    frame = (
+        spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).json(str(source))
+    )
+    query = (
+        frame.writeStream.format("kprod")
+        .options(**options)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    assert query.exception() is None
+    assert visible(kafka_3_9, options["topic"], [f"{name}{n}" for name in "ab" for n in range(50)])
+    assert outcomes(tmp_path) == [(0, "committed"), (1, "committed")]
