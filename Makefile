@@ -59,9 +59,9 @@ fuzz: $(VENV)/installed  ## random bytes for all that reads them; MINUTES=10 ONL
 	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),1) $(addprefix --only ,$(ONLY)) \
 		$(addprefix --from ,$(FROM)) $(addprefix --cases ,$(CASES))
 
-# The group asks for the PySpark of the other tests; each of these is put in its place, the newest last.
-# (Older ones leak sockets, which our own pytest settings make an error.)
-sparks: install  ## the tests of datasource/ on older PySparks and the newest; VERSIONS="4.0.1 4.3.0"
+# In place of the PySpark that the group asks for. (Older ones leak sockets, which our own pytest
+# settings make an error.)
+sparks: install  ## the tests of datasource/ on other PySparks; VERSIONS="4.0.1 4.1.1 4.3.0"
 	set -e; for version in $(or $(VERSIONS),4.0.1 4.1.1 4.3.0); do \
 		venv=$(abspath .venv-pyspark-$$version); \
 		test -x $$venv/bin/python || $(PYTHON) -m venv $$venv; \
