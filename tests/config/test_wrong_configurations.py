@@ -366,7 +366,7 @@ def test_a_removed_option_without_its_prefix_names_its_successor():
     """With the prefix it is a warning that does."""
     with pytest.raises(ConfigError) as caught:
         SinkConfig.parse(GOOD | {"timeout.ms": "1"})
-    assert caught.value.hint == "Last known to Kafka 0.10; use request.timeout.ms"
+    assert caught.value.hint == "Removed from Kafka after 0.10; use request.timeout.ms"
 
 
 @pytest.mark.parametrize("value", ["exactly_once", "EXACTLY-ONCE", "exactlyOnce", "Exactly Once"])
