@@ -49,6 +49,8 @@ NAMES = (
 #: A notebook takes less than five minutes; so does each of its cells.
 LONGEST_S = 240
 _NOTICE = "<!-- Made of notebooks/{name}.ipynb by tools/notebooks.py. -->"
+#: A cell of code, on a page.
+_CODE = re.compile(r"(^```python\n.*?\n```$)", re.DOTALL | re.MULTILINE)
 #: The end of a topic's name, unlike that of every other run.
 _RUN = re.compile(r"(?<=[a-z])-[0-9a-f]{8}\b")
 #: What names the machine on which a page was made.
@@ -124,8 +126,9 @@ def page(name: str, notebook: NotebookNode) -> tuple[str, dict[str, bytes]]:
     text, resources = exporter.from_notebook_node(notebook, {"unique_key": name})
     text = _RUN.sub("-1a2b3c4d", text)
     text = re.sub(r"!\[png\]\(", f"![{_title(notebook)}, a plot](", text)
-    text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
-    text = re.sub(r"\n{3,}", "\n\n", text).strip()
+    parts = _CODE.split(re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE))
+    parts[::2] = [re.sub(r"\n{3,}", "\n\n", part) for part in parts[::2]]  # what is not code
+    text = "".join(parts).strip()
     text = links_of_page(text)
     named = names_a_machine(text) or re.search(rf"\b{re.escape(socket.gethostname())}\b", text)
     if named is not None:
@@ -151,7 +154,8 @@ def _title(notebook: NotebookNode) -> str:
 
 def code_of_page(text: str) -> list[str]:
     """The code cells of a page."""
-    return re.findall(r"^```python\n(.*?)\n```$", text, re.DOTALL | re.MULTILINE)
+    found = _CODE.findall(text)
+    return [one.removeprefix("```python\n").removesuffix("\n```") for one in found]
 
 
 if __name__ == "__main__":
