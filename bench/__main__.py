@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,7 @@ from bench.engines import (
     ROOT,
     SENDING,
     Engine,
+    PacedChild,
     Run,
     Setting,
     Topics,
@@ -215,20 +217,25 @@ class Bench:
     def _spark_against(
         self, commit: str, name: str, trees: dict[str, Path], size: int, codec: str, rows: int
     ) -> None:
-        """Sessions in turn, three rounds in each."""
-        found: dict[str, dict[str, list[float]]] = {
-            which: {"rows_per_second": [], "cpu": []} for which in trees
-        }
-        for number in range(max(1, self.rounds // 3)):
-            for which in ("new", "old") if number % 2 else ("old", "new"):
-                result = child(
-                    "bench.spark_job", "--bootstrap", self.bootstrap, "--jars", "",
-                    "--rows", str(rows), "--value-size", str(size), "--codec", codec,
-                    "--rounds", "3", "--contenders", "kprod", timeout=3600, tree=trees[which],
-                )  # fmt: skip
-                for figure, values in found[which].items():
-                    values.extend(result["kprod"][figure])  # type: ignore[index]
-            self.say(f"Spark, {name}: {found['new']['cpu'][-3:]} / {found['old']['cpu'][-3:]} s")
+        """Two sessions, both warm; their rounds alternate."""
+        with ExitStack() as stack:
+            sessions = {
+                which: stack.enter_context(
+                    PacedChild(
+                        "bench.spark_job", "--bootstrap", self.bootstrap, "--jars", "",
+                        "--rows", str(rows), "--value-size", str(size), "--codec", codec,
+                        "--rounds", str(self.rounds), "--contenders", "kprod", "--paced",
+                        tree=tree,
+                    )
+                )
+                for which, tree in trees.items()
+            }  # fmt: skip
+            found: dict[str, dict[str, list[float]]] = {}
+            for number in range(self.rounds + 1):
+                for which in ("new", "old") if number % 2 else ("old", "new"):
+                    found[which] = sessions[which].round()["kprod"]  # type: ignore[assignment]
+                new, old = (found[which]["cpu"][-1:] for which in ("new", "old"))
+                self.say(f"Spark, {name}: {new} / {old} s")
         for figure, unit in (("cpu", "client CPU s"), ("rows_per_second", "rows/s")):
             self.add(f"Spark, {name}", unit, commit, found["new"][figure], found["old"][figure])
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 from confluent_kafka.admin import AdminClient
 
@@ -71,6 +72,44 @@ def child(*command: str, timeout: int = 1800, tree: Path = ROOT) -> dict[str, ob
     )
     result: dict[str, object] = json.loads(done.stdout.strip().splitlines()[-1])
     return result
+
+
+class PacedChild:
+    """A Python module of the bench that runs a round for each line that it reads, and answers with
+    a line of JSON; with the package in ``tree``.
+    """
+
+    def __init__(self, *command: str, tree: Path = ROOT) -> None:
+        self._name = command[0]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", *command],
+            cwd=tree,
+            env=os.environ | {"PYTHONPATH": str(tree)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._answers = self._process.stdin, self._process.stdout
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """It ends behind its last round, or at the end of its standard input."""
+        self._requests.close()
+        self._answers.close()
+        self._process.wait(timeout=60)
+
+    def round(self) -> dict[str, object]:
+        self._requests.write("\n")
+        self._requests.flush()
+        for line in self._answers:
+            if line.startswith("{"):
+                result: dict[str, object] = json.loads(line)
+                return result
+        raise SystemExit(f"{self._name} ended before its last round")
 
 
 def ours(

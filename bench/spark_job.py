@@ -4,6 +4,9 @@ that does nothing (what Spark itself costs with any Python sink), in turn.
 One SparkSession (local[2]) with the connector's jars; each contender writes the same generated
 DataFrame once to warm up, then once a round, in turn. Prints one JSON line with, for each
 contender, rows per second and client CPU seconds (Spark's JVM and every Python worker).
+
+With ``--paced`` each round, the first included, waits for a line on standard input, and ends with
+such a JSON line of its own, so that the rounds of two sessions can alternate.
 """
 
 from __future__ import annotations
@@ -88,6 +91,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--partitions", type=int, default=12)
     parser.add_argument("--contenders", default="", help="only these, with commas between")
+    parser.add_argument("--paced", action="store_true", help="wait for a line before each round")
     args = parser.parse_args()
     spark = session(args.jars)
     frame = rows(spark, args.rows, args.value_size)
@@ -106,6 +110,8 @@ def main() -> None:
         name: {"rows_per_second": [], "cpu": []} for name in contenders
     }
     for round_number in range(args.rounds + 1):
+        if args.paced and not sys.stdin.readline():
+            break
         for name, write in contenders.items():
             topic = f"bench-{name.replace(' ', '-')}-{round_number}-{os.getpid()}"
             create(admin, topic, args.partitions)
@@ -122,7 +128,10 @@ def main() -> None:
                 results[name]["rows_per_second"].append(args.rows / seconds)
                 results[name]["cpu"].append(used)
             print(f"{round_number} {name}: {args.rows / seconds:,.0f} rows/s", file=sys.stderr)
-    print(json.dumps(results))
+        if args.paced:
+            print(json.dumps(results), flush=True)
+    if not args.paced:
+        print(json.dumps(results))
     spark.stop()
 
 

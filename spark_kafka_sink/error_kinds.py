@@ -1,11 +1,11 @@
 """The kinds of errors and warnings: each with a stable code, and its remedy.
 
-Owns: :class:`Kind` (``KP0301`` and so on), and the text of docs/errors.md and ``kprod explain`` for
+Owns: :class:`Kind` (``KP0301`` etc.), and the text of docs/errors.md and ``kprod explain`` for
 each. Never: a message. An exception class has a kind (``errors.py``), a raise site may use a
 narrower one, and a broker's error has the kind of its own code (``KP1`` and its number).
 
-A code is never reused or changed: people search for it, and link to it. The first two digits are
-the area: 01 options, 02 columns and rows, 03 connections, 04 authentication, 05 delivery,
+A code is never reused or changed, because users search for it and link to it. The first two digits
+are the area: 01 options, 02 columns and rows, 03 connections, 04 authentication, 05 delivery,
 06 commit and exactly-once, 07 a user's own code and reports, 09 bugs.
 """
 
@@ -120,8 +120,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is said of a kind: ``title`` in a few words, ``says`` the messages it is seen with
-    (``...`` for what differs), ``advice`` in Markdown.
+    """The documentation of a kind: ``title`` in a few words, ``says`` its messages (``...`` for
+    what differs), ``advice`` in Markdown.
     """
 
     title: str
@@ -131,13 +131,13 @@ class Entry:
 
 ENTRIES: Final[Mapping[Kind, Entry]] = {
     Kind.UNSPECIFIED: Entry(
-        "What has no kind of its own",
-        "The message has all known details. An error that an operation on a closed or failed "
-        "producer raises is the consequence of an earlier one: look for that in the log.",
+        "An error without a more specific code",
+        "The message has all known details. An error from a closed or failed producer is the "
+        "consequence of an earlier one: look for that in the log.",
     ),
     Kind.CONFIG: Entry(
         "An option is wrong",
-        "It is out of bounds, or contradicts another; the hint says what to change. "
+        "It is out of range, or contradicts another; the hint says what to change. "
         "[Every option](options.md), and [security settings](security.md). `kafka.acks`, "
         "`kafka.retries` and `kafka.enable.idempotence` must fit the "
         "[guarantee](delivery-guarantees.md): remove them, or say `deliveryGuarantee=none`. The "
@@ -156,8 +156,8 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     Kind.UNKNOWN_OPTION: Entry(
         "There is no such option",
         "A misspelt name: the hint has the nearest one. Options of the producer need the prefix "
-        "`kafka.`. The hint for a line of a `configFile` is the same, and the file stands behind "
-        "the name. [Every option](options.md).",
+        "`kafka.`. For a line of a `configFile` the message names the file, too. "
+        "[Every option](options.md).",
         ("Unknown option '...'",),
     ),
     Kind.FOREIGN_OPTION: Entry(
@@ -168,8 +168,8 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ("Option '...'... belongs to ...", "is librdkafka's name; options have Java's names here"),
     ),
     Kind.INVALID_VALUE: Entry(
-        "An option has a value that it does not take",
-        "The value has the wrong type or is out of bounds; the hint says what the option takes.",
+        "An option has an invalid value",
+        "The value has the wrong type or is out of range; the hint says what the option takes.",
         ("Invalid value ... for configuration ...: ...",),
     ),
     Kind.MISSING_BOOTSTRAP: Entry(
@@ -181,15 +181,15 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ),
     ),
     Kind.BOOTSTRAP_ADDRESS: Entry(
-        "A bootstrap server is no address",
+        "A bootstrap server is not an address",
         "An address is `host:port`. The port is missing, an IPv6 address lacks its brackets, or "
-        "something stands before the host.",
+        "something precedes the host.",
         ("Invalid url in bootstrap.servers: ...", "Invalid port in bootstrap.servers: ..."),
     ),
     Kind.UNSUPPORTED_OPTION: Entry(
-        "An option whose work this version does not do",
-        "The Java client has it (a class of the JVM, two-phase commit). It is refused instead of "
-        "left out; the hint says what to use.",
+        "An option that this version does not support",
+        "The Java client has it (a class of the JVM, two-phase commit). It is rejected rather than "
+        "ignored; the hint says what to use.",
         ("... is not supported by this version",),
     ),
     Kind.NO_EFFECT: Entry(
@@ -197,7 +197,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "Most often `kafka.security.protocol` is missing, and the rows would go over the network "
         "in the clear. Set it to what the hint says, or remove the other options "
         "([what would have no effect](security.md#what-would-have-no-effect)). A store that is "
-        "given twice: keep the one that is meant.",
+        "given twice: keep the intended one.",
         (
             "... would have no effect, because ... is ...",
             "Both SSL trust store location and separate trust certificates are specified.",
@@ -211,7 +211,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ("no option reached the kprod sink",),
     ),
     Kind.UNSUPPORTED_WRITE: Entry(
-        "A kind of write that a topic can't take",
+        "A kind of write that a topic does not support",
         "A topic can't be replaced, so there is no Overwrite and no Complete: use "
         '`.mode("append")`, '
         "or `foreachBatch`. Spark drops every row with a continuous trigger: use `trigger("
@@ -224,24 +224,24 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ),
     ),
     Kind.UNRESOLVED_REFERENCE: Entry(
-        "A reference to a secret leads nowhere",
-        "`${env:NAME}` and `${file:/path}` are looked up on the driver and on each executor: the "
-        "message says on which host and in which of them it failed. "
+        "A reference to a secret can't be resolved",
+        "`${env:NAME}` and `${file:/path}` are resolved on the driver and on each executor: the "
+        "message says on which host and in which of them that failed. "
         "[How secrets travel](security.md).",
     ),
     Kind.NO_REFERENCE: Entry(
-        "A reference is not looked up here",
-        "`${env:NAME}`, `${file:/path}` and `${file:/path:key}` are looked up, in the options of "
+        "A reference is not resolved here",
+        "`${env:NAME}`, `${file:/path}` and `${file:/path:key}` are resolved, in the options of "
         "TLS and SASL that hold secrets, users and paths. Other forms, and other providers' "
-        "references, would go to the broker as they stand, so they are refused. "
+        "references, would be sent to the broker unresolved, so they are rejected. "
         "[How secrets travel](security.md).",
         ("is not looked up in this option", "references of the provider ... are not looked up"),
     ),
     Kind.TLS_SETTING: Entry(
         "A setting of TLS is wrong",
-        "Protocol versions, cipher suites, or the check of a broker's name. Without these options "
-        "TLS is as secure as this machine's OpenSSL: leave them out unless they are required of "
-        "you. [TLS](security.md).",
+        "Protocol versions, cipher suites, or hostname verification. Without these options TLS is "
+        "as secure as this machine's OpenSSL: leave them out unless you must set them. "
+        "[TLS](security.md).",
         (
             "ssl.cipher.suites: ...",
             "ssl.enabled.protocols=... has nothing that is safe",
@@ -275,7 +275,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     ),
     Kind.SASL_SETTING: Entry(
         "A setting of SASL is wrong",
-        "The mechanism, or what it needs: a name and a password, a service name for Kerberos. "
+        "The mechanism, or its settings: a name and a password, a service name for Kerberos. "
         "[SASL](security.md#sasl) has an example of each mechanism.",
         (
             "sasl.mechanism=... is not supported",
@@ -286,8 +286,8 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     Kind.LOGIN_MODULE: Entry(
         "sasl.jaas.config can't be used",
         'It is one login module: its class, `required`, `name="value"` pairs, and a semicolon. '
-        "The class must be one that goes with `sasl.mechanism`, by its Kafka name (a prefix "
-        "`kafkashaded.` is taken off). [SASL](security.md#sasl).",
+        "The class must match `sasl.mechanism`, by its Kafka name (a prefix `kafkashaded.` is "
+        "removed). [SASL](security.md#sasl).",
         (
             "sasl.jaas.config can't be read: ... (at character ...)",
             "sasl.jaas.config: the login module ... is not known here",
@@ -305,10 +305,10 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ),
     ),
     Kind.IMPORT_PATH: Entry(
-        "A class that an option names can't be made",
-        "The option wants `package.module:Name` of Python, importable on the driver and on every "
-        "executor (`spark.sparkContext.addPyFile`, or install it), made without arguments. A "
-        "class of the JVM can't run in Python workers.",
+        "A class that an option names can't be instantiated",
+        "The option takes `package.module:Name` of Python, importable on the driver and on every "
+        "executor (`spark.sparkContext.addPyFile`, or install it), and instantiated without "
+        "arguments. A class of the JVM can't run in Python workers.",
         (
             "... can't be imported: ...",
             "... can't be made without arguments: ...",
@@ -333,14 +333,14 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     ),
     Kind.WITHOUT_EFFECT: Entry(
         "Warning: an option does nothing here",
-        "Java's producer has it, or another client in the same file has; here it changes nothing. "
-        "Remove it, or keep it: it has no other effect. [Every option](options.md).",
+        "It belongs to Java's producer, or to another client in the same file; here it changes "
+        "nothing, and may be removed. [Every option](options.md).",
         ("Option '...'... has no effect: ...", "...: left out what is ...: ..."),
     ),
     Kind.OTHER_VALUE: Entry(
-        "Warning: an option counts with another value",
-        "It doesn't fit another option, and Java's producer changes it in the same way; the line "
-        "says to what. Set both so that they fit.",
+        "Warning: an option was set to another value",
+        "It conflicts with another option, and Java's producer changes it in the same way; the "
+        "line has the new value. Set both to values that fit.",
         (
             ". Setting it to ...",
             "A static ... with value '...' will be applied.",
@@ -350,17 +350,17 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ),
     ),
     Kind.WEAKER_GUARANTEE: Entry(
-        "Warning: an option takes away what the producer guarantees",
+        "Warning: an option weakens the producer's guarantees",
         "Without idempotence a retry can write rows twice or in another order, and with `acks` "
-        "other than `all` rows can be lost. Remove the option that the line names, or say "
-        "`deliveryGuarantee=none` when that is meant. [Guarantees](delivery-guarantees.md).",
+        "other than `all` rows can be lost. Remove the option that the line names, or set "
+        "`deliveryGuarantee=none` if that is intended. [Guarantees](delivery-guarantees.md).",
         ("Idempotence will be disabled because ...", "deliveryGuarantee is none because ..."),
     ),
     Kind.WEAK_SECURITY: Entry(
         "Warning: an attacker could eavesdrop or impersonate a broker",
-        "A secret goes over the network as it is (use SASL_SSL), the broker's name is not compared "
-        "with its certificate (remove the empty `ssl.endpoint.identification.algorithm`), or a "
-        "file of secrets may be written by everybody (`chmod o-w`). [Security](security.md).",
+        "A secret is sent in the clear (use SASL_SSL), the broker's name is not compared with its "
+        "certificate (remove the empty `ssl.endpoint.identification.algorithm`), or a file of "
+        "secrets is world-writable (`chmod o-w`). [Security](security.md).",
         (
             "... is SASL_PLAINTEXT and sasl.mechanism is ...",
             "... is empty: brokers are not asked whether their certificate is for their name",
@@ -375,8 +375,8 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     ),
     Kind.SCHEMA: Entry(
         "The columns don't fit a Kafka sink",
-        "What the sink takes: [columns](options.md). Extra columns are ignored, but Spark can't "
-        "hand every type, or two columns of one name, to a Python sink: drop or rename them.",
+        "The sink's [columns](columns.md). Extra columns are ignored, but Spark can't pass every "
+        "type, or two columns of one name, to a Python sink: drop or rename them.",
     ),
     Kind.MISSING_VALUE_COLUMN: Entry(
         "There is no column value",
@@ -385,7 +385,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ("Required attribute 'value' not found",),
     ),
     Kind.NO_TOPIC: Entry(
-        "There is neither the option topic nor a column",
+        "There is neither an option topic nor a column topic",
         "Set the option `topic`, or add a column `topic` (a string, in lower case).",
         ("topic option required when no 'topic' attribute is present.",),
     ),
@@ -406,9 +406,9 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ("this pyspark has no Arrow writer for streams, so rows are converted one by one",),
     ),
     Kind.NO_SUCH_COLUMN: Entry(
-        "An option names a column that is not there",
+        "An option names a column that does not exist",
         "`keyColumns`, `valueColumns` and `headersColumns` name columns of the DataFrame, in any "
-        "case; fields of structs are none. See [columns](columns.md).",
+        "case, but not fields of structs. See [columns](columns.md).",
         (
             "... names a column ..., which the DataFrame does not have",
             "... names a column ..., and the DataFrame has several",
@@ -416,15 +416,15 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ),
     ),
     Kind.TWO_SOURCES: Entry(
-        "An option and a column both say what a record's part is",
+        "An option and a column both define a part of the record",
         "A column `value`, `key` or `headers` would be dropped, because `valueColumns`, "
         "`keyColumns` or `headersColumns` names others for that part. See [columns](columns.md).",
         ("... is set, and there is a column ... that it does not name",),
     ),
     Kind.DATA: Entry(
         "A row can't be sent",
-        "The message names the row by its place in the Arrow batch, and what is wrong with it, but "
-        "none of its content. Spark's next attempt meets the same row.",
+        "The message has the row's index in the Arrow batch and the problem, but none of its "
+        "content. Spark's next attempt fails at the same row.",
     ),
     Kind.NULL_TOPIC: Entry(
         "A row has no topic",
@@ -444,13 +444,13 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ("a null value, and onNullValue is error",),
     ),
     Kind.NULL_KEY: Entry(
-        "A compacted topic takes no record without a key",
-        "Before the first task the driver asks for the topic's `cleanup.policy`. Where it says "
-        "`compact`, a write without a key column, or a row with a null key, is an error: brokers "
-        "would refuse its batch with INVALID_RECORD. Give each row a key (a column `key`, or "
-        "`keyColumns`), or filter rows without one. `preflight=off` leaves the question out.",
+        "A compacted topic does not accept records without a key",
+        "Before the first task the driver reads the topic's `cleanup.policy`. With `compact`, a "
+        "write without a key column, or a row with a null key, is an error: brokers would reject "
+        "its batch with INVALID_RECORD. Give each row a key (a column `key`, or `keyColumns`), or "
+        "filter rows without one. `preflight=off` skips the check.",
         (
-            "topic ... is compacted (cleanup.policy), so brokers refuse every row without a key",
+            "topic ... is compacted (cleanup.policy), so brokers reject every row without a key",
             "a null key, and the topic is compacted (cleanup.policy)",
         ),
     ),
@@ -462,7 +462,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ("message is ... bytes when serialized which is larger than",),
     ),
     Kind.SERIALIZATION: Entry(
-        "A serializer does not take a key or value",
+        "A serializer does not accept a key or value",
         "The message names the serializer and the type that it was given, but not the value.",
     ),
     Kind.NO_BROKER: Entry(
@@ -472,21 +472,21 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "or a broker that is down. Executors must reach the brokers, not only the driver.\n"
         "* Bootstrap works but the brokers' own addresses don't: their `advertised.listeners` name "
         "hosts that can't be reached from here.\n"
-        "* *is it a TLS or SASL listener, or not Kafka?*: the port takes the connection and does "
-        "not speak Kafka in the open: see [security](security.md) for TLS.\n"
-        "* *when it was asked for more (does it want SASL? ...)*: the port speaks Kafka, with "
-        "those who say who they are: see [SASL](security.md#sasl).",
+        "* *is it a TLS or SASL listener, or not Kafka?*: the port accepts the connection and does "
+        "not speak plaintext Kafka: see [security](security.md) for TLS.\n"
+        "* *... (does it require SASL? ...)*: the port speaks Kafka, with authenticated clients: "
+        "see [SASL](security.md#sasl).",
         ("no broker answered within ... ms",),
     ),
     Kind.TOPIC_NOT_PRESENT: Entry(
-        "The topic is not there",
-        "Brokers answered, but none of them knows the topic, and they don't create it; the hint "
-        "has their answer. Create it, or check its name. To a principal that may not DESCRIBE it, "
-        "a topic may look as if it were missing.",
+        "The topic does not exist",
+        "Brokers answered, but none of them has the topic, and they don't create it; the hint has "
+        "their error. Create it, or check its name. A principal that may not DESCRIBE a topic may "
+        "get the same error for an existing one.",
         ("not present in metadata after ... ms.",),
     ),
     Kind.MALFORMED_ANSWER: Entry(
-        "An answer that is not Kafka's",
+        "A malformed response",
         "Something between here and the broker is not Kafka, or changes bytes: a proxy, a wrong "
         "port. The connection was closed.",
         ("the broker's answer is malformed",),
@@ -498,9 +498,9 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ("the broker answered with TLS",),
     ),
     Kind.TIMEOUT: Entry(
-        "A time limit passed",
-        "The message says which, and what was heard last. `kafka.max.block.ms` bounds what a "
-        "caller waits for, `kafka.request.timeout.ms` one request.",
+        "A timeout expired",
+        "The message says which, and the last response. `kafka.max.block.ms` bounds the waits of a "
+        "caller, `kafka.request.timeout.ms` one request.",
     ),
     Kind.NO_LEADER: Entry(
         "A partition has no leader",
@@ -510,15 +510,15 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     Kind.TOPIC_LIMIT: Entry(
         "The topic's settings don't fit the producer's",
         "A warning before the first task. A batch is cut at `kafka.batch.size`; one above the "
-        "topic's `max.message.bytes` is refused (MESSAGE_TOO_LARGE), split, and sent again, which "
-        "costs time, and a single row above it fails the job. A topic with a `compression.type` of "
-        "its own has brokers compress again what comes with another.",
-        ("topic ... takes batches of at most ... bytes", "brokers compress each of them again"),
+        "topic's `max.message.bytes` is rejected (MESSAGE_TOO_LARGE), split, and sent again, which "
+        "costs time, and a single row above it fails the job. With another `compression.type` on "
+        "the topic, brokers recompress every batch.",
+        ("topic ... takes batches of at most ... bytes", "brokers recompress each of them"),
     ),
     Kind.UNRESOLVED_ADDRESS: Entry(
         "A bootstrap server's name can't be resolved",
-        "As an error: none of them can, from the host that says so. As a warning: some can't, and "
-        "the others are used. Executors resolve names themselves, not only the driver.",
+        "As an error: none of them can, on the host of the message. As a warning: some can't, and "
+        "the others are used. Executors resolve names, too, not only the driver.",
         (
             "No resolvable bootstrap urls given in bootstrap.servers",
             "bootstrap server ... can't be resolved now: ...",
@@ -526,8 +526,8 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     ),
     Kind.OTHER_CLUSTER: Entry(
         "Warning: the addresses lead to another cluster",
-        "The cluster's id changed while a producer was running: a name that was moved, or a proxy "
-        "with two clusters behind it. What is written from now on is in the other cluster.",
+        "The cluster's id changed while a producer was running: a name now points to another "
+        "cluster, or a proxy has two clusters behind it. Later rows go to the other cluster.",
         ("the cluster's id was ... and is ...: the addresses lead to another cluster",),
     ),
     Kind.NO_SUCH_LISTENER: Entry(
@@ -539,7 +539,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     ),
     Kind.NOT_CONNECTED: Entry(
         "Warning: a connection to a broker failed",
-        "It is tried again, with growing pauses; the line comes once for each reason. When no "
+        "It is retried, with exponential backoff; the line comes once for each reason. When no "
         "broker answers in time, an error lists all of them (KP0301).",
         ("node ... at", "bootstrap server"),
     ),
@@ -550,9 +550,9 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     ),
     Kind.NO_NEW_CREDENTIAL: Entry(
         "Warning: a token or credential could not be renewed",
-        "The one before it is used until it ends, and the next try follows. If it goes on, "
-        "connections that are made or re-authenticated later fail: look at the token endpoint, or "
-        "at the code that gives credentials. [What a failure means]"
+        "The previous one is used until it expires, and the renewal is retried. If it keeps "
+        "failing, new and re-authenticated connections will fail: check the token endpoint, or the "
+        "code that provides credentials. [What a failure means]"
         "(security.md#what-a-failure-means).",
         ("no new credential: ...",),
     ),
@@ -576,31 +576,31 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         ("buffer.memory (... bytes) stayed exhausted for ... ms while ... bytes were needed",),
     ),
     Kind.RATE_TOO_LOW: Entry(
-        "The rate does not fit into the transaction's time",
+        "The rate limit is too low for the transaction's timeout",
         "With exactly-once a task's rows must be written within `kafka.transaction.timeout.ms` of "
-        "its first row, and what `maxRecordsPerSecond` or `maxBytesPerSecond` leaves is too slow "
-        "for the rows that are there. Raise the rate or that time-out, or give a micro-batch fewer "
-        "rows (`maxOffsetsPerTrigger`). See [tuning](tuning.md#a-limit-of-your-own).",
+        "its first row, and `maxRecordsPerSecond` or `maxBytesPerSecond` is too low for its number "
+        "of rows. Raise the rate or that timeout, or give a micro-batch fewer rows "
+        "(`maxOffsetsPerTrigger`). See [tuning](tuning.md#a-limit-of-your-own).",
         ("... more rows take ... ms at ..., and its transaction has ... ms left",),
     ),
     Kind.WRITE_FAILED: Entry(
         "Warning: a write failed, and rows of it stay in Kafka",
-        "With at-least-once nothing is taken back. What Spark writes again, comes twice. The cause "
-        "is the error of the job or query. [Guarantees](delivery-guarantees.md).",
+        "With at-least-once nothing is rolled back. Rows that Spark writes again are duplicates. "
+        "The cause is the error of the job or query. [Guarantees](delivery-guarantees.md).",
         ("kprod write... failed: ... of ... tasks had finished...; their ... rows",),
     ),
     Kind.COMMIT: Entry(
-        "The driver can't vouch for a batch",
+        "The driver can't confirm a batch",
         "Nothing of the batch became visible, unless the message says so. The state of "
         "the cluster is shown by `kprod txn describe PREFIX` ([the command line](cli.md)). A batch "
-        "that is not the expected one: the checkpoint was deleted, copied or put back, or two "
+        "that is not the expected one: the checkpoint was deleted, copied or restored, or two "
         "queries have one prefix. Two queries: give this one a prefix of its own. A checkpoint "
         "that was deleted on purpose: `kprod txn reset PREFIX`; what its source still has is "
         "then written again. Transactions that are not open any more were open for longer than "
         "`kafka.transaction.timeout.ms`: see [how to choose "
         "it](delivery-guarantees.md#how-to-choose-the-time-out).",
         (
-            "wants to write batch ...",
+            "is about to write batch ...",
             "transactions are not open any more",
             "run ... of '...' was aborted, and commits nothing any more",
         ),
@@ -609,7 +609,7 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "Tasks sent no commit message",
         "With the continuous trigger Spark never calls a Python sink. Use "
         '`trigger(processingTime="1 second")`.',
-        ("tasks sent no commit message (first: task ...), so their rows can't be vouched for",),
+        ("tasks sent no commit message (first: task ...), so their rows can't be confirmed",),
     ),
     Kind.VERSIONS_DIFFER: Entry(
         "Driver and executor have different versions of the package",
@@ -619,13 +619,13 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     Kind.OUTCOME_UNKNOWN: Entry(
         "Whether a batch was committed is not known",
         "The brokers didn't answer in time. Nothing was undone. Start the query, or the job with "
-        "the same `txnVersion`, again: it finds out.",
+        "the same `txnVersion`, again: it resolves the batch.",
         ("whether batch ... of '...' was decided is not known",),
     ),
     Kind.PARTIAL_COMMIT: Entry(
         "A batch is committed in part",
-        "A driver stayed away for longer than `kafka.transaction.timeout.ms` after its decision. "
-        "Decide between the rows that are missing and rows that come twice: "
+        "A driver was away for longer than `kafka.transaction.timeout.ms` after its decision. "
+        "Choose between missing rows and duplicate rows: "
         "[what an operator does](delivery-guarantees.md#what-an-operator-does).",
         ("batch ... of '...' is committed in part",),
     ),
@@ -633,18 +633,18 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "Another driver has taken over",
         "The query was started a second time, an operator aborted its transactions, or another "
         "query has the same prefix. The later one continues. Nothing of the earlier one's last "
-        "batch is visible, unless the later one wrote it. When none of it was meant: look at the "
-        "prefix (`kprod txn describe PREFIX`), then start the query again.",
+        "batch is visible, unless the later one wrote it. If none of this was intended, check the "
+        "prefix (`kprod txn describe PREFIX`), then restart the query.",
         ("another driver has taken over '...': run ...", "another run has taken over '...'"),
     ),
     Kind.REFUSED: Entry(
         "An operator's command was refused",
-        "It contradicts a decision, or what it names is not there. Nothing was changed. `--force` "
-        "does it all the same, where there is such an option: [the command line](cli.md).",
+        "It contradicts a decision, or names something that does not exist. Nothing was changed. "
+        "Where the command has `--force`, that overrides the check: [the command line](cli.md).",
     ),
     Kind.TRANSACTION_ABORTED: Entry(
         "Never sent, because its transaction was aborted",
-        "The cause is the error that the transaction was aborted for.",
+        "The cause is the error for which the transaction was aborted.",
     ),
     Kind.WRITE_ABORTED: Entry(
         "Warning: a write failed, and its transactions are aborted",
@@ -654,49 +654,49 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     ),
     Kind.NOT_ABORTED: Entry(
         "Warning: a write failed, and its transactions stay open",
-        "Brokers abort them after `kafka.transaction.timeout.ms`, and the next start of the query "
-        "before that. Until then, consumers that read committed wait before them: "
+        "Brokers abort them after `kafka.transaction.timeout.ms`, or the next start of the query "
+        "does earlier. Until then, consumers that read committed wait: "
         "`kprod txn sweep PREFIX` aborts them immediately ([the command line](cli.md)).",
         ("... failed, and its transactions could not be aborted (...)",),
     ),
     Kind.DECIDED_NOT_ABORTED: Entry(
-        "Warning: Spark gave up a batch that was decided",
-        "A decision is never undone: the next start of the query commits the batch. To have it "
-        "done now: `kprod txn commit KEY` ([the command line](cli.md)).",
+        "Warning: Spark aborted a batch that was decided",
+        "A decision is never undone: the next start of the query commits the batch. To commit it "
+        "now: `kprod txn commit KEY` ([the command line](cli.md)).",
         ("batch ... of '...' is decided, so it is not aborted",),
     ),
     Kind.ORPHANS_UNSEEN: Entry(
-        "Warning: what earlier tasks left open was not looked for",
-        "A broker gave no answer, or the run was not known. What is open there is ended by "
-        "a later commit, or when it times out; consumers that read committed wait until then. "
-        "`kprod txn list PREFIX` shows it ([the command line](cli.md)).",
+        "Warning: earlier tasks' open transactions were not searched",
+        "A broker did not respond, or the run was not known. Transactions that are open there are "
+        "aborted by a later commit, or when they time out; consumers that read committed wait "
+        "until then. `kprod txn list PREFIX` shows them ([the command line](cli.md)).",
         (
             "no clear answer in time to the abort of",
-            "orphaned transactions could not be looked for",
-            "kprod abort: no task told whose run this is",
+            "orphaned transactions could not be searched",
+            "kprod abort: no task reported its run",
         ),
     ),
     Kind.BATCH_UNDONE: Entry(
-        "Warning: a decided batch was lost whole, and is written again",
+        "Warning: a decided batch was aborted as a whole, and is written again",
         "Its driver was away for longer than `kafka.transaction.timeout.ms`, and brokers had "
-        "aborted what it decided before any of it was visible. Nothing is lost. "
+        "aborted transactions of it before any of it was visible. Nothing is lost. "
         "[How to choose the time](delivery-guarantees.md#how-to-choose-the-time-out).",
         ("batch ... was decided, and brokers had aborted a part of it",),
     ),
     Kind.DONE_NOT_NOTED: Entry(
         "Warning: a batch is committed, and the commit log does not say so",
-        "The next start looks at its transactions once more, which changes nothing. The line has "
-        "the brokers' reason: fix that before the next batch.",
-        ("the batch is committed, but the commit log could not be told so: ...",),
+        "The next start commits its transactions again, which changes nothing. The line has the "
+        "brokers' reason: fix that before the next batch.",
+        ("the batch is committed, but could not be recorded as done: ...",),
     ),
     Kind.COMMIT_LOG_EMPTY: Entry(
-        "Warning: the commit log knows nothing of a query that has run before",
-        "A query that changes to exactly-once, or to another prefix, says so once. Else the "
+        "Warning: the commit log has no entry for a query that has run before",
+        "Expected once when a query changes to exactly-once, or to another prefix. Otherwise the "
         "topic of `commitLogTopic` was deleted, and a batch that Spark runs again may come twice.",
-        ("the commit log knows nothing of it, and this is batch ...",),
+        ("the commit log has no entry for it, and this is batch ...",),
     ),
     Kind.COMMIT_LOG_AT_RISK: Entry(
-        "Warning: the commit log's topic can forget decisions",
+        "Warning: the commit log's topic can lose decisions",
         "Set `min.insync.replicas=2` and `unclean.leader.election.enable=false` on it, as the line "
         "says. [The commit log](delivery-guarantees.md).",
         (
@@ -706,16 +706,16 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     ),
     Kind.NOTHING_WRITTEN: Entry(
         "Nothing is written: that version is committed",
-        "The commit log has this `txnVersion`, or a later one, of this `txnAppId`. For a job that "
-        "was started again that is right. As a warning, the version is *older* than the last one "
-        "and may never have been written: give a backfill a `txnAppId` of its own. "
+        "The commit log has this `txnVersion`, or a later one, of this `txnAppId`. For a restarted "
+        "job that is expected. As a warning, the version is *older* than the last one and may "
+        "never have been written: use a separate `txnAppId` for a backfill. "
         "[Jobs that can be run again](delivery-guarantees.md).",
         ("kprod writes nothing: version ... of txnAppId '...' counts as committed",),
     ),
     Kind.USER_CODE: Entry(
         "Warning: a callback, an interceptor or a listener raised an error",
-        "The producer goes on without it. The line has the error's class and the place in the "
-        "code, but not its text, which may hold a row.",
+        "The producer continues without it. The line has the error's class and its location in the "
+        "code, but not its text, which may contain a row.",
         (
             "Error executing interceptor onSend callback",
             "Error executing user-provided callback on message for topic-partition '...-...'",
@@ -733,15 +733,14 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
     Kind.REPORT_NOT_WRITTEN: Entry(
         "Warning: a report could not be delivered",
         "One destination of the [report](reports.md) of a write failed; the write and the other "
-        "destinations are as if it had not. The driver's log has the figures in one line.",
+        "destinations are not affected. The driver's log has the figures in one line.",
         ("a report can't be delivered: ...", "a task's progress can't be delivered: ..."),
     ),
     Kind.NO_REPORTS_KEPT: Entry(
         "The driver keeps no reports",
-        "`last_report` asks the driver for the last report, which it keeps in the directory that "
-        "Spark gives to its Python processes. A Spark that gives them none, or isolates them, "
-        "can't be asked, and a driver whose spark-kafka-sink is older does not understand the "
-        "question. "
+        "`last_report` requests the last report from the driver, which keeps it in the directory "
+        "that Spark gives to its Python processes. It is not available when Spark gives them none, "
+        "or isolates them, or when the driver's spark-kafka-sink is older. "
         "The options `reportPath`, `reportTopic` and `reportListeners` do not depend on it: "
         "[reports](reports.md).",
         (

@@ -1,10 +1,10 @@
-"""What is asked of brokers beside a record's way: before the first task, and to end transactions.
+"""Requests to brokers other than a producer's: before the first task, and to end transactions.
 
-* ``call.py``: one request, where it goes, and which answers are asked for again.
-* ``request_loop.py``: many calls at once, on the caller's thread; coordinators and time-outs.
-* ``admin_client.py``: topics and their settings.
-* ``transaction_client.py``: transactions of coordinators, and the ids that they know.
+* ``call.py``: one request, its target, and which errors are retried.
+* ``request_loop.py``: many calls at once, on the caller's thread; coordinators and timeouts.
+* ``admin_client.py``: topics and their configs.
+* ``transaction_client.py``: transactions and transactional ids.
 
-Owns: the one loop of requests outside of a producer. Never: a thread, what an answer means for a
+Owns: the one request loop outside of a producer. Never: a thread, what a response means for a
 batch (``transactions/``).
 """

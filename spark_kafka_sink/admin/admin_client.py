@@ -1,9 +1,9 @@
-"""Topics and their settings: the few admin calls that preflight, commit log and operators need.
+"""Topics and their configs: the few admin calls that preflight, commit log and operators need.
 
-Owns: :class:`AdminClient`. Never: a cache, a decision about what a missing topic means, how calls
-travel (``request_loop.py``).
+Owns: :class:`AdminClient`. Never: a cache, what a missing topic means, how calls
+are sent (``request_loop.py``).
 
-It stands before the way of a record: the driver asks here once, and ships the answer to the tasks.
+The driver calls it once, before a write, and passes the results to the tasks.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from spark_kafka_sink.protocol.quorum_messages import (
     DescribeQuorumResponse,
 )
 
-#: Times that the controller is asked for its time; the last answer counts.
+#: How often the controller's time is requested; the last response counts.
 _CLOCK_ROUNDS: Final = 2
-#: After these CreateTopics may or may not have been done: a topic that is there then is ours.
+#: Errors of CreateTopics after which a topic may exist: one that exists on the retry is ours.
 _UNCLEAR: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT})
 
 
 @dataclass(frozen=True, slots=True)
 class ClockDifference:
     """How far this machine's wall clock is ahead of that of the ``controller``, a broker's id;
-    negative: behind. True within ``error_ms``, half of the time that the answer took.
+    negative: behind. The error is at most ``error_ms``, half of the round trip.
     """
 
     controller: int
@@ -56,12 +56,12 @@ class ClockDifference:
 
 
 class AdminClient:
-    """Asks brokers, one question at a time, on the caller's thread. A context manager.
+    """Sends one call at a time, on the caller's thread. A context manager.
 
     Every call is bounded by its ``timeout_ms``, or by max.block.ms when that is None, or by its
-    ``deadline_ms`` (of the clock), and raises KafkaTimeoutError with each address tried and why it
-    failed when no broker answers in time; AuthenticationError and UnsupportedVersionError come at
-    once, as does ConfigError when no bootstrap server can be resolved.
+    ``deadline_ms`` (of the clock). When no broker answers in time it raises KafkaTimeoutError with
+    each address that was tried and why it failed. AuthenticationError, UnsupportedVersionError, and
+    ConfigError when no bootstrap server can be resolved, are raised immediately.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class AdminClient:
         new_client: NewClient | None = None,
     ) -> None:
         self.config = config
-        #: For whoever asks brokers something else over the same connections.
+        #: For other calls over the same connections.
         self.loop = RequestLoop(config, clock, new_client)
         self.clock = self.loop.clock
 
@@ -92,7 +92,7 @@ class AdminClient:
         self.loop.close()
 
     def deadline(self, timeout_ms: int | None = None) -> int:
-        """So long from now; None: max.block.ms."""
+        """``timeout_ms`` from now; None: max.block.ms."""
         return self.clock.now_ms() + (
             self.config.max_block_ms if timeout_ms is None else timeout_ms
         )
@@ -107,23 +107,23 @@ class AdminClient:
     ) -> Cluster:
         """The brokers, and the partitions of all ``topics`` (none: the brokers alone).
 
-        As in Java, a topic that is not there is asked for again until the time is up, because it
-        may have been created a moment ago, and because the broker may create it for us. Then
-        KafkaTimeoutError says which is missing, and in its hint what the brokers said of each.
-        InvalidTopicError and AuthorizationError come at once.
+        As in Java, metadata of a missing topic is requested until the timeout, because it may have
+        been created a moment ago, and because the broker may create it. Then KafkaTimeoutError
+        names the missing topics, and its hint has the brokers' error for each. InvalidTopicError
+        and AuthorizationError are raised immediately.
 
-        The wait for a missing topic ends earlier when every answer of the last
-        ``missing_topic_timeout_ms`` called it UNKNOWN_TOPIC_OR_PARTITION. Silence, or any other
-        error, is no such word: it is waited out, and the count begins anew.
+        The wait for a missing topic ends earlier when every response of the last
+        ``missing_topic_timeout_ms`` was UNKNOWN_TOPIC_OR_PARTITION. No response, or any other
+        error, restarts that period.
         """
         self.loop.metadata.allow_auto_topic_creation = allow_auto_topic_creation
         timeout_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
         return self._await_topics(topics, timeout_ms, lambda _: True, missing_topic_timeout_ms)
 
     def brokers(self, deadline_ms: int, *, max_age_ms: int = NEVER) -> tuple[Node, ...]:
-        """All brokers, as one of them said at most ``max_age_ms`` ago.
+        """All brokers, from metadata that is at most ``max_age_ms`` old.
 
-        Metadata is not asked for twice within retry.backoff.ms, so fresh ones may take so long.
+        Metadata is not requested twice within retry.backoff.ms, so newer ones may take that long.
         """
         metadata = self.loop.metadata
         now = self.clock.now_ms()
@@ -137,7 +137,7 @@ class AdminClient:
     def topic_configs(
         self, topics: Collection[str], names: Collection[str], deadline_ms: int
     ) -> Mapping[str, Mapping[str, str | None]]:
-        """Settings by topic; none of one that the principal may not see, nor of old brokers'."""
+        """Configs by topic; empty when the principal may not describe them, or brokers are old."""
 
         def take(response: DescribeConfigsResponse) -> ErrorCode | None:
             for resource, found in response.resources.items():
@@ -156,7 +156,7 @@ class AdminClient:
         return {resource.name: found.values for resource, found in response.resources.items()}
 
     def clock_difference(self, deadline_ms: int) -> ClockDifference | None:
-        """Of this machine and the active controller; None when it does not tell its time.
+        """Of this machine and the active controller; None when it does not report its time.
 
         Raises AuthorizationError without DESCRIBE on the cluster, UnsupportedVersionError of
         brokers before 3.3 and of clusters with ZooKeeper.
@@ -180,8 +180,8 @@ class AdminClient:
     ) -> Cluster:
         """Create ``topics`` and wait until each of their partitions has a leader.
 
-        With ``exist_ok`` a topic that is there is left as it is. Raises the broker's refusal of
-        the first topic that it refuses; others may have been created then.
+        With ``exist_ok`` an existing topic is left as it is. Raises the broker's error for the
+        first topic that it refuses; others may have been created by then.
         """
         timeout_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.deadline(timeout_ms)
@@ -208,7 +208,7 @@ class AdminClient:
         ready: Callable[[Cluster], bool],
         missing_topic_timeout_ms: int | None = None,
     ) -> Cluster:
-        """Poll until a fresh answer knows ``topics`` and the cluster is ``ready``."""
+        """Poll until a new response has ``topics`` and the cluster is ``ready``."""
         metadata = self.loop.metadata
         now = self.clock.now_ms()
         deadline_ms = now + timeout_ms
@@ -217,7 +217,7 @@ class AdminClient:
         metadata.add_topics(topics, now)
         metadata.request_update(reset_equivalent_backoff=True)
 
-        def look(now: int) -> int | None:
+        def check(now: int) -> int | None:
             nonlocal answers, unknown_since
             if metadata.answers == answers:
                 return NEVER
@@ -242,7 +242,7 @@ class AdminClient:
             metadata.request_update(reset_equivalent_backoff=True)
             return NEVER
 
-        if not self.loop.poll_until(look, deadline_ms):
+        if not self.loop.poll_until(check, deadline_ms):
             raise self._not_present(topics, timeout_ms)
         return metadata.fetch()
 
@@ -273,7 +273,7 @@ class AdminClient:
     # -- creating ---------------------------------------------------------------------------------
 
     def _create(self, topics: list[NewTopic], deadline_ms: int, *, exist_ok: bool) -> None:
-        """Until every topic is created or one is refused. Only what failed is asked again."""
+        """Until every topic is created or one is refused. Only failed topics are retried."""
         unclear: set[str] = set()
         attempts = 0
         while topics:
@@ -290,7 +290,7 @@ class AdminClient:
             elif self.clock.now_ms() >= deadline_ms:
                 raise self.loop.timeout("CREATE_TOPICS", [call])
             elif call.sent:
-                # It may have been done: if so the next answer says that the topics are there.
+                # It may have succeeded: then the next response is TOPIC_ALREADY_EXISTS.
                 unclear.update(topic.name for topic in topics)
             if topics:
                 self.loop.metadata.request_update()
@@ -305,7 +305,7 @@ def _again(
     *,
     exist_ok: bool,
 ) -> bool:
-    """Must this topic be asked for again? Raises when it is refused."""
+    """Whether to retry this topic. Raises when it is refused."""
     code, message = errors[topic.name]
     if code is ErrorCode.NONE:
         return False
@@ -319,7 +319,7 @@ def _again(
 
 
 def _said(topics: Collection[str], errors: Mapping[str, ErrorCode]) -> str:
-    """What the brokers said of each topic; topics of which they said the same stand together."""
+    """The brokers' error for each topic, grouped by error."""
     by_code: dict[ErrorCode, list[str]] = {}
     for topic in topics:
         code = errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -1,6 +1,6 @@
-"""One question to a broker: the request, where it goes, and what its answer is worth. Values only.
+"""One call to a broker: the request, its target, and whether its response is final. Values only.
 
-Owns: :class:`Call`, its targets, and the one table from an answer's error code to what follows.
+Owns: :class:`Call`, its targets, and the one table from a response's error code to what follows.
 Never: a connection (``request_loop.py``).
 """
 
@@ -18,7 +18,7 @@ from spark_kafka_sink.protocol.request import Request
 
 ResponseT = TypeVar("ResponseT")
 
-#: Raised whoever asks: no asking again mends them, and they are no news of what is asked about.
+#: Raised by every call: a retry does not help, and they say nothing about the subject of the call.
 _RAISED: Final = frozenset(
     {
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -29,16 +29,16 @@ _RAISED: Final = frozenset(
 
 
 class RetryDecision(Enum):
-    """What an error code in an answer is worth."""
+    """What follows from an error code in a response."""
 
-    FINAL = "it is an answer"
-    RETRY = "ask the same broker again, after a backoff"
-    REDISCOVER = "find the coordinator, or the leader, then ask again, after a backoff"
+    FINAL = "the response is final"
+    RETRY = "retry at the same broker, after a backoff"
+    REDISCOVER = "find the coordinator or the leader, then retry, after a backoff"
 
 
 def retry_decision(code: ErrorCode) -> RetryDecision:
-    """COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR and what stale metadata causes: elsewhere. Other
-    retriable codes (CONCURRENT_TRANSACTIONS, ...) and UNKNOWN_SERVER_ERROR: again.
+    """REDISCOVER for COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR and the errors of stale metadata;
+    RETRY for other retriable codes (CONCURRENT_TRANSACTIONS, ...) and UNKNOWN_SERVER_ERROR.
     """
     error_class = code.info.error_class
     if error_class in (ErrorClass.FIND_COORDINATOR, ErrorClass.REFRESH_METADATA):
@@ -49,8 +49,8 @@ def retry_decision(code: ErrorCode) -> RetryDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class Coordinator:
-    """The coordinator of this transactional id, or consumer group."""
+class CoordinatorKey:
+    """The coordinator of this transactional id or consumer group (Java's ``CoordinatorKey``)."""
 
     key: str
     type: CoordinatorType = CoordinatorType.TRANSACTION
@@ -68,18 +68,18 @@ class AnyBroker:
     """The least loaded one."""
 
 
-Target = Coordinator | Leader | AnyBroker | Node
+Target = CoordinatorKey | Leader | AnyBroker | Node
 
 
 @dataclass(slots=True, eq=False)
 class Call(Generic[ResponseT]):
     """One request until it is :attr:`done`, with its :attr:`response`.
 
-    ``take`` gets each answer and gives the code for which it is to be asked for again (see
-    :func:`retry_decision`), or None when it is clear; what it raises ends all calls. ``request``
-    None only finds out where ``to`` is. With ``once`` the call ends at the first lost connection,
-    not done: whoever made it knows better where to go then. ``told`` says why it isn't done,
-    ``sent`` how often it left, and ``answered`` how often that was answered.
+    ``take`` is called with each response and returns the error code to retry for (see
+    :func:`retry_decision`), or None when the response is final; an exception ends all calls.
+    ``request`` None only locates ``to``. With ``once`` the call ends, not done, at the first lost
+    connection: its caller chooses the next target. ``last_status`` is why it isn't done, ``sent``
+    the number of requests sent, and ``answered`` the number of responses.
     """
 
     request: Request[ResponseT] | None
@@ -92,16 +92,16 @@ class Call(Generic[ResponseT]):
     attempts: int = 0
     sent: int = 0
     answered: int = 0
-    told: str = "no answer"
+    last_status: str = "no answer"
 
 
 def judged(
     code: ErrorCode, where: str, right: str = "", *, success_only: bool = True
 ) -> ErrorCode | None:
-    """For :attr:`Call.take`: ``code`` when it is to be asked for again, None when it is clear.
+    """For :attr:`Call.take`: ``code`` when the call is to be retried, None when it is final.
 
-    Raises :func:`refusal` of what no asking mends; with ``success_only`` of every other clear code,
-    too.
+    Raises :func:`refusal` for errors that no retry can resolve; with ``success_only`` for every
+    other final code, too.
     """
     if code not in _RAISED:
         if retry_decision(code) is not RetryDecision.FINAL:
@@ -112,7 +112,7 @@ def judged(
 
 
 def refusal(code: ErrorCode, where: str, right: str) -> KafkaError:
-    """What to raise for ``code``; who lacks the ``right`` (if that is given) is told which."""
+    """The exception for ``code``; an authorization error names the ``right``, if that is given."""
     if not right or code.info.error_type is not AuthorizationError:
         return code.error(where)
     return AuthorizationError(

@@ -1,11 +1,11 @@
-"""Many requests at once, on the caller's thread, until each has a clear answer.
+"""Many requests at once, on the caller's thread, until each has a final response.
 
-Owns: :class:`RequestLoop`, which carries calls (``call.py``) over the connections of one network
-client, looks coordinators up, many ids in one request, and remembers them. Never: what is asked and
-what an answer is worth, a thread, a decision.
+Owns: :class:`RequestLoop`, which sends calls (``call.py``) over the connections of one network
+client, finds coordinators, many ids in one request, and caches them. Never: the content of a
+request, the meaning of a response, a thread, a decision.
 
-A broker works on one request of a connection at a time, so calls to one broker gain by not waiting
-for each other's way there and back, not by being worked on together.
+A broker processes one request of a connection at a time, so what pipelining saves is the round
+trips between calls to one broker; they are not processed in parallel.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final, TypeVar, cast
 from spark_kafka_sink.admin.call import (
     AnyBroker,
     Call,
-    Coordinator,
+    CoordinatorKey,
     Leader,
     RetryDecision,
     refusal,
@@ -55,34 +55,34 @@ from spark_kafka_sink.protocol.request import ApiKey, Request
 from spark_kafka_sink.protocol.responses import FindCoordinatorResponse
 
 ResponseT = TypeVar("ResponseT")
-#: Makes the client that the questions go through: over real sockets, or a simulated network's.
+#: Creates the network client: over real sockets, or a simulated network's.
 NewClient = Callable[[ProducerConfig, Metadata, Clock], KafkaClient]
 
-#: Requests on their way to one broker. More would only wait there. (Nothing here needs the order
+#: Requests in flight to one broker. More would only wait there. (Nothing here needs the order
 #: that more than five would break.)
 _IN_FLIGHT: Final = 100
-#: The first wait before a call is made again: what CONCURRENT_TRANSACTIONS waits for takes
-#: milliseconds. It doubles up to retry.backoff.max.ms.
+#: The first backoff of a retry: what CONCURRENT_TRANSACTIONS waits for takes
+#: milliseconds. It doubles, up to retry.backoff.max.ms.
 FIRST_BACKOFF_MS: Final = 2
-#: How long one poll lasts at most while a broker may become ready by itself.
+#: The longest poll while no broker is ready, in ms: one may become ready without an event.
 _POLL_MS: Final = 100
-#: Between two calls of ``RequestLoop.told``.
-_TELL_MS: Final = 200
+#: Between two calls of ``RequestLoop.on_progress``.
+_PROGRESS_MS: Final = 200
 #: Ids in one FindCoordinator: with ids of 300 bytes the request stays below 512 KiB.
 _MOST_IDS: Final = 1000
-#: FindCoordinator takes several ids from here on (KIP-699, brokers since 3.0).
+#: The first version of FindCoordinator with several ids (KIP-699, brokers since 3.0).
 _MANY_IDS: Final = 4
 _NAMES: Final = {
     CoordinatorType.GROUP: "group",
     CoordinatorType.TRANSACTION: "transactional id",
 }
-#: Coordinators that are remembered; a client may serve a stream for weeks.
+#: Cached coordinators, at most; a client may serve a stream for weeks.
 _MOST_COORDINATORS: Final = 100_000
 
 
 class AdminMetadata(Metadata):
-    """The producer's metadata, so that the driver's error is the task's error; it also keeps what
-    nobody waits for in ``await_topics``. No lock: there is one thread.
+    """The producer's metadata, so that driver and tasks raise the same errors; it also keeps the
+    errors that ``await_topics`` does not raise. No lock: there is one thread.
     """
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
@@ -111,8 +111,8 @@ class AdminMetadata(Metadata):
 class RequestLoop:
     """One thread at a time. ConfigError when no bootstrap server can be resolved.
 
-    After a KeyboardInterrupt in the middle the connections are thrown away: the next call begins
-    with new ones, and no answer to an old question reaches anybody.
+    A KeyboardInterrupt during a call closes the connections: the next call opens new ones, and
+    never receives a response to an earlier request.
     """
 
     def __init__(
@@ -126,14 +126,14 @@ class RequestLoop:
         self.backoff = ExponentialBackoff(
             min(FIRST_BACKOFF_MS, config.retry_backoff_ms), config.retry_backoff_max_ms
         )
-        #: Where each coordinator was found.
-        self.found: dict[Coordinator, Node] = {}
-        #: A broker was there to take a request.
+        #: The cached coordinators.
+        self.found: dict[CoordinatorKey, Node] = {}
+        #: Whether any request was sent.
         self.reached = False
         self._new_client = new_client or new_network_client
-        #: Called with how many calls of a run are over, and how many they are: at least every
-        #: _TELL_MS, and when the run ends, however it does.
-        self.told: Callable[[int, int], None] | None = None
+        #: Called with the number of finished calls of a run and the number of its calls: at least
+        #: every _PROGRESS_MS, and when the run ends, normally or not.
+        self.on_progress: Callable[[int, int], None] | None = None
         self._interrupted = False
         self._ran_ms = 0
         self.client = self._connect()
@@ -149,69 +149,69 @@ class RequestLoop:
 
     @property
     def cluster(self) -> Cluster:
-        """As known now; without an answer so far the bootstrap servers."""
+        """The current metadata; before the first response, the bootstrap servers."""
         return self.metadata.fetch()
 
-    # -- asking -----------------------------------------------------------------------------------
+    # -- running calls ----------------------------------------------------------------------------
 
     def run(self, calls: Iterable[Call[ResponseT]], deadline_ms: int) -> bool:
-        """Until every call is done (or over), or ``deadline_ms`` of the clock is there.
+        """Run until every call is done or over, or until ``deadline_ms`` of the clock.
 
         True when all are done. Raises what a ``take`` raised, AuthenticationError,
-        UnsupportedVersionError, and AuthorizationError of who may not find a coordinator; other
-        calls may have been answered then, or be on their way.
+        UnsupportedVersionError, and AuthorizationError when the principal may not find a
+        coordinator; other calls may have been answered by then, or be in flight.
         """
         if len(self.found) > _MOST_COORDINATORS:
             self.found.clear()
         self._ran_ms = deadline_ms - self.clock.now_ms()
-        whole = _Dispatcher(self, cast("list[Call[object]]", list(calls)), deadline_ms)
-        with self._telling(whole) as look:
-            self.poll_until(look, deadline_ms)
-        whole.ended = True
-        return all(call.done for call in whole.calls)
+        dispatcher = _Dispatcher(self, cast("list[Call[object]]", list(calls)), deadline_ms)
+        with self._reporting_progress(dispatcher) as check:
+            self.poll_until(check, deadline_ms)
+        dispatcher.ended = True
+        return all(call.done for call in dispatcher.calls)
 
     @contextmanager
-    def _telling(self, whole: _Dispatcher) -> Iterator[Callable[[int], int | None]]:
-        """``whole.go_on``, which says how far it is when somebody wants to be told."""
-        told, total = self.told, len(whole.calls)
-        if told is None:
-            yield whole.go_on
+    def _reporting_progress(self, dispatcher: _Dispatcher) -> Iterator[Callable[[int], int | None]]:
+        """``dispatcher.advance``, with calls of :attr:`on_progress` if that is set."""
+        report, total = self.on_progress, len(dispatcher.calls)
+        if report is None:
+            yield dispatcher.advance
             return
 
-        def look(now: int) -> int | None:
-            wait = whole.go_on(now)
-            told(total - whole.open, total)
-            return None if wait is None else min(wait, _TELL_MS)
+        def check(now: int) -> int | None:
+            wait = dispatcher.advance(now)
+            report(total - dispatcher.open, total)
+            return None if wait is None else min(wait, _PROGRESS_MS)
 
         try:
-            yield look
+            yield check
         finally:
-            told(total, total)
+            report(total, total)
 
     def ask(self, call: Call[ResponseT], deadline_ms: int, what: str = "") -> ResponseT:
-        """The response of one call, as :meth:`run`; else :meth:`timeout`."""
+        """The response of one call; raises as :meth:`run`, and :meth:`timeout`."""
         assert call.request is not None
         if not self.run([call], deadline_ms):
             raise self.timeout(what or call.request.api_key.name, [call])
         return cast("ResponseT", call.response)
 
-    def poll_until(self, look: Callable[[int], int | None], deadline_ms: int) -> bool:
-        """Poll until ``look`` (at the time now) gives None: True; or until the deadline: False.
-        What it gives else is how long a poll may last (ms). Raises what it raises, and a refusal of
-        metadata.
+    def poll_until(self, check: Callable[[int], int | None], deadline_ms: int) -> bool:
+        """Poll until ``check(now)`` returns None (True), or until the deadline (False). Otherwise
+        ``check`` returns how long a poll may last, in ms. Raises what it raises, and a fatal error
+        of metadata.
         """
         with self._reset_after_interrupt():
             while True:
                 if self.metadata.failure is not None:
                     raise self.metadata.failure
                 now = self.clock.now_ms()
-                wait = look(now)
+                wait = check(now)
                 if wait is None or now >= deadline_ms:
                     return wait is None
                 self.client.poll(max(0, min(wait, deadline_ms - now)), now)
 
     def pause(self, attempts: int, deadline_ms: int) -> None:
-        """A round of calls brought too little: wait as before a call that is made again."""
+        """Wait for the backoff of a retry, before another round of calls."""
         until = min(deadline_ms, self.clock.now_ms() + self.backoff.backoff(attempts))
         with self._reset_after_interrupt():
             while (now := self.clock.now_ms()) < until:
@@ -219,14 +219,14 @@ class RequestLoop:
 
     @contextmanager
     def _reset_after_interrupt(self) -> Iterator[None]:
-        """Polls happen in here. A poll that was left halfway may have read an answer and not told
-        of it: what comes after an interrupt begins with new connections.
+        """Every poll happens in here. An interrupted poll may have read a response without passing
+        it on, so the next one after an interrupt begins with new connections.
         """
         if self._interrupted:
             self.client.close()
             self.client = self._connect()
         self._interrupted = True
-        # A refusal that is older than this call may have been mended by an administrator.
+        # The cause of an earlier call's error may have been fixed by an administrator.
         self.metadata.failure = None
         try:
             yield
@@ -236,15 +236,15 @@ class RequestLoop:
         self._interrupted = False
 
     def timeout(self, what: str, calls: Iterable[Call[ResponseT]]) -> KafkaTimeoutError:
-        """For calls that are not done at their deadline. Who never met a broker hears that first,
-        with each address and why.
+        """The error for calls that are not done at their deadline; when no broker was ever
+        reached, the one that lists each address with the reason.
         """
         if self._ran_ms > 0 and not (self.reached or self.metadata.answers):
             return self.metadata.no_broker_answered(self._ran_ms, f"{what} got no answer")
         call = next((call for call in calls if not call.done), None)
-        told = "no answer" if call is None else call.told
+        status = "no answer" if call is None else call.last_status
         return KafkaTimeoutError(
-            f"{what} has no clear answer in time ({told})",
+            f"{what} has no clear answer in time ({status})",
             hint=None if call is not None and call.answered else self.metadata.addresses_tried(),
             code=ErrorCode.REQUEST_TIMED_OUT,
         )
@@ -254,29 +254,29 @@ class RequestLoop:
     def coordinators(
         self, transactional_ids: Collection[str], deadline_ms: int
     ) -> Mapping[str, Node]:
-        """Where each id's coordinator is; KafkaTimeoutError when that is not found out in time."""
-        calls: list[Call[object]] = [Call(None, Coordinator(i)) for i in transactional_ids]
+        """The coordinator of each id; KafkaTimeoutError when one is not found in time."""
+        calls: list[Call[object]] = [Call(None, CoordinatorKey(i)) for i in transactional_ids]
         if not self.run(calls, deadline_ms):
             raise self.timeout("FindCoordinator", calls)
-        return {i: self.found[Coordinator(i)] for i in transactional_ids}
+        return {i: self.found[CoordinatorKey(i)] for i in transactional_ids}
 
     def forget_coordinators(self, transactional_ids: Iterable[str]) -> None:
-        """Ask anew where they are."""
+        """Drop them from the cache."""
         for transactional_id in transactional_ids:
-            self.found.pop(Coordinator(transactional_id), None)
+            self.found.pop(CoordinatorKey(transactional_id), None)
 
 
 class _Dispatcher:
-    """The calls of one :meth:`RequestLoop.run`: which waits where.
+    """The calls of one :meth:`RequestLoop.run`, and what each waits for.
 
-    A call is in one place: ``_queues`` (its broker is known), ``_awaiting_coordinator`` (its
-    coordinator is looked up), ``_backing_off`` (it waits for its backoff), or on its way, when its
-    callback has it.
+    A call is in exactly one of: ``_queues`` (its broker is known), ``_awaiting_coordinator`` (its
+    coordinator is being found), ``_backing_off`` (it waits for its backoff), or in flight, held by
+    its callback.
     """
 
     def __init__(self, loop: RequestLoop, calls: list[Call[object]], deadline_ms: int) -> None:
         self.calls = calls
-        #: Nobody asks any more.
+        #: The run is over: late responses are dropped.
         self.ended = False
         self._loop = loop
         self._deadline_ms = deadline_ms
@@ -284,9 +284,9 @@ class _Dispatcher:
         self.open = len(calls)
         self._queues: dict[int, deque[Call[object]]] = {}
         self._nodes: dict[int, Node] = {}
-        self._anywhere: deque[Call[object]] = deque()
-        self._awaiting_coordinator: dict[Coordinator, list[Call[object]]] = {}
-        self._to_look_up: dict[Coordinator, None] = {}
+        self._for_any_broker: deque[Call[object]] = deque()
+        self._awaiting_coordinator: dict[CoordinatorKey, list[Call[object]]] = {}
+        self._to_find: dict[CoordinatorKey, None] = {}
         self._order = count()
         self._backing_off = [(0, next(self._order), call) for call in calls]
         self._failure: KafkaError | None = None
@@ -295,9 +295,9 @@ class _Dispatcher:
     def _client(self) -> KafkaClient:
         return self._loop.client
 
-    def go_on(self, now: int) -> int | None:
-        """Send what can go: at most one request to each broker (a connection takes the next one
-        when it has left). None when all calls are over, else how long to poll (ms).
+    def advance(self, now: int) -> int | None:
+        """Send what can be sent: at most one request to each broker (a connection takes the next
+        one when that is written). None when all calls are over, else how long to poll (ms).
         """
         if self._failure is not None:
             raise self._failure
@@ -309,15 +309,15 @@ class _Dispatcher:
         while later and later[0][0] <= now:
             self._route(heapq.heappop(later)[2], now)
         if self.open == 0:
-            return None  # all that was asked is where they are
+            return None  # calls without a request only needed their coordinator
         wait = later[0][0] - now if later else NEVER
-        if self._to_look_up:
-            wait = min(wait, self._look_up(now))
-        if self._anywhere:
+        if self._to_find:
+            wait = min(wait, self._find_coordinators(now))
+        if self._for_any_broker:
             node, until_ready = self._any_broker(now)
             wait = min(wait, until_ready)
             if node is not None:
-                self._send(self._anywhere.popleft(), node, now)
+                self._send(self._for_any_broker.popleft(), node, now)
         for node_id, queue in self._queues.items():
             if queue:
                 wait = min(wait, self._send_to(self._nodes[node_id], queue, now))
@@ -335,17 +335,17 @@ class _Dispatcher:
                 self._lost(call, now, f"broker {node} can't be reached")
         return wait
 
-    # -- where to ---------------------------------------------------------------------------------
+    # -- routing ----------------------------------------------------------------------------------
 
     def _route(self, call: Call[object], now: int) -> None:
         to = call.to
         metadata = self._loop.metadata
-        if isinstance(to, Coordinator):
+        if isinstance(to, CoordinatorKey):
             node = self._loop.found.get(to)
             if node is None:
                 if to not in self._awaiting_coordinator:
                     self._awaiting_coordinator[to] = []
-                    self._to_look_up[to] = None
+                    self._to_find[to] = None
                 self._awaiting_coordinator[to].append(call)
                 return
             if call.request is None:
@@ -358,7 +358,7 @@ class _Dispatcher:
                 self._schedule_retry(call, now, "its leader is not known")
                 return
         elif isinstance(to, AnyBroker):
-            self._anywhere.append(call)
+            self._for_any_broker.append(call)
             return
         else:
             node = to
@@ -366,22 +366,22 @@ class _Dispatcher:
         self._queues.setdefault(node.id, deque()).append(call)
 
     def _reroute(self, call: Call[object], now: int, why: str) -> None:
-        """Its broker is gone, or not the right one."""
-        if isinstance(call.to, Coordinator):
+        """Its broker is not available, or not the right one."""
+        if isinstance(call.to, CoordinatorKey):
             self._loop.found.pop(call.to, None)
         elif isinstance(call.to, Leader):
             self._loop.metadata.request_update()
         self._schedule_retry(call, now, why)
 
     def _schedule_retry(self, call: Call[object], now: int, why: str) -> None:
-        call.told = why
+        call.last_status = why
         wait = self._loop.backoff.backoff(call.attempts)
         call.attempts += 1
         heapq.heappush(self._backing_off, (now + wait, next(self._order), call))
 
     def _lost(self, call: Call[object], now: int, why: str) -> None:
         if call.once:
-            call.told = why
+            call.last_status = why
             self._end(call, done=False)
         else:
             self._reroute(call, now, why)
@@ -393,7 +393,7 @@ class _Dispatcher:
     # -- sending ----------------------------------------------------------------------------------
 
     def _any_broker(self, now: int) -> tuple[Node | None, int]:
-        """The least loaded one if it takes a request now, and how long to poll."""
+        """The least loaded one if it is ready, and how long to poll (ms)."""
         node = self._client.least_loaded_node(now)
         if node is None:
             self._loop.metadata.request_update()
@@ -411,9 +411,11 @@ class _Dispatcher:
     def _send(self, call: Call[object], node: Node, now: int) -> None:
         assert call.request is not None
         call.sent += 1
-        self._ask(call.request, node, now, lambda response: self._take(call, node, response))
+        self._send_request(
+            call.request, node, now, lambda response: self._take(call, node, response)
+        )
 
-    def _ask(
+    def _send_request(
         self,
         request: Request[object],
         node: Node,
@@ -429,19 +431,19 @@ class _Dispatcher:
             now,
         )
 
-    # -- answers ----------------------------------------------------------------------------------
+    # -- responses --------------------------------------------------------------------------------
 
     def _take(self, call: Call[object], node: Node, response: ClientResponse) -> None:
         if self.ended or self._failure is not None:
-            return  # nobody asks any more
+            return  # the run is over
         now = response.received_ms
         if isinstance(response.error, ApiError):
             if isinstance(response.error, UnsupportedVersionError):
-                call.sent -= 1  # it never left
+                call.sent -= 1  # it was never sent
             self._failure = response.error
         elif response.body is None:
-            # Bytes that are no answer end the connection, too; what became of it is unknown.
-            self._lost(call, now, _silence(node, response))
+            # A malformed response closes the connection, too; the request's outcome is unknown.
+            self._lost(call, now, _no_response(node, response))
         else:
             call.answered += 1
             try:
@@ -453,32 +455,32 @@ class _Dispatcher:
                 call.response = response.body
                 self._end(call, done=True)
                 return
-            told = f"the last answer, of broker {node}, was {code.name}"
+            status = f"the last response, from broker {node}, was {code.name}"
             if retry_decision(code) is RetryDecision.REDISCOVER:
-                self._reroute(call, now, told)
+                self._reroute(call, now, status)
             else:
-                self._schedule_retry(call, now, told)
+                self._schedule_retry(call, now, status)
 
     # -- coordinators -----------------------------------------------------------------------------
 
-    def _look_up(self, now: int) -> int:
+    def _find_coordinators(self, now: int) -> int:
         node, wait = self._any_broker(now)
         if node is None:
             return wait
         known = self._client.api_versions(node.id)
         offered = None if known is None else known.api_versions.get(ApiKey.FIND_COORDINATOR)
         many = offered is not None and offered.max >= _MANY_IDS
-        kind = next(iter(self._to_look_up)).type
-        same = (one for one in self._to_look_up if one.type is kind)
+        kind = next(iter(self._to_find)).type
+        same = (one for one in self._to_find if one.type is kind)
         wanted = tuple(islice(same, _MOST_IDS if many else 1))
         for one in wanted:
-            del self._to_look_up[one]
+            del self._to_find[one]
         request = FindCoordinatorRequest(tuple(one.key for one in wanted), kind)
-        self._ask(request, node, now, lambda response: self._found(wanted, node, response))
+        self._send_request(request, node, now, lambda response: self._found(wanted, node, response))
         return NEVER
 
     def _found(
-        self, wanted: tuple[Coordinator, ...], asked: Node, response: ClientResponse
+        self, wanted: tuple[CoordinatorKey, ...], asked: Node, response: ClientResponse
     ) -> None:
         if self.ended or self._failure is not None:
             return
@@ -491,7 +493,7 @@ class _Dispatcher:
             self._loop.metadata.request_update()
             for one in wanted:
                 for call in self._awaiting_coordinator.pop(one):
-                    self._schedule_retry(call, now, _silence(asked, response))
+                    self._schedule_retry(call, now, _no_response(asked, response))
             return
         for one in wanted:
             coordinator = found.coordinators[one.key]
@@ -508,10 +510,10 @@ class _Dispatcher:
                 if node is not None:
                     self._route(call, now)
                 else:
-                    told = f"the last answer, of broker {asked} to FindCoordinator, was {code.name}"
-                    self._schedule_retry(call, now, told)
+                    last = f"the last response to FindCoordinator, from broker {asked}, was"
+                    self._schedule_retry(call, now, f"{last} {code.name}")
 
 
-def _silence(node: Node, response: ClientResponse) -> str:
+def _no_response(node: Node, response: ClientResponse) -> str:
     said = "gave no answer" if response.error is None else response.error.message
     return f"broker {node}: {said}"

@@ -1,13 +1,13 @@
-"""What is asked of transaction coordinators: EndTxn, DescribeTransactions, ListTransactions, ...
+"""Requests to transaction coordinators: EndTxn, DescribeTransactions, ListTransactions, ...
 
-Owns: :class:`TransactionClient`: which request, to whom, and which answers are worth asking again.
-Never: what an outcome means for a batch (``transactions/``), how calls travel
+Owns: :class:`TransactionClient`: which request, to which broker, and which errors are retried.
+Never: what an outcome means for a batch (``transactions/``), how calls are sent
 (``request_loop.py``).
 
-Asked again, until the deadline: CONCURRENT_TRANSACTIONS and COORDINATOR_LOAD_IN_PROGRESS, every
-other retriable code, UNKNOWN_SERVER_ERROR, lost connections and time-outs; all of these requests
-may be asked twice. COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR: FindCoordinator first. Missing
-rights and missing versions are raised. Everything else is an answer, and the caller's to judge.
+Retried until the deadline: CONCURRENT_TRANSACTIONS and COORDINATOR_LOAD_IN_PROGRESS, every other
+retriable code, UNKNOWN_SERVER_ERROR, lost connections and timeouts; all of these requests may be
+sent twice. COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR: FindCoordinator first. Missing rights and
+unsupported versions are raised. Every other response is returned to the caller.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import (
     AnyBroker,
     Call,
-    Coordinator,
+    CoordinatorKey,
     RetryDecision,
     judged,
     retry_decision,
@@ -54,21 +54,21 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionState,
 )
 
-#: Of transactions, by transactional id. None: no clear answer came in time.
+#: By transactional id. None: no clear answer in time.
 EndAnswers = Mapping[str, ErrorCode | None]
 
 #: Ids in one DescribeTransactions.
 _MOST_DESCRIBED: Final = 500
-#: Of an id that is only fenced: nothing is ever written under it again. Below every broker's limit.
+#: Transaction timeout of an id that is only fenced, not written to. Below every broker's limit.
 _FENCE_TIMEOUT_MS: Final = 60_000
 _WRITE: Final = "WRITE on the transactional id"
 _DESCRIBE: Final = "DESCRIBE on the transactional id"
-#: The answer to EndTxn that is asked again, and tells that nothing was done. (NOT_COORDINATOR
-#: doesn't: a coordinator that is deposed while it writes answers so of a record that may survive.)
+#: The retried error of EndTxn after which nothing was done. (NOT_COORDINATOR is not: a coordinator
+#: that is deposed while it writes returns it for a record that may survive.)
 _NOTHING_HAPPENED: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-#: A list of all brokers is made in rounds: how many, how long one waits for brokers that are
-#: silent, how old what we know of the cluster may be, and how long a silent one is left out by who
-#: has no patience.
+#: ListTransactions of all brokers, in rounds: their number, how long one waits for brokers that
+#: don't respond, the age limit of metadata, and how long such a broker is left out when the caller
+#: is not ``patient``.
 _ROUNDS: Final = 3
 _ROUND_MS: Final = 2_000
 _CLUSTER_AGE_MS: Final = 100
@@ -77,7 +77,7 @@ _SOFTWARE: Final = ("spark-kafka-sink", "0")
 
 
 class Listed(NamedTuple):
-    """``silent`` are brokers that could not be asked, by name."""
+    """``silent`` are the brokers that did not respond, by name."""
 
     transactions: tuple[TransactionListing, ...]
     silent: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How one EndTxn went: it has a clear answer (``response``), or none, and then an ``error``.
+    """The result of one EndTxn: a clear answer (``response``), or an ``error``.
 
     ``unclear``: an attempt without a clear answer may have ended the transaction.
     """
@@ -96,9 +96,9 @@ class Ending:
 
 
 class TransactionClient(AdminClient):
-    """All coordinators of one cluster. Each call asks them in parallel and goes on (new
-    coordinators, CONCURRENT_TRANSACTIONS, lost connections, time-outs) until every answer is clear
-    or ``deadline_ms`` is there. AuthorizationError comes at once, too.
+    """All coordinators of one cluster. Each call sends its requests in parallel and retries (new
+    coordinators, CONCURRENT_TRANSACTIONS, lost connections, timeouts) until every response is
+    final, or until ``deadline_ms``. AuthorizationError is raised immediately, too.
     """
 
     def __init__(
@@ -118,8 +118,8 @@ class TransactionClient(AdminClient):
     def end(
         self, transactions: Sequence[PreparedTransaction], *, committed: bool, deadline_ms: int
     ) -> EndAnswers:
-        """EndTxn for each, with the request's version following the transaction's. NONE: it is
-        decided durably; markers follow.
+        """EndTxn for each; the version of the request follows the transaction's. NONE: the end is
+        durable, and markers follow.
         """
         calls = {t.transactional_id: _ending(t, committed=committed) for t in transactions}
         self.loop.run(calls.values(), deadline_ms)
@@ -128,7 +128,7 @@ class TransactionClient(AdminClient):
     def end_one(
         self, transaction: PreparedTransaction, *, committed: bool, deadline_ms: int
     ) -> Ending:
-        """As :meth:`end`, with all that is known of how it went."""
+        """As :meth:`end` for one transaction, with the error and whether it is unclear."""
         call = _ending(transaction, committed=committed)
         judge = call.take
         definite = 0
@@ -150,14 +150,14 @@ class TransactionClient(AdminClient):
     def abort_exactly(
         self, found: Mapping[str, TransactionDescription], deadline_ms: int
     ) -> EndAnswers:
-        """Abort what :meth:`describe` has found open, under the very identity that it has there,
-        and keep its writer from going on under it. What came after is not hurt, however late a
-        request arrives.
+        """Abort what :meth:`describe` has found open, under exactly the identity that it reported,
+        and fence its writer. Later transactions of the id are not affected, however late a request
+        arrives.
 
-        Version 2: EndTxn(abort), which raises the epoch, also of an id that is Empty. Version 1:
-        InitProducerId, because EndTxn leaves the epoch as it is; should that arrive late, it aborts
-        what the id has open then, so the id must not be used again. (With the identity, KIP-360, it
-        would be refused by a coordinator that has just aborted the transaction for it.)
+        Version 2: EndTxn(abort), which bumps the epoch, also of an id that is Empty. Version 1:
+        InitProducerId, because EndTxn leaves the epoch as it is; if that arrives late, it aborts
+        what the id has open by then, so the id must not be used again. (With the identity, KIP-360,
+        a coordinator that has just aborted the transaction for it would refuse it.)
         """
         if self.transaction_version(deadline_ms) >= 2:
             open_ = [
@@ -169,13 +169,13 @@ class TransactionClient(AdminClient):
     def fence(self, transactional_ids: Iterable[str], deadline_ms: int) -> EndAnswers:
         """InitProducerId for each: what it has open is aborted, its writer is fenced."""
         calls = {
-            i: Call(InitProducerIdRequest(i, _FENCE_TIMEOUT_MS), Coordinator(i), _fenced(i))
+            i: Call(InitProducerIdRequest(i, _FENCE_TIMEOUT_MS), CoordinatorKey(i), _fenced(i))
             for i in transactional_ids
         }
         self.loop.run(calls.values(), deadline_ms)
         return {i: None if c.response is None else c.response.error for i, c in calls.items()}
 
-    # -- looking ----------------------------------------------------------------------------------
+    # -- describing -------------------------------------------------------------------------------
 
     def describe(
         self, transactional_ids: Iterable[str], deadline_ms: int
@@ -220,14 +220,13 @@ class TransactionClient(AdminClient):
     def open_transactions(
         self, prefix: str, deadline_ms: int, *, idle: bool = False, patient: bool = True
     ) -> Listed:
-        """ListTransactions of all brokers that the cluster has now: ids that begin with ``prefix``
-        and are Ongoing; with ``idle`` also the Empty ones, whose writer has an identity and was not
-        heard of since. What the principal may not describe is not in it: brokers leave that out
-        silently.
+        """ListTransactions of all brokers in the current metadata: ids that begin with ``prefix``
+        and are Ongoing; with ``idle`` also the Empty ones, whose writer has an identity and has
+        sent nothing since. Brokers silently leave out what the principal may not describe.
 
-        In rounds: when a broker is lost, others coordinate its ids. ``patient``: one that can't be
-        reached is asked again for some seconds, and every time; without, it is left out for a
-        while.
+        In rounds: when a broker is lost, others coordinate its ids. ``patient``: a broker that
+        can't be reached is retried for some seconds, in every call; else it is left out of calls
+        for a while.
         """
         states = (TransactionState.ONGOING, TransactionState.EMPTY)
         request = ListTransactionsRequest(states if idle else states[:1], prefix=prefix)
@@ -241,7 +240,7 @@ class TransactionClient(AdminClient):
             for answered in calls.keys() - silent:
                 self._silent.pop(answered.id, None)
             now = self.clock.now_ms()
-            if now >= begun + _ROUND_MS:  # (who refuses costs no time)
+            if now >= begun + _ROUND_MS:  # (a refused connection costs no time)
                 self._silent |= {n.id: now + _LEFT_OUT_MS for n in silent}
             if not silent or now >= deadline_ms:
                 break
@@ -252,12 +251,14 @@ class TransactionClient(AdminClient):
     def older_than(
         self, transactional_ids: Sequence[str], age_ms: int, deadline_ms: int
     ) -> frozenset[str] | None:
-        """Those of them that are open for longer, by the clock of their coordinator, or that it
-        does not list as open at all; None: brokers before 3.8 can't tell. Nobody else is asked.
+        """The ids that are open for longer than ``age_ms``, by the clock of their coordinator, or
+        that it does not list as open; None: brokers before 3.8 don't support this. Only the ids'
+        coordinators are queried.
 
-        An id that moves while we ask is in nobody's list for a moment, so those that are in none
-        are looked up, and asked for, again. Who is not among the old ones of a broker is young only
-        when that listed it as open right before and right after, over one connection.
+        An id that moves to another coordinator meanwhile is in no list for a moment, so the
+        coordinators of ids without a list are found, and queried, again. An id counts as younger
+        only when a broker lists it as open right before and right after the query by age, over one
+        connection.
         """
         waiting = dict.fromkeys(transactional_ids)
         prefix = commonprefix(list(waiting))  # noqa: RUF071 - of names, not of paths
@@ -278,29 +279,29 @@ class TransactionClient(AdminClient):
                 self.loop.run(calls, deadline_ms)
             except UnsupportedVersionError:
                 return None
-            told = [three for three in asked if all(c.done and c.sent == 1 for c in three)]
-            all_told = len(told) == len(asked)
-            if not all_told and self.clock.now_ms() >= deadline_ms:
+            whole = [three for three in asked if all(c.done and c.sent == 1 for c in three)]
+            complete = len(whole) == len(asked)
+            if not complete and self.clock.now_ms() >= deadline_ms:
                 raise self.loop.timeout("ListTransactions", calls)
             old |= waiting.keys() & listed(aged_call for _, aged_call, _ in asked).keys()
             young = {
-                i for before, _, after in told for i in listed([before]).keys() & listed([after])
+                i for before, _, after in whole for i in listed([before]).keys() & listed([after])
             }
             waiting = {i: None for i in waiting if i not in young and i not in old}
             self.loop.forget_coordinators(waiting)
             attempts += 1
-            missed += all_told
+            missed += complete
         return frozenset(old | waiting.keys())
 
     def transaction_version(self, deadline_ms: int) -> int:
-        """2 when the cluster writes transactions of version 2 (KIP-890), else 1; asked once."""
+        """2 when the cluster has transaction.version 2 (KIP-890), else 1; requested once."""
         if self._version is None:
             call = Call(ApiVersionsRequest(*_SOFTWARE), AnyBroker())
             features = self.loop.ask(call, deadline_ms).finalized_features
             self._version = 2 if features.get("transaction.version", 0) >= 2 else 1
         return self._version
 
-    # -- beginning --------------------------------------------------------------------------------
+    # -- initializing -----------------------------------------------------------------------------
 
     def init_producer_id(
         self,
@@ -312,14 +313,15 @@ class TransactionClient(AdminClient):
         once: bool = False,
         two_phase_commit: bool = False,
     ) -> ProducerIdAndEpoch:
-        """InitProducerId: every earlier writer of that id is fenced, what it left open is aborted.
+        """InitProducerId: fences every earlier writer of that id, and aborts its open transaction.
 
         With ``ours`` (KIP-360, brokers since 2.5) only while that is still the identity of the id:
-        ProducerFencedError when somebody else took the id meanwhile, whom this does not fence.
+        else ProducerFencedError, and the newer owner is not fenced.
 
-        With ``once`` it is not asked again when it got lost: that may arrive late, and would hurt
-        what was begun since. ``timeout_ms`` is the next transaction's; ConfigError when it is above
-        the broker's transaction.max.timeout.ms. KafkaTimeoutError without a clear answer in time.
+        With ``once`` a request without a response is not retried: it may arrive late, and would
+        abort a transaction that was begun since. ``timeout_ms`` is the next transaction's timeout;
+        ConfigError when it is above the broker's transaction.max.timeout.ms. KafkaTimeoutError
+        without a clear answer in time.
         """
         where = f"InitProducerId of {_named(transactional_id)}"
 
@@ -335,7 +337,7 @@ class TransactionClient(AdminClient):
         request = InitProducerIdRequest(
             transactional_id, timeout_ms, *ours, enable_2pc=two_phase_commit
         )
-        call = Call(request, Coordinator(transactional_id), take, once=once)
+        call = Call(request, CoordinatorKey(transactional_id), take, once=once)
         response = self.loop.ask(call, deadline_ms, where)
         return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
@@ -351,7 +353,7 @@ def _ending(transaction: PreparedTransaction, *, committed: bool) -> Call[EndTxn
     )
     return Call(
         request,
-        Coordinator(transaction.transactional_id),
+        CoordinatorKey(transaction.transactional_id),
         lambda response: judged(response.error, where, _WRITE, success_only=False),
     )
 
@@ -364,7 +366,7 @@ def _fenced(transactional_id: str) -> Callable[[InitProducerIdResponse], ErrorCo
 def listing(
     request: ListTransactionsRequest, node: Node, *, once: bool = False
 ) -> Call[ListTransactionsResponse]:
-    """The question to one broker."""
+    """The call to one broker."""
     where = f"ListTransactions of broker {node}"
     return Call(
         request,
@@ -375,7 +377,7 @@ def listing(
 
 
 def listed(calls: Iterable[Call[ListTransactionsResponse]]) -> dict[str, TransactionListing]:
-    """By transactional id, what was answered."""
+    """The listings in the responses, by transactional id."""
     answers = (call.response for call in calls if call.response is not None)
     return {one.transactional_id: one for answer in answers for one in answer.transactions}
 

@@ -72,14 +72,14 @@ def bar(what: str, *, as_json: bool) -> Callable[[int, int], None]:
 
 @contextmanager
 def shown(loop: RequestLoop, *, as_json: bool) -> Iterator[None]:
-    """The questions that ``loop`` asks are counted in a bar."""
-    told = bar("asking brokers", as_json=as_json)
-    loop.told = told
+    """A bar counts the calls of ``loop``."""
+    update = bar("querying brokers", as_json=as_json)
+    loop.on_progress = update
     try:
         yield
     finally:
-        loop.told = None
-        told(0, 0)
+        loop.on_progress = None
+        update(0, 0)
 
 
 @contextmanager

@@ -327,7 +327,7 @@ def reset(
     """Forget a key of the commit log, after its checkpoint was deleted on purpose.
 
     What is done is forgotten with it: an old checkpoint, or a txnVersion that was done, would be
-    written again.
+    written again. Its generation stays, so that the next start ends what was open before.
     """
     from spark_kafka_sink.cli import txn_changes
 

@@ -35,10 +35,10 @@ def list_prefix(where: Where, prefix: str, *, watch: bool, as_json: bool) -> Non
         log_topic,
     ):
         if not as_json:
-            look = operator.look
+            look = operator.inspector
             watched(lambda: show_overview(prefix, log_topic, look.overview(prefix)), watch=watch)
             return
-        found = operator.look.overview(prefix)
+        found = operator.inspector.overview(prefix)
         print_json(
             {
                 "command": "list",
@@ -94,7 +94,7 @@ def _blockers(to: Connected, topic: str, again: str, *, as_json: bool) -> None:
 def describe(where: Where, name: str, *, as_json: bool) -> None:
     """Keys of the commit log, and what coordinators hold of what they decided."""
     with operator_of(where, lambda: check_key(name), as_json=as_json) as operator:
-        reports = operator.look.describe(name)
+        reports = operator.inspector.describe(name)
         if as_json:
             keys = [report_json(report) for report in reports]
             print_json({"command": "describe", "name": name, "keys": keys})

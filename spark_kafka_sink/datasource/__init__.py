@@ -1,6 +1,6 @@
-"""The Spark side: ``format("kprod")``. The only room that knows pyspark.
+"""The Spark side: ``format("kprod")``. The only room that imports pyspark.
 
-Owns: ``source`` (what Spark asks), ``write_plan`` (what the driver hands to the tasks),
+Owns: ``source`` (the data source), ``write_plan`` (what the driver passes to the tasks),
 ``preflight`` and ``topic_checks`` (one error before any task), ``foreach_batch``,
 ``registration`` with the patches of Spark's classes (``default_mode``, ``continuous_trigger``,
 ``spark_patches``). ``write`` is what a task does, ``exactly_once`` what a transaction adds.

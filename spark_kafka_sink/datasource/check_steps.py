@@ -1,6 +1,6 @@
-"""A row of ``kprod check``: what a step came to.
+"""A row of ``kprod check``: the result of a step.
 
-Owns: :class:`Step`, and which state an error makes of it. Never: a step itself
+Owns: :class:`Step`, and the state that follows from an error. Never: a step itself
 (``cluster_checks.py``).
 """
 
@@ -15,7 +15,7 @@ from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
 
 
 class State(StrEnum):
-    """What a step came to."""
+    """The result of a step."""
 
     OK = "ok"
     WARNING = "warning"
@@ -25,8 +25,8 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One row: ``said`` is what was found, or why it was not looked for; ``change`` what to do, and
-    ``code`` the error's (``KP0301``), of what is not well.
+    """One row: ``said`` is what was found, or why the step was skipped; ``change`` is what to do,
+    and ``code`` the error's (``KP0301``), for a step that failed or warns.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Step:
 
 
 def asked(name: str, ask: Callable[[], Step]) -> Iterator[Step]:
-    """The row that ``ask`` makes; what fails there makes one, too."""
+    """The row that ``ask`` returns, or the row of its error."""
     try:
         yield ask()
     except KafkaTimeoutError as error:
@@ -47,21 +47,21 @@ def asked(name: str, ask: Callable[[], Step]) -> Iterator[Step]:
 
 
 def not_reached(name: str) -> Step:
-    """A step before it failed."""
-    return Step(name, State.SKIPPED, "a step before it failed")
+    """The row of a step after a failed one."""
+    return Step(name, State.SKIPPED, "an earlier step failed")
 
 
 def failed(name: str, error: KafkaError) -> Step:
-    """What must be changed."""
+    """The row of an error."""
     return Step(name, State.FAILED, error.message, error.hint, error.kind.kp_code)
 
 
 def warned(name: str, warning: TopicWarning) -> Step:
-    """What may work all the same, or not."""
+    """The row of a setting that may still work."""
     state = State.FAILED if warning.refuses else State.WARNING
     return replace(failed(name, warning.error), state=state)
 
 
 def unanswered(name: str, error: KafkaError) -> Step:
-    """Not looked at, because nobody told."""
+    """The row of a step without a response."""
     return Step(name, State.SKIPPED, f"no answer: {error.message}")

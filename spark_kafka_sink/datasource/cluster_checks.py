@@ -1,12 +1,12 @@
-"""Everything between us and a write, one step at a time: what ``kprod check`` shows.
+"""Checks every condition of a write, step by step: what ``kprod check`` shows.
 
-Owns: the steps and their order, and what each is worth. Never: a second way to ask: connections are
-``network``'s, the topic's rights and settings ``topic_checks``' (as in the preflight), the rights
+Owns: the steps, their order, and the state of each. Never: requests of its own: connections are
+``network``'s, the topic's rights and configs ``topic_checks``' (as in the preflight), the rights
 of exactly-once ``transactions``' (as in planning). It changes nothing: no topic is created, and the
-one transactional id that is initialised is nobody's.
+only transactional id that it initializes is not used for writing.
 
-:func:`check_cluster` is for one machine; :func:`check_host` leaves out what is the cluster's and
-the same wherever it is asked from.
+:func:`check_cluster` is for one machine; :func:`check_host` leaves out the steps whose result does
+not depend on the machine.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.exactly_once import check_rights
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX
 
-#: Brokers of a large cluster that are connected to: behind one firewall a few tell of all.
+#: Brokers of a large cluster that are connected to: a few show what a firewall does to all.
 _MOST_BROKERS: Final = 12
-#: A broker that accepts and says nothing for so long is no broker.
+#: How long a listener that accepts a connection may take to respond, in ms.
 _ANSWER_MS: Final = 5_000
-#: A topic that brokers call unknown for so long is not there.
-_BELIEVE_MISSING_MS: Final = 1_000
+#: How long brokers must report a topic as unknown before it counts as missing, in ms.
+_MISSING_TOPIC_TIMEOUT_MS: Final = 1_000
 
 _OPTION_OF_STAGE: Final = {
     Stage.NAME: "kafka.bootstrap.servers",
@@ -80,24 +80,24 @@ _IDS, _COORDINATOR, _TIMEOUT, _LOG = (
 _OF_CONNECTION: Final = tuple(map(str, Stage))
 _OF_TOPIC: Final = (_TOPIC, _PARTITIONS, _REPLICAS, _RIGHTS, _SIZE, _COMPRESSION)
 _OF_TRANSACTIONS: Final = (_IDS, _COORDINATOR, _TIMEOUT, _LOG)
-#: Every step, in its order.
+#: Every step, in order.
 STEPS: Final = (*_OF_CONNECTION, _API, _CLUSTER, _BROKERS, *_OF_TOPIC, _CLOCK, *_OF_TRANSACTIONS)
-#: Those that may differ from machine to machine.
+#: The steps whose result may differ between machines.
 HOST_STEPS: Final = (*_OF_CONNECTION, _API, _CLUSTER, _BROKERS, _CLOCK)
 
-#: Partitions that a row names.
+#: Partitions that a row lists.
 _MOST_NAMED: Final = 12
 
-#: A topic's settings by name; None when they could not be asked for, empty when they may not.
+#: A topic's configs by name; None when the request failed, empty without the right to it.
 _Settings = Mapping[str, str | None] | None
 
 
 def check_cluster(
     config: SinkConfig, *, timeout_ms: int, clock: Clock | None = None
 ) -> Iterator[Step]:
-    """Each of :data:`STEPS`, as it is done; ``timeout_ms`` bounds each question.
+    """Yields each of :data:`STEPS` when it is done; ``timeout_ms`` bounds each request.
 
-    Raises ConfigError for settings that can't be used at all (a store that is not there, ...).
+    Raises ConfigError for invalid settings (a store that does not exist, ...).
     """
     return _all_of(STEPS, _steps(config, timeout_ms, clock))
 
@@ -105,12 +105,12 @@ def check_cluster(
 def check_host(
     config: SinkConfig, *, timeout_ms: int, clock: Clock | None = None
 ) -> Iterator[Step]:
-    """Each of :data:`HOST_STEPS`, as :func:`check_cluster`."""
+    """Yields each of :data:`HOST_STEPS`, as :func:`check_cluster`."""
     return _all_of(HOST_STEPS, _steps(config, timeout_ms, clock, host_only=True))
 
 
 def _all_of(names: Iterable[str], found: Iterator[Step]) -> Iterator[Step]:
-    """``found``, and in their places those that were not reached."""
+    """``found``, with the steps that were not reached in their places."""
     left = list(names)
     for step in found:
         while left[0] != step.name:
@@ -123,7 +123,7 @@ def _all_of(names: Iterable[str], found: Iterator[Step]) -> Iterator[Step]:
 def _steps(
     config: SinkConfig, timeout_ms: int, clock: Clock | None, *, host_only: bool = False
 ) -> Iterator[Step]:
-    """Those that could be done."""
+    """The steps that were reached."""
     producer = config.producer
     with ConnectionProbe(producer) as probe:
         reached = _first(probe, producer, timeout_ms)
@@ -152,7 +152,7 @@ def _steps(
 
 
 def _first(probe: ConnectionProbe, producer: ProducerConfig, timeout_ms: int) -> Reached:
-    """The bootstrap server that gets furthest; one that works is enough."""
+    """The bootstrap server that gets furthest; one reachable server is enough."""
     best: Reached | None = None
     for host, port in producer.bootstrap_servers:
         found = probe.reach(host, port, timeout_ms=min(timeout_ms, _ANSWER_MS))
@@ -172,7 +172,7 @@ def _connection(
         if stage in (Stage.TLS, Stage.SASL) and stage not in probe.stages:
             yield Step(stage, State.SKIPPED, f"kafka.security.protocol is {protocol}")
         elif stage is reached.failed:
-            change = reached.hint or f"look at {_OPTION_OF_STAGE[stage]}"
+            change = reached.hint or f"check {_OPTION_OF_STAGE[stage]}"
             yield Step(stage, State.FAILED, f"{reached.remote}: {reached.reason}", change)
             return
         else:
@@ -182,10 +182,10 @@ def _connection(
 def _answered(
     admin: AdminClient, probe: ConnectionProbe, reached: Reached, rows: list[Step], timeout_ms: int
 ) -> Generator[Step, None, Cluster | None]:
-    """The rows of the connection, and whether a broker answers there: None if not.
+    """The rows of the connection; returns None when no broker responds.
 
-    Whether a client's certificate is taken shows here: with TLS 1.3 its refusal comes behind the
-    handshake, with the first answer.
+    A rejected client certificate shows here: with TLS 1.3 the rejection comes after the handshake,
+    with the first response.
     """
     try:
         cluster = admin.describe_topics(
@@ -207,7 +207,7 @@ def _answered(
 
 
 def _brokers(probe: ConnectionProbe, cluster: Cluster, timeout_ms: int) -> Step:
-    """Their advertised addresses, as the producers of the tasks connect to them."""
+    """Connects to the advertised addresses, as the tasks' producers do."""
     nodes = cluster.node_list()[:_MOST_BROKERS]
     for node in nodes:
         found = probe.reach(node.host, node.port, timeout_ms=min(timeout_ms, _ANSWER_MS))
@@ -229,17 +229,17 @@ def _brokers(probe: ConnectionProbe, cluster: Cluster, timeout_ms: int) -> Step:
 def _topic(
     admin: AdminClient, config: SinkConfig, timeout_ms: int
 ) -> Generator[Step, None, _Settings]:
-    """Its rows; what comes of it are its settings."""
+    """The topic's rows; returns its configs."""
     topic = config.topic
     if topic is None:
-        reason = "no topic: the rows name theirs, or --topic was not given"
+        reason = "no topic: it is a column of the rows, or --topic was not given"
         yield from (Step(name, State.SKIPPED, reason) for name in _OF_TOPIC)
         return None
     try:
         cluster = admin.describe_topics(
             (topic,),
             timeout_ms=timeout_ms,
-            missing_topic_timeout_ms=_BELIEVE_MISSING_MS,
+            missing_topic_timeout_ms=_MISSING_TOPIC_TIMEOUT_MS,
             allow_auto_topic_creation=False,
         )
     except KafkaError as error:
@@ -249,12 +249,12 @@ def _topic(
     yield _partitions(cluster, topic)
     found, unknown = _settings(admin, topic, timeout_ms)
     try:
-        told = topics_in_full(admin, (topic,), timeout_ms)[topic]
+        described = topics_in_full(admin, (topic,), timeout_ms)[topic]
     except KafkaError as error:
         yield from (unanswered(name, error) for name in (_REPLICAS, _RIGHTS))
     else:
-        yield unknown(_REPLICAS) if not found else _replicas(config, told, found)
-        yield from asked(_RIGHTS, lambda: _rights(told))
+        yield unknown(_REPLICAS) if not found else _replicas(config, described, found)
+        yield from asked(_RIGHTS, lambda: _rights(described))
     if not found:
         yield from map(unknown, (_SIZE, _COMPRESSION))
         return found
@@ -268,7 +268,7 @@ def _topic(
 def _settings(
     admin: AdminClient, topic: str, timeout_ms: int
 ) -> tuple[_Settings, Callable[[str], Step]]:
-    """Those of a topic, and the row of whatever needs them when there are none."""
+    """The configs of a topic, and a row for the skipped steps when there are none."""
     try:
         found = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
     except KafkaError as error:
@@ -279,8 +279,8 @@ def _settings(
 
 
 def _settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) -> _Settings:
-    """For the clock's row: a topic bounds timestamps. A topic that is not there is not waited for:
-    that row is the driver's, and one machine that waits is enough.
+    """The configs for the clock's row: a topic bounds timestamps. Does not wait for a missing
+    topic, which is a row of the driver: one machine that waits is enough.
     """
     if topic is None:
         return None
@@ -305,47 +305,51 @@ def _partitions(cluster: Cluster, topic: str) -> Step:
     return Step(_PARTITIONS, State.OK, f"{len(partitions)}, each with a leader")
 
 
-def _replicas(config: SinkConfig, told: TopicMetadata, settings: Mapping[str, str | None]) -> Step:
-    """Those in sync: with fewer than the topic wants, acks=all is refused (NOT_ENOUGH_REPLICAS)."""
+def _replicas(config: SinkConfig, topic: TopicMetadata, settings: Mapping[str, str | None]) -> Step:
+    """The in-sync replicas: with fewer than min.insync.replicas, acks=all fails
+    (NOT_ENOUGH_REPLICAS).
+    """
     least = int(settings.get(LEAST_IN_SYNC) or 1)
-    below = [(p, count) for p, count in enumerate(told.in_sync) if count < least]
+    below = [(p, count) for p, count in enumerate(topic.in_sync) if count < least]
     if not below:
-        fewest = min(told.in_sync, default=0)
+        fewest = min(topic.in_sync, default=0)
         return Step(_REPLICAS, State.OK, f"{fewest} in sync at least, {LEAST_IN_SYNC}={least}")
     said = (
-        f"{len(below)} of {len(told.in_sync)} partitions have fewer replicas in sync than "
+        f"{len(below)} of {len(topic.in_sync)} partitions have fewer replicas in sync than "
         f"{LEAST_IN_SYNC}={least}: {named([f'{p} ({count})' for p, count in below], _MOST_NAMED)}"
     )
     if config.producer.acks != -1:
-        return Step(_REPLICAS, State.WARNING, said, "only kafka.acks other than all gets through")
+        return Step(
+            _REPLICAS, State.WARNING, said, "only writes with kafka.acks other than all succeed"
+        )
     return Step(
         _REPLICAS,
         State.FAILED,
-        f"{said}; every write to them is refused",
+        f"{said}; every write to them is rejected",
         f"start the brokers that are down, or give the topic as many replicas as {LEAST_IN_SYNC}",
     )
 
 
-def _rights(told: TopicMetadata) -> Step:
-    if told.authorized_operations is None:
-        return Step(_RIGHTS, State.SKIPPED, "these brokers don't tell what a principal may do")
-    check_write(told.name, told.authorized_operations)
+def _rights(topic: TopicMetadata) -> Step:
+    if topic.authorized_operations is None:
+        return Step(_RIGHTS, State.SKIPPED, "these brokers don't report the rights of a principal")
+    check_write(topic.name, topic.authorized_operations)
     return Step(_RIGHTS, State.OK, "DESCRIBE and WRITE")
 
 
 def _clock(
     admin: AdminClient, config: SinkConfig, settings: Mapping[str, str | None], timeout_ms: int
 ) -> Step:
-    """This machine's and the active controller's: the one clock of a cluster that can be read."""
+    """This machine's clock against the active controller's, the only one that can be read."""
     try:
         found = admin.clock_difference(admin.deadline(timeout_ms))
     except AuthorizationError:
-        reason = "only who may DESCRIBE the cluster is told a broker's time"
+        reason = "reading a broker's time needs DESCRIBE on the cluster"
         return Step(_CLOCK, State.SKIPPED, reason)
     except UnsupportedVersionError:
         found = None
     if found is None:
-        return Step(_CLOCK, State.SKIPPED, "brokers before 3.3, or with ZooKeeper, tell no time")
+        return Step(_CLOCK, State.SKIPPED, "brokers before 3.3, or with ZooKeeper, don't report it")
     warning = clock_warning(config.topic, settings, found)
     if warning is not None:
         return warned(_CLOCK, warning)
@@ -374,7 +378,7 @@ def _transactions(config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
             yield Step(_COORDINATOR, State.OK, "answers")
             yield failed(_TIMEOUT, error)
         except KafkaError as error:
-            yield Step(_IDS, State.SKIPPED, "their coordinator gave no answer")
+            yield Step(_IDS, State.SKIPPED, "their coordinator did not respond")
             yield failed(_COORDINATOR, error)
         else:
             yield Step(_IDS, State.OK, f"{prefix}~...: WRITE and DESCRIBE")
@@ -387,6 +391,6 @@ def _transactions(config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
 def _log(client: TransactionClient, topic: str, prefix: str, timeout_ms: int) -> Step:
     keys = DecisionLog(client, topic).states(prefix, client.deadline(timeout_ms))
     if keys is None:
-        return Step(_LOG, State.SKIPPED, f"{topic} is not there yet: the first write creates it")
+        return Step(_LOG, State.SKIPPED, f"{topic} does not exist yet: the first write creates it")
     check_write(topic, topic_rights(client, (topic,), timeout_ms).get(topic))
     return Step(_LOG, State.OK, f"{topic}: {len(keys)} keys of '{prefix}'")

@@ -5,7 +5,7 @@ Owns: that refusal, in the user's own process. Never: any other trigger or forma
 Why here: with the continuous trigger Spark never calls a Python sink's ``write``. It builds an
 error for every row and does not throw it, so the rows vanish while the query looks healthy. All
 that reaches Python is ``commit`` with None for every task; commit raises, but Spark's epoch
-coordinator logs that and goes on ("Inbox: Ignoring error": the query stays active and its
+coordinator logs that and continues ("Inbox: Ignoring error": the query stays active and its
 ``exception()`` stays None; seen on 4.2). So the only place that protects the user's rows is
 ``DataStreamWriter.start`` before it starts, in classic Spark and in Spark Connect.
 """
@@ -34,7 +34,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Puts Spark's own methods back."""
+    """Restores Spark's own methods."""
     for cls in spark_patches.loaded_classes("DataStreamWriter", *_MODULES):
         for name in ("format", "trigger", "start", "toTable"):
             spark_patches.unwrap(cls, name)
@@ -71,7 +71,7 @@ def _to_table(
     **kwargs: object,
 ) -> object:
     if getattr(writer, _CONTINUOUS_SEEN, False):
-        # The table may be there already, and then its own provider counts.
+        # The table may exist already, and then its own provider counts.
         _check(writer, format if format is not None else _provider(writer, tableName))
     return method(writer, tableName, format, *args, **kwargs)
 

@@ -3,12 +3,12 @@
 Owns: that default, for this format, in this process. Never: any other format, or a mode that the
 user gave, ``errorifexists`` among them.
 
-Why at all: Spark's default mode is ErrorIfExists, and Spark refuses that for every Python data
-source before any Python code of the source runs (UNSUPPORTED_DATA_SOURCE_SAVE_MODE). Spark's own
-Kafka sink takes it, so code that moves from ``kafka`` to ``kprod`` would fail on ``.save()``. The
-only place where the default can be given is the DataFrameWriter in the user's own Python process,
-of which classic Spark and Spark Connect have one each. Code that runs elsewhere (a foreachBatch
-function on a Connect server, other languages, SQL) says ``mode("append")``.
+Spark's default mode is ErrorIfExists, and Spark refuses that for every Python data source before
+any Python code of the source runs (UNSUPPORTED_DATA_SOURCE_SAVE_MODE). Spark's own Kafka sink
+accepts it, so code that moves from ``kafka`` to ``kprod`` would fail on ``.save()``. The default
+can only be set in the DataFrameWriter of the user's Python process, of which classic Spark and
+Spark Connect have one each. Code that runs elsewhere (a foreachBatch function on a Connect server,
+other languages, SQL) needs ``mode("append")``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Puts Spark's own methods back."""
+    """Restores Spark's own methods."""
     for cls in spark_patches.loaded_classes("DataFrameWriter", *_MODULES):
         for name in ("format", "mode", "save"):
             spark_patches.unwrap(cls, name)

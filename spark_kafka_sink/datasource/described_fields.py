@@ -1,8 +1,8 @@
-"""Dataclasses whose fields say what they mean: their JSON and their JSON Schema are made from that.
+"""Dataclasses with described fields, from which their JSON and their JSON Schema are generated.
 
-Owns: :class:`Described`, with which such a field is annotated, :func:`described_fields`,
+Owns: :class:`Described`, the annotation of such a field, :func:`described_fields`,
 :func:`as_json`, :func:`from_json` and :func:`json_schema`. Never: what a report or a progress
-holds.
+contains.
 
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
 
@@ -21,7 +21,7 @@ from functools import cache
 
 T = typing.TypeVar("T")
 
-#: Of each class that was written: its fields' names, here and in JSON.
+#: The field names of each class, here and in JSON.
 _names: dict[type, tuple[tuple[str, str], ...]] = {}
 
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
@@ -42,7 +42,7 @@ def json_name(name: str) -> str:
 
 
 def as_json(value: object) -> Json:
-    """``value``, a described dataclass or what its fields may hold, as ``json.dumps`` takes it."""
+    """``value``, a described dataclass or the value of a field, for ``json.dumps``."""
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, tuple):
@@ -55,12 +55,11 @@ def as_json(value: object) -> Json:
     return {shown: as_json(getattr(value, name)) for name, shown in names}
 
 
-def from_json(cls: type[T], told: Mapping[str, object]) -> T:
-    """What :func:`as_json` made ``told`` of. Names that ``cls`` does not have are left out: a later
-    package may have written it. KeyError for a name that is missing, ValueError or TypeError for a
-    value that is another.
+def from_json(cls: type[T], fields: Mapping[str, object]) -> T:
+    """The inverse of :func:`as_json`. Names that ``cls`` does not have are ignored: a later version
+    may have written them. KeyError for a missing name, ValueError or TypeError for a wrong value.
     """
-    values = {name: _value_of(hint, told[shown]) for name, shown, hint in _hints(cls)}  # type: ignore[arg-type] # mypy: no class is hashable
+    values = {name: _value_of(hint, fields[shown]) for name, shown, hint in _hints(cls)}  # type: ignore[arg-type] # mypy: no class is hashable
     return cls(**values)
 
 
@@ -72,28 +71,28 @@ def _hints(cls: type) -> tuple[tuple[str, str, object], ...]:
     return tuple((n, shown, hint) for n, (shown, _, hint) in zip(names, described, strict=True))
 
 
-def _value_of(hint: object, told: object) -> object:
+def _value_of(hint: object, value: object) -> object:
     inner = typing.get_args(hint)
     if isinstance(hint, types.UnionType):
-        return None if told is None else _value_of(inner[0], told)
+        return None if value is None else _value_of(inner[0], value)
     if typing.get_origin(hint) is tuple:
-        return tuple(_value_of(inner[0], one) for one in _checked(list, told))
+        return tuple(_value_of(inner[0], one) for one in _checked(list, value))
     assert isinstance(hint, type)
     if is_dataclass(hint):
-        return from_json(hint, _checked(dict, told))
+        return from_json(hint, _checked(dict, value))
     if issubclass(hint, StrEnum):
-        return hint(_checked(str, told))
-    return float(_checked((int, float), told)) if hint is float else _checked(hint, told)
+        return hint(_checked(str, value))
+    return float(_checked((int, float), value)) if hint is float else _checked(hint, value)
 
 
-def _checked(of: type | tuple[type, ...], told: object) -> typing.Any:  # noqa: ANN401 - of JSON
-    if not isinstance(told, of):
-        raise TypeError(f"a {type(told).__name__} in the place of another type")
-    return told
+def _checked(of: type | tuple[type, ...], value: object) -> typing.Any:  # noqa: ANN401 - of JSON
+    if not isinstance(value, of):
+        raise TypeError(f"a {type(value).__name__} in place of another type")
+    return value
 
 
 def json_schema(cls: type) -> dict[str, Json]:
-    """The JSON Schema (draft 2020-12) of such a dataclass; units stand in descriptions."""
+    """The JSON Schema (draft 2020-12) of such a dataclass, with units in the descriptions."""
     properties: dict[str, Json] = {}
     for name, described, hint in described_fields(cls):
         unit = f" Unit: {described.unit}." if described.unit else ""

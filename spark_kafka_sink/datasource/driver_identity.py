@@ -1,12 +1,12 @@
-"""Which driver, and which of its writes, a Python process on the driver works for.
+"""The driver, and its write, that a Python process on the driver belongs to.
 
 Owns: :func:`driver_token`. Never: a transaction.
 
-Spark asks for a stream's plan, its commits and its aborts in Python processes of their own, and
-tells none of them the run or the query. An abort whose tasks have all been killed gets no message,
-either, so nobody knows whose transactions they left open. What these processes share is the JVM
-that they descend from, and the options. The token of both is a part of the transactional ids
-(``transactional_producers``), and an abort ends those with its own.
+Spark runs a stream's planning, commits and aborts in separate Python processes, without the run id
+or the query id. An abort whose tasks have all been killed has no commit message, either, and so no
+owner of the transactions that they left open. These processes share the JVM that they descend from,
+and the options. The token of both is a part of the transactional ids
+(``transactional_producers``), and an abort ends those with its own token.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-#: Letters of a token. It tells the few drivers of one prefix apart.
+#: Characters of a token. It distinguishes the few drivers of one prefix.
 _LENGTH: Final = 8
 #: worker < daemon < JVM, and some wrappers.
 _MOST_ANCESTORS: Final = 16
@@ -26,8 +26,8 @@ _PROC: Final = Path("/proc")
 
 
 def driver_token(options: Mapping[str, str]) -> str:
-    """Of this process's JVM and the write's own options (no ``kafka.*`` option is in it, and so no
-    secret). Empty where no JVM is to be seen: then nobody can say whose an orphan is.
+    """A hash of this process's JVM and the write's own options (without ``kafka.*`` options, so
+    without secrets). Empty when no JVM is found: then orphans can't be attributed.
     """
     jvm = _jvm(os.getpid())
     if not jvm:

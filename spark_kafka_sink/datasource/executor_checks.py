@@ -1,4 +1,4 @@
-"""The checks of a cluster from where the tasks run: each executor asks for itself.
+"""The checks of a cluster from where the tasks run: on each executor.
 
 Owns: :func:`check`, and the job that carries the steps to the executors. Never: a step
 (``cluster_checks.py``). A firewall between executors and brokers is not seen from the driver.
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-#: Rows of the range whose partitions are the tasks, so many as Spark has slots: at least one each.
+#: Rows of the range whose partitions are the tasks, one per slot of Spark: at least one each.
 _ROWS: Final = 1 << 16
 _SCHEMA: Final = "host string, name string, state string, said string, change string, code string"
 _COLUMNS: Final = tuple(column.split()[0] for column in _SCHEMA.split(", "))
 _TIMEOUT_S: Final = 30.0
-#: Where a Spark Connect server is, as opposed to a master.
+#: The scheme of a Spark Connect server's address, as opposed to a master.
 _CONNECT: Final = "sc://"
 _OPTIONS: Final = "options"
-#: From the least telling state of a step, of several tasks of one host, to the most telling.
+#: States of a step by increasing severity, to choose among several tasks of one host.
 _ORDER: Final = (State.SKIPPED, State.OK, State.WARNING, State.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """What one machine found: every step on the driver, those that may differ on an executor's."""
+    """The results of a machine: every step on the driver, the machine's steps on executors."""
 
     host: str
     driver: bool
@@ -43,19 +43,19 @@ class HostCheck:
 
     @property
     def failed(self) -> Step | None:
-        """The first red step."""
+        """The first failed step."""
         return next((step for step in self.steps if step.state is State.FAILED), None)
 
 
 def check(
     spark: SparkSession, options: Mapping[str, object], *, timeout_s: float = _TIMEOUT_S
 ) -> tuple[HostCheck, ...]:
-    """What stands between this session and a write with ``options``; changes nothing.
+    """Checks a write of this session with ``options``; changes nothing.
 
-    First the driver's, then one of each host that ran a task of a small job. Over Spark Connect
-    nobody can ask on the driver, and brokers may be out of the client's reach: there one of the
-    tasks does every step. ``timeout_s`` bounds each step. Raises ConfigError for options that a
-    write would refuse, and what Spark raises when the job can't run.
+    Returns the driver's check first, then one for each host that ran a task of a small job. With
+    Spark Connect no check can run on the driver, and the client may not reach the brokers: there
+    one of the tasks runs every step. ``timeout_s`` bounds each step. Raises ConfigError for options
+    that a write would refuse, and what Spark raises when the job can't run.
     """
     config, timeout_ms = SinkConfig.parse(options), int(timeout_s * 1000)
     remote = type(spark).__module__.startswith("pyspark.sql.connect")
@@ -69,8 +69,8 @@ def check(
 
 
 def check_from(address: str, config: SinkConfig, *, timeout_ms: int) -> tuple[HostCheck, ...]:
-    """The executors of a session of its own, with a master (as of spark-submit) or a Spark Connect
-    server (``sc://host:15002``) at ``address``. Over Connect one of them does every step.
+    """The executors of a new session, with a master (as for spark-submit) or a Spark Connect server
+    (``sc://host:15002``) at ``address``. With Connect one of them runs every step.
     """
     from pyspark.sql import SparkSession
 
@@ -86,7 +86,7 @@ def check_from(address: str, config: SinkConfig, *, timeout_ms: int) -> tuple[Ho
 def check_executors(
     spark: SparkSession, config: SinkConfig, *, timeout_ms: int, whole: bool
 ) -> tuple[HostCheck, ...]:
-    """One of each host that ran a task, by name. With ``whole`` one task does every step."""
+    """One check for each host that ran a task, by name. With ``whole`` one task runs every step."""
     job = spark.range(_ROWS).mapInArrow(_asking(config, timeout_ms, whole=whole), _SCHEMA)
     hosts: dict[str, dict[str, Step]] = {}
     for host, name, state, said, change, code in job.collect():
@@ -104,7 +104,7 @@ def check_executors(
 def _asking(
     config: SinkConfig, timeout_ms: int, *, whole: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What each task does; its input is nothing to it."""
+    """The function of each task, which ignores its input."""
 
     def ask(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -125,7 +125,7 @@ def _asking(
 
 
 def _steps(config: SinkConfig, timeout_ms: int, *, every: bool) -> list[Step]:
-    """What makes every step impossible on this machine (a store that is not there) is one, too."""
+    """An error that prevents every step on this machine (a missing store) is a step, too."""
     try:
         return list((check_cluster if every else check_host)(config, timeout_ms=timeout_ms))
     except UnresolvedReferenceError as error:

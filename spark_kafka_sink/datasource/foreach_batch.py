@@ -1,18 +1,17 @@
 """Functions for ``writeStream.foreachBatch`` that write each micro-batch exactly once.
 
 Owns: :func:`foreach_batch`, which gives every write its identity (txnAppId is the name, txnVersion
-the micro-batch's id), and :func:`transaction`, in which several writes are decided together. It
-stands before Spark, in the user's hands. Never: the writing itself, which is the batch writer's of
-``format("kprod")``.
+the micro-batch's id), and :func:`transaction`, in which several writes are decided together. Both
+run in the user's function. Never: the writing itself, which the batch writer of ``format("kprod")``
+does.
 
-Spark runs a micro-batch again after a failure, with the same id. Nothing in a batch write tells
-which of the writes in one foreachBatch it is, so its user does: by a name for each.
+Spark runs a micro-batch again after a failure, with the same id. A batch write can't tell which of
+the writes in one foreachBatch function it is, so the user names each.
 
-**Who writes** is told by a run of our own, made once for each query's life (:class:`_Runs`), and
-not by Spark's local properties: a thread of one's own and Spark Connect have none. The commit log
-keeps it as it keeps a stream's run: two queries under one name stop each other, a checkpoint that
-begins anew is an error. After a write that failed the run is another one, since its abort has given
-up the former.
+**The run** is an id that is generated once per query run (:class:`_Runs`), not taken from Spark's
+local properties: user threads and Spark Connect have none. The commit log treats it like a stream's
+run: two queries with one name stop each other, a new checkpoint is an error. A failed write is
+followed by a new run, because its abort has aborted the previous one.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 OptionText = str | int | float | bool
 
-#: What these functions set, folded.
+#: The options that these functions set, in lower case.
 _ITS_OWN = ("txnappid", "txnversion", TXN_CONTEXT.lower())
 
 _GUARANTEE = SINK_OPTIONS["deliveryGuarantee"]
@@ -49,8 +48,8 @@ _GUARANTEE = SINK_OPTIONS["deliveryGuarantee"]
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A write that this process has done. ``query_run`` is Spark's run id; a query that is started
-    again is another run. ``plan`` is a hash of the DataFrame's.
+    """A write of this process. ``query_run`` is Spark's run id, which a restarted query doesn't
+    keep. ``plan`` is a hash of the DataFrame's plan.
     """
 
     query_run: str
@@ -59,8 +58,8 @@ class _Written:
 
 
 class _Runs:
-    """The runs that this process writes as, by the nonce of who asks, and by name the write that it
-    did last. ``_lock`` guards all fields.
+    """The current runs of this process, by the caller's nonce, and the last write of each name.
+    ``_lock`` guards all fields.
     """
 
     def __init__(self) -> None:
@@ -69,9 +68,9 @@ class _Runs:
         self._written: dict[str, _Written] = {}
 
     def check(self, name: str, writes: _Written | None) -> None:
-        """ConfigError for another DataFrame under one name in one micro-batch: it would count as
-        the one that is done. (Nobody knows the run over Spark Connect, nor in threads of one's own;
-        there only rows and bytes tell.)
+        """ConfigError for a second DataFrame with one name in one micro-batch: it would count as
+        done. (Spark Connect and user threads have no run id; there only rows and bytes are
+        compared.)
         """
         with self._lock:
             before = self._written.get(name)
@@ -81,7 +80,7 @@ class _Runs:
             raise ConfigError(
                 f"foreach_batch('{name}') wrote another DataFrame in micro-batch {writes.number} "
                 "already, so this one would count as done, and none of its rows would be written",
-                hint="give each write in a foreachBatch function a name of its own, or make them "
+                hint="give each write in a foreachBatch function a different name, or make them "
                 "one transaction (spark_kafka_sink.transaction)",
             )
 
@@ -105,7 +104,7 @@ _runs = ProcessLocal(_Runs)
 
 @dataclass(frozen=True, slots=True)
 class ForeachBatch:
-    """Writes a micro-batch with ``options`` under ``name``. Picklable (Spark Connect sends it)."""
+    """Writes a micro-batch with ``options`` as ``name``. Picklable (Spark Connect sends it)."""
 
     name: str
     options: tuple[tuple[str, OptionText], ...] = field(repr=False)
@@ -117,10 +116,10 @@ class ForeachBatch:
         return f"foreach_batch({self.name!r}, with the options {names})"
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Spark's: once for each micro-batch, and again for one that was not finished.
+        """Called by Spark once for each micro-batch, and again for one that was not finished.
 
         Raises CommitError, before anything is written, for a micro-batch that can't be the next one
-        of this name, and for another DataFrame under a number that is done.
+        of this name, and for another DataFrame with a number that is done.
         """
         session, options = batch.sparkSession, dict(self.options)
         context = WriteContext(_runs().of(self.nonce), _query_of(session))
@@ -136,18 +135,18 @@ class ForeachBatch:
 
 
 def foreach_batch(name: str, **options: OptionText) -> ForeachBatch:
-    """What ``writeStream.foreachBatch`` takes: every micro-batch is in Kafka once, or not yet.
+    """A function for ``writeStream.foreachBatch`` that writes every micro-batch exactly once.
 
         write = foreach_batch("orders", **{"kafka.bootstrap.servers": "host:9092", "topic": "t"})
         df.writeStream.foreachBatch(write).option("checkpointLocation", path).start()
 
-    ``name`` is the write's, for good: unique among all writes with the same transactionalIdPrefix
+    ``name`` identifies the write: unique among all writes with the same transactionalIdPrefix
     (``kprod`` unless set), the same after a restart, and a new one for a new checkpoint, whose ids
-    begin at 0 again. ``options`` are those of the sink. It also serves outputMode("update"), which
-    Spark refuses to Python sinks. In a foreachBatch function of your own, from threads and over
-    Spark Connect, call what this returns.
+    begin at 0 again. ``options`` are those of the sink. It also supports outputMode("update"),
+    which Spark refuses to Python sinks. In your own foreachBatch function, from threads and over
+    Spark Connect, call the returned object.
 
-    Raises ConfigError for a name that is not legal, and for options that contradict it.
+    Raises ConfigError for an invalid name, and for options that contradict it.
     """
     check_part("the name given to foreach_batch", name)
     _check("foreach_batch", options)
@@ -155,8 +154,8 @@ def foreach_batch(name: str, **options: OptionText) -> ForeachBatch:
 
 
 class Transaction:
-    """Several writes of one micro-batch that become visible together, or not at all. Threads may
-    share it. :func:`transaction` makes it. ``_lock`` guards the fields behind it.
+    """Several writes of one micro-batch that become visible together, or not at all. Thread-safe.
+    Created by :func:`transaction`. ``_lock`` guards the fields after it.
     """
 
     def __init__(self, name: str, number: int, options: Mapping[str, OptionText], run: str) -> None:
@@ -171,8 +170,8 @@ class Transaction:
         self._session: SparkSession | None = None
 
     def write(self, batch: DataFrame, **options: OptionText) -> None:
-        """Write ``batch``: nothing of it is visible yet. ``options`` add to the transaction's, and
-        win. Blocks until all rows are acknowledged.
+        """Write ``batch``, which is not visible yet. ``options`` add to the transaction's, and
+        override them. Blocks until all rows are acknowledged.
 
         Raises what the write raises; then the whole transaction fails.
         """
@@ -215,15 +214,15 @@ class Transaction:
         self._end(abort=False)
 
     def abort(self) -> None:
-        """End what the writes have prepared; the caller has an error of its own."""
+        """Abort the prepared writes; the caller raises the error."""
         try:
             self._end(abort=True)
         except Exception as error:  # noqa: BLE001 - the error that led here is the one to see
-            # As a rule a write that failed has aborted all of them, and this one is superseded.
+            # Usually a failed write has aborted all of them, and this one is superseded.
             _log.info("the abort of transaction '%s': %s", self._name, error)
 
     def _end(self, *, abort: bool) -> None:
-        """By a write without rows: only its commit runs where brokers can be reached for sure."""
+        """By a write without rows: its commit runs where brokers are surely reachable."""
         session = self._session
         if session is None:
             return  # nothing was written
@@ -286,7 +285,7 @@ def _save(
 
 
 def _written(batch: DataFrame, number: int) -> _Written | None:
-    """None when nobody knows."""
+    """None when the run is not known."""
     try:
         query_run = batch.sparkSession.sparkContext.getLocalProperty("spark.jobGroup.id")
         return _Written(query_run, number, batch.semanticHash()) if query_run else None
@@ -295,7 +294,7 @@ def _written(batch: DataFrame, number: int) -> _Written | None:
 
 
 def _offsets_group(options: Mapping[str, OptionText]) -> str | None:
-    """Also one that a ``configFile`` has."""
+    """The option, or that of the ``configFile``."""
     given = given_options(options, PREFIX).own.get("offsetsGroup")
     return None if given is None else str(given.value)
 
@@ -303,7 +302,7 @@ def _offsets_group(options: Mapping[str, OptionText]) -> str | None:
 def _offsets(
     session: SparkSession, options: Mapping[str, OptionText], batch_id: int
 ) -> dict[str, dict[str, int]] | None:
-    """Of the option offsetsGroup: by topic and partition."""
+    """The offsets for the option offsetsGroup, by topic and partition."""
     if _offsets_group(options) is None:
         return None
     checkpoint = given_options(options, PREFIX).own.get("checkpointLocation")
@@ -321,8 +320,8 @@ def _offsets(
 
 
 def _make_active(session: SparkSession) -> None:
-    """Spark looks a Python data source up in the thread's active session, which a thread of one's
-    own has not got: "DATA_SOURCE_NOT_FOUND". It gets one with its first DataFrame.
+    """Spark looks a Python data source up in the thread's active session, which a user thread does
+    not have ("DATA_SOURCE_NOT_FOUND") before its first DataFrame.
     """
     active = getattr(type(session), "getActiveSession", lambda: session)()
     if active is None:
@@ -330,7 +329,7 @@ def _make_active(session: SparkSession) -> None:
 
 
 def _query_of(session: SparkSession) -> str:
-    """The query that calls us; empty when nobody knows (Spark Connect, a thread of one's own)."""
+    """The calling query's id; empty when it is not known (Spark Connect, a user thread)."""
     try:
         found = session.sparkContext.getLocalProperty("sql.streaming.queryId")
     except Exception:  # noqa: BLE001 - Spark Connect has no such thing; the write must not fail for it

@@ -1,14 +1,13 @@
-"""An error of ours in Spark's exception: its line, and not twenty lines of our own stack above it.
+"""Our errors in Spark's exceptions, without the stack of our own frames above their line.
 
-Owns: :func:`without_traceback`, around everything that Spark calls and shows the errors of. Never:
+Owns: :func:`without_traceback`, for the methods that Spark calls and whose errors it shows. Never:
 a message.
 
 Spark puts the formatted traceback of a Python exception before the exception itself. Our errors say
-what, where and what to do; the frames below Spark's call into us tell their reader nothing, push
-that line off the screen, and are repeated for each task and in each log. So an error of ours leaves
-with its own frames removed, and its causes too, which its line has told already. Bugs keep both:
-whatever is not a KafkaError, IllegalStateError, and an error whose cause is not one of ours. At
-DEBUG the removed frames are logged.
+what, where and what to do; the frames below Spark's call add nothing, push that line off the
+screen, and are repeated for each task and in each log. So our errors are raised without frames and
+causes, which are in the line. Bugs keep both: every other exception, IllegalStateError, and an
+error whose cause is not one of ours. At DEBUG the removed frames are logged.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
-    """``method``, whose expected errors come without frames."""
+    """``method``, with its expected errors raised without frames."""
 
     @functools.wraps(method)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -36,15 +35,15 @@ def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
         except KafkaError as error:
             if _is_bug(error):
                 raise
-            _log.debug("the frames of an error that is shown without", exc_info=True)
+            _log.debug("the frames of an error that is raised without them", exc_info=True)
             raise error.with_traceback(None) from None
 
     return called
 
 
 def _is_bug(error: BaseException) -> bool:
-    """Would the frames tell its reader more than its line does?"""
+    """Whether the frames have more information than the line."""
     if isinstance(error, IllegalStateError) or not isinstance(error, KafkaError):
-        # OSError and the like are how the world fails; ours name them in their lines.
+        # OSError and the like are expected failures, which our lines include.
         return not isinstance(error, OSError)
     return error.__cause__ is not None and _is_bug(error.__cause__)

@@ -1,21 +1,19 @@
-"""The look at the cluster before the first task: broker there? topic there, and open to us?
+"""The check of the cluster before the first task: are brokers reachable, does the topic exist?
 
-Owns: when that look is taken, what its failure means (``preflight=required|warn|off``), and the 60
-seconds for which its answer is kept. Never: the asking itself (``admin``, ``topic_checks``);
-anything before
-``commit`` or ``abort``: there a broker's blip would fail a batch that is acknowledged already.
+Owns: when that check runs, what its failure means (``preflight=required|warn|off``), and the 60
+seconds for which its result is cached. Never: the requests (``admin``, ``topic_checks``); a check
+before ``commit`` or ``abort``, where an unavailable broker would fail an acknowledged batch.
 
-The answer's :class:`Cluster` travels to the tasks inside the writer: 200 tasks don't ask the
-same brokers the same question at the same moment.
+The :class:`Cluster` is passed to the tasks in the writer, so that 200 tasks don't request the same
+metadata at the same time.
 
-**How planning is told from commit** (seen on pyspark 4.2). Spark calls ``streamWriter`` in three
-places. For planning, in every micro-batch, it makes a new data source of class and options in the
-planner process. For commit and abort it unpickles a data source that was made once per run, in
-another process, and calls ``streamWriter`` on that. So a data source that travelled by pickle
-asks for a commit or an abort (``KprodDataSource.__reduce__``). If a later Spark plans with an
-unpickled one, the preflight is left out, and the tasks find what it would have found. A writer's
-``__getstate__`` runs at planning only too, but what it raises reaches the user wrapped as
-"PicklingError: Could not serialize object".
+**Planning or commit** (seen on pyspark 4.2). Spark calls ``streamWriter`` in three places. For
+planning, in every micro-batch, it creates a new data source from class and options in the planner
+process. For commit and abort it unpickles, in another process, a data source that was created once
+per run, and calls ``streamWriter`` on that. So an unpickled data source is used for a commit or an
+abort (``KprodDataSource.__reduce__``). If a later Spark plans with an unpickled one, the preflight
+is skipped, and the tasks raise its errors. A writer's ``__getstate__`` runs at planning only, too,
+but the user would get its errors as "PicklingError: Could not serialize object".
 """
 
 from __future__ import annotations
@@ -34,36 +32,36 @@ from spark_kafka_sink.protocol.cluster import Cluster
 
 _log = logging.getLogger(__name__)
 
-#: For so long one planning process believes what a broker said.
+#: How long a planning process caches the result, in ms.
 KEPT_MS = 60_000
 
-#: With preflight=warn nobody may wait longer than this for an answer that is only advice.
+#: With preflight=warn the longest wait for a result that is only advice, in ms.
 WARN_WAIT_MS = 5_000
 
-#: A topic that every answer of this time called UNKNOWN_TOPIC_OR_PARTITION is not there. With
-#: max.block.ms alone, its default of a minute is what everybody waits who misspelled a topic.
-#: What makes that answer wrong passes sooner: a topic created a moment ago reaches every broker
-#: within a metadata round or two (tens of milliseconds, a second or two under load), and a broker
-#: that creates it for us (auto.create.topics.enable) gives the same answer until it is there, a
-#: second or so. Silence and other errors are not believed: a broker that restarts comes back, so
-#: for them the whole max.block.ms counts. Tasks wait that long too: they have no user in front.
-BELIEVE_MISSING_MS = 10_000
+#: A topic counts as missing when every response of this time was UNKNOWN_TOPIC_OR_PARTITION. With
+#: max.block.ms alone, a misspelled topic would take its default, a minute. The causes of a wrong
+#: response are shorter: a topic created a moment ago reaches every broker within one or two
+#: metadata updates (tens of milliseconds, a second or two under load), and a broker that creates it
+#: for us (auto.create.topics.enable) returns the same error for about a second. No response and
+#: other errors may end later (a broker that restarts), so the whole max.block.ms applies to them.
+#: Tasks wait that long, too: no user waits for them interactively.
+MISSING_TOPIC_TIMEOUT_MS = 10_000
 
-#: Clusters kept by one planning process; a planner serves few.
+#: Clusters cached by one planning process; a planner serves few.
 KEPT_ANSWERS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsSeen:
-    """What brokers told: the cluster with the topics, and which of these are compacted (none where
-    the principal may not see settings).
+    """The result: the cluster with the topics, and which of these are compacted (none when the
+    principal may not see configs).
     """
 
     cluster: Cluster
     compacted: frozenset[str] = frozenset()
 
 
-#: Asks the brokers of a config for its topics within some milliseconds; raises KafkaError.
+#: Requests the topics from the brokers of a config within some milliseconds; raises KafkaError.
 Describe = Callable[[SinkConfig, tuple[str, ...], int], TopicsSeen]
 
 
@@ -74,7 +72,7 @@ class _Answer:
 
 
 class PreflightCheck:
-    """Asks, and remembers. ``_lock`` guards ``_answers``; nobody asks under it."""
+    """Runs and caches the check. ``_lock`` guards ``_answers``; it is not held during requests."""
 
     def __init__(self, describe: Describe, clock: Clock) -> None:
         self._describe = describe
@@ -85,11 +83,10 @@ class PreflightCheck:
     def check(self, config: SinkConfig, *, streaming: bool) -> TopicsSeen | None:
         """The cluster and its topics as brokers describe them, or None when that is not known.
 
-        With ``required``, raises what went wrong: KafkaTimeoutError for brokers that can't be
-        reached within max.block.ms, or for a topic that is not there (after
-        :data:`BELIEVE_MISSING_MS` at most), AuthorizationError, InvalidTopicError and so on. With
-        ``warn`` the same is one warning line, then silence for 60 s. Without a ``topic`` option
-        only the brokers are looked for.
+        With ``required``, raises the error: KafkaTimeoutError for brokers that can't be reached
+        within max.block.ms, or for a missing topic (after :data:`MISSING_TOPIC_TIMEOUT_MS` at
+        most), AuthorizationError, InvalidTopicError and so on. With ``warn`` the error is one
+        warning line, at most once in 60 s. Without a ``topic`` option only the brokers are checked.
         """
         mode = config.preflight_for(streaming=streaming)
         if mode is Preflight.OFF:
@@ -107,7 +104,7 @@ class PreflightCheck:
         except KafkaError as error:
             if mode is Preflight.REQUIRED:
                 raise
-            _log.warning("preflight=warn, going on all the same: %s", error.one_line())
+            _log.warning("preflight=warn, continuing despite: %s", error.one_line())
             self._keep(key, None)
             return None
         self._keep(key, seen)
@@ -116,7 +113,7 @@ class PreflightCheck:
     def _kept(
         self, key: tuple[ProducerConfig, tuple[str, ...]], *, required: bool
     ) -> _Answer | None:
-        """The remembered answer; a remembered failure does not count when one is required."""
+        """The cached result; a cached failure does not count when one is required."""
         with self._lock:
             answer = self._answers.get(key)
         if answer is None or answer.until_ms <= self._clock.now_ms():
@@ -135,7 +132,7 @@ _process_preflight: PreflightCheck | None = None
 
 
 def process_preflight() -> PreflightCheck:
-    """The preflight of this planning process, made at first use."""
+    """The preflight of this planning process, created at first use."""
     global _process_preflight
     if _process_preflight is None:
         _process_preflight = PreflightCheck(_describe, SystemClock())
@@ -143,14 +140,14 @@ def process_preflight() -> PreflightCheck:
 
 
 def _describe(config: SinkConfig, topics: tuple[str, ...], timeout_ms: int) -> TopicsSeen:
-    # The network is loaded only when it is asked: commit and abort plan too, without it.
+    # Imported here: commit and abort plan, too, without the network.
     from spark_kafka_sink.admin.admin_client import AdminClient
     from spark_kafka_sink.datasource.topic_checks import check_topics
 
     try:
         with AdminClient(config.producer) as admin:
             cluster = admin.describe_topics(
-                topics, timeout_ms=timeout_ms, missing_topic_timeout_ms=BELIEVE_MISSING_MS
+                topics, timeout_ms=timeout_ms, missing_topic_timeout_ms=MISSING_TOPIC_TIMEOUT_MS
             )
             compacted = check_topics(
                 admin, config.producer, config.topic, config.report_topic, timeout_ms=timeout_ms

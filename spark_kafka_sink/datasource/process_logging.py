@@ -1,4 +1,4 @@
-"""Makes our log lines visible in Spark's logs, where nobody configured logging.
+"""Makes our log lines visible in Spark's logs, where logging is not configured.
 
 Owns: :func:`configure_logging`. Never: a line.
 """
@@ -10,10 +10,10 @@ import sys
 
 
 def configure_logging() -> None:
-    """``commit`` and tasks run in worker processes that Spark starts, in which no handler exists:
-    INFO would vanish. Their stderr is the driver's, or the executor's. A process in which somebody
-    configured logging is left alone, and with ``spark.sql.pyspark.worker.logging.enabled`` Spark's
-    own handler is there too.
+    """``commit`` and tasks run in worker processes of Spark without a log handler, so INFO lines
+    would be lost. Their stderr is the driver's, or the executor's. A process with configured
+    logging is not changed, and with ``spark.sql.pyspark.worker.logging.enabled`` Spark adds its own
+    handler.
     """
     package = logging.getLogger("spark_kafka_sink")
     if package.level == logging.NOTSET:
@@ -25,7 +25,7 @@ def configure_logging() -> None:
 
 
 class _Stderr(logging.Handler):
-    """Writes to whatever ``sys.stderr`` is now: Spark swaps it around every commit."""
+    """Writes to the current ``sys.stderr``: Spark replaces it during every commit."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -1,9 +1,9 @@
-"""Making the format known to a session, and the two guards that only the user's process can give.
+"""Registers the format with a session, and installs the two guards that need the user's process.
 
-Owns: :func:`register`. Never: the source itself. Without it, ``pyspark_kprod`` lets Spark find the
-format by itself; what is missing then is the default mode (``default_mode``) and the early refusal
-of the continuous trigger (``continuous_trigger``), because nothing of ours runs in the user's
-process before Spark decides.
+Owns: :func:`register`. Never: the source itself. Without it, Spark finds the format through
+``pyspark_kprod``, but without the default mode (``default_mode``) and the early refusal of the
+continuous trigger (``continuous_trigger``), because none of our code runs in the user's process
+before Spark decides.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spark_kafka_sink.datasource.source import FORMAT, KprodDataSource
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Where our source is, by either of its names.
+#: The module of our source, by either of its names.
 _MODULES = (b"pyspark_kprod", KprodDataSource.__module__.encode())
 
 
@@ -31,8 +31,8 @@ def register(
     drops rows silently. The package must be installed where Python workers run (and, with Connect,
     on the server).
 
-    ``tune=True`` sets what makes this session's writes cheaper and is safe, unless it is set
-    (docs/tuning.md). Returns the settings that were set, by their names.
+    ``tune=True`` sets configs that make this session's writes cheaper without changing a result,
+    unless they are set (docs/tuning.md). Returns the configs that were set, by name.
 
     A classic session's registration is seen by the threads in which that session is the active
     one; in a fresh Python thread Spark says DATA_SOURCE_NOT_FOUND until something sets it.
@@ -42,7 +42,7 @@ def register(
             spark.dataSource.register(KprodDataSource)
         except Exception as error:
             # pyspark 4.0 refuses a name that it has discovered (pyspark_kprod); 4.1 replaces it. It
-            # is the same source, so there is nothing to replace.
+            # is the same source.
             if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
                 raise
     continuous_trigger.install()
@@ -54,13 +54,13 @@ def register(
 
 
 def _has_ours(spark: SparkSession) -> bool:
-    """Has Spark found our source by itself (``pyspark_kprod``), or was it registered before?
+    """Whether Spark has discovered our source (``pyspark_kprod``), or it was registered before.
 
-    To register it once more is a warning in Spark's log, there and at each start of a stream: "The
-    data source kprod replaced a statically registered data source". Spark's registry is private
-    (``DataSourceManager``; the same on 4.0 to 4.2), and beyond reach in a Connect session: where it
-    does not answer as expected, the source is registered, warning or not. It keeps a class as its
-    pickled name, so a module's name in there tells whose it is.
+    Registering it again is a warning in Spark's log, also at each start of a stream: "The data
+    source kprod replaced a statically registered data source". Spark's registry is private
+    (``DataSourceManager``; the same on 4.0 to 4.2), and not accessible in a Connect session: where
+    it does not behave as expected, the source is registered, warning or not. It stores a class as
+    its pickled name, so the module's name in there identifies ours.
     """
     try:
         manager = spark._jsparkSession.sessionState().dataSourceManager()  # noqa: SLF001 - see above

@@ -1,6 +1,6 @@
-"""Settings of a Spark session that make writes cheaper and change no result.
+"""Configs of a Spark session that make writes cheaper and change no result.
 
-Owns: which they are, and that what the user has set stays. Never: a setting that Spark reads only
+Owns: which they are, and that the user's values stay. Never: a config that Spark reads only
 when it starts (docs/tuning.md has those).
 """
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: A task holds two Arrow batches; 64 MiB each, Spark's default since 4.1, are more than a chunk of
-#: ours ever needs at once.
+#: A task holds two Arrow batches; 64 MiB each, Spark's default since 4.1, are more than one of our
+#: chunks needs.
 _SAFE = {"spark.sql.execution.arrow.maxBytesPerBatch": "16m"}
 _UNIX_SOCKET = "spark.python.unix.domain.socket.enabled"
 
 
 def tune(spark: SparkSession) -> dict[str, str]:
-    """Set what is safe and not set yet; returns that. What this Spark doesn't know is left out."""
+    """Set the configs that are not set yet; returns these. Skips those unknown to this Spark."""
     conf = spark.conf
     given = conf.getAll
     changed = {

@@ -1,18 +1,18 @@
 """The data source ``kprod`` as Spark sees it: options and schema in, writers out.
 
-Owns: :class:`KprodDataSource` and the three writers, which only hand on to :class:`WritePlan`.
+Owns: :class:`KprodDataSource` and the three writers, which only delegate to :class:`WritePlan`.
 Never: columns, options or messages themselves. Everything but pyspark is imported when it is used,
 so that looking the format up costs nothing.
 
-Order of checks, all on the driver before any task: options there at all, overwrite, options,
+Order of checks, all on the driver before any task: any options at all, overwrite, options,
 columns, then the preflight, then with exactly-once the commit log. ``streamWriter`` is also called
 before each commit and abort; there only options and columns are checked, which can't fail when they
 did not fail at planning.
 
 **Overwrite is refused**, in batch (``mode("overwrite")``, ``INSERT OVERWRITE``) and in streams:
-Spark gives ``outputMode("complete")`` as overwrite. Spark's own Kafka sink takes complete mode and
-appends the whole result table in every micro-batch; a topic can't be replaced, so that is never
-what "complete" says, and it is refused here with what to write in its place.
+Spark passes ``outputMode("complete")`` as overwrite. Spark's own Kafka sink accepts complete mode
+and appends the whole result table in every micro-batch; a topic can't be replaced, so that is never
+"complete", and it is refused here with a hint what to use instead.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FORMAT = "kprod"
 
 ROWS_ONE_BY_ONE = (
     "this pyspark has no Arrow writer for streams, so rows are converted one by one; pyspark 4.1 "
-    "and later do without"
+    "and later don't need that"
 )
 
 Messages = list[WriterCommitMessage | None]
@@ -72,8 +72,8 @@ class KprodDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> str | StructType:
-        """The columns of a table that names none (CREATE TABLE ... USING kprod); and the way by
-        which ``last_report`` asks the driver.
+        """The columns of a table without a schema (CREATE TABLE ... USING kprod); ``last_report``
+        also gets its report through this method.
         """
         from spark_kafka_sink.datasource.report.last_report import LAST_REPORT, schema_with_report
         from spark_kafka_sink.datasource.write.schema import CANONICAL_SCHEMA
@@ -83,7 +83,7 @@ class KprodDataSource(DataSource):
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Spark's: once per batch write, at planning."""
+        """Called by Spark once per batch write, at planning."""
         return KprodWriter(self._plan(schema, overwrite=overwrite, streaming=False))
 
     @without_traceback
@@ -92,7 +92,7 @@ class KprodDataSource(DataSource):
         schema: StructType,
         overwrite: bool,
     ) -> DataSourceStreamWriter:
-        """Spark's: once per micro-batch at planning, and again before its commit or abort."""
+        """Called by Spark once per micro-batch at planning, and before its commit or abort."""
         plan = self._plan(schema, overwrite=overwrite, streaming=True)
         if self._has_arrow_stream_writer():
             return KprodStreamWriter(plan)
@@ -120,7 +120,7 @@ class KprodDataSource(DataSource):
         return (_unpickled, (type(self), self._pickled_options()))
 
     def _pickled_options(self) -> dict[str, str]:
-        """With the lines of ``configFile``, so that no commit depends on a file that is gone."""
+        """With the lines of ``configFile``, so that a commit does not depend on that file."""
         from spark_kafka_sink.config.given_options import given_options
         from spark_kafka_sink.config.unknown_options import PREFIX
 
@@ -128,7 +128,7 @@ class KprodDataSource(DataSource):
         try:
             return given_options(options, PREFIX).as_options()
         except ConfigError:
-            return options  # planning says it better
+            return options  # planning raises a better error
 
     def _has_arrow_stream_writer(self) -> bool:
         return hasattr(spark_datasource, "DataSourceStreamArrowWriter")
@@ -197,14 +197,14 @@ class KprodDataSource(DataSource):
 
 
 def _unpickled(cls: type[KprodDataSource], options: dict[str, str]) -> KprodDataSource:
-    """A data source out of a pickle: Spark asks it for commits and aborts (``preflight``)."""
+    """An unpickled data source: Spark uses it for commits and aborts (``preflight``)."""
     source = cls(spark_datasource.CaseInsensitiveDict(options))
     source._unpickled = True
     return source
 
 
 class KprodWriter(DataSourceArrowWriter):
-    """The batch writer: planned once, pickled to each task and to commit or abort."""
+    """The batch writer: planned once, pickled for each task and for commit or abort."""
 
     def __init__(self, plan: WritePlan) -> None:
         self.plan = plan
@@ -235,7 +235,7 @@ class _StreamDriver(DataSourceStreamWriter):
 
 
 class KprodRowStreamWriter(_StreamDriver):
-    """The stream writer of pyspark 4.0, which hands over rows."""
+    """The stream writer of pyspark 4.0, which passes rows."""
 
     def __init__(self, plan: WritePlan, schema: StructType) -> None:
         self.plan = plan
@@ -279,7 +279,7 @@ def _overwrite_refused(*, streaming: bool) -> ConfigError:
 
 
 def _check_import_paths(config: SinkConfig) -> None:
-    """A wrong path is an error here, not in every task. What they name is made where it works."""
+    """A wrong path is an error here, not in every task. The objects are created where they run."""
     from spark_kafka_sink.datasource.report.destinations import listener
     from spark_kafka_sink.datasource.write.task_progress import progress_listener
 

@@ -1,6 +1,6 @@
-"""What is said where Spark is missing, or too old for this sink.
+"""The error when Spark is missing, or too old for this sink.
 
-Owns: that one line. Never: pyspark itself, which may not be there.
+Owns: that line. Never: an import of pyspark, which may not be installed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from spark_kafka_sink.errors import safe_text
 
 
 def spark_needed(error: ImportError) -> ImportError:
-    """The error for a pyspark that could not be imported, or lacks what a sink is made of; any
-    other ImportError as it is.
+    """The error for a pyspark that can't be imported, or lacks the API of sinks; any other
+    ImportError unchanged.
     """
     if error.name == "pyspark":
         return ImportError(

@@ -1,8 +1,8 @@
-"""Putting a function in front of a method of pyspark, once, and taking it away again.
+"""Wraps methods of pyspark with a function, once, and removes the wrapper again.
 
-Owns: the wrap itself. Never: what a wrap does (``default_mode``, ``continuous_trigger``). Needed
-because two things can't be done from inside a Python data source (each of these modules says why).
-Wraps are minimal: they see the call, may note something on the object, and hand on everything.
+Owns: the wrapping itself. Never: what a wrapper does (``default_mode``, ``continuous_trigger``).
+Two things can't be done from inside a Python data source (each of these modules says why). Wrappers
+are minimal: they see the call, may store a note on the object, and pass everything on.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _MARK = "_kprod_wraps"
 
 
 def wrap(cls: type, name: str, around: Around) -> None:
-    """``cls.name(...)`` becomes ``around(method, self, ...)``. Does nothing when it is so already.
+    """``cls.name(...)`` becomes ``around(method, self, ...)``. Idempotent.
 
-    Does nothing either when the class has no such method of its own (another Spark version).
+    Does nothing when the class does not define that method (another Spark version).
     """
     method = cls.__dict__.get(name)
     if method is None or hasattr(method, _MARK):
@@ -35,7 +35,7 @@ def wrap(cls: type, name: str, around: Around) -> None:
 
 
 def unwrap(cls: type, name: str) -> None:
-    """Puts pyspark's own method back."""
+    """Restores pyspark's own method."""
     method = getattr(cls.__dict__.get(name), _MARK, None)
     if method is not None:
         setattr(cls, name, method)

@@ -1,9 +1,9 @@
-"""Will the topic take what this job is about to send? Asked once, before the first task.
+"""Checks once, before the first task, whether the topic accepts what this job will send.
 
 Owns: what is compared (WRITE; max.message.bytes with batch.size and max.request.size; the topic's
-compression.type; its bounds for timestamps with this machine's clock), and the words for it. Never:
-whether a topic is there (``admin_client.py``); an error for what may still work, which is a
-warning; a word about what the principal may not see.
+compression.type; its bounds for timestamps with this machine's clock), and the messages. Never:
+whether a topic exists (``admin_client.py``); an error for what may still work, which is a warning;
+a message about configs that the principal may not see.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-#: Milliseconds for both questions: their answers are worth no long wait.
+#: The timeout of both requests, in ms: they are optional.
 CHECK_MS: Final = 5_000
 
 LARGEST: Final = "max.message.bytes"
 COMPRESSION: Final = "compression.type"
 LEAST_IN_SYNC: Final = "min.insync.replicas"
 CLEANUP: Final = "cleanup.policy"
-#: What it says, alone or beside ``delete``, of topics that take no record without a key.
+#: Its value, alone or with ``delete``, for topics that reject records without a key.
 _COMPACT: Final = "compact"
 _TIMESTAMPS: Final = "message.timestamp.type"
 _AFTER: Final = "message.timestamp.after.max.ms"
 _BEFORE: Final = "message.timestamp.before.max.ms"
-#: A clock that is further off is said to be off, whatever a topic takes: logins by token or by
-#: signature begin to fail.
+#: A larger clock difference is a warning whatever a topic accepts: logins by token or by signature
+#: begin to fail.
 _CLOCK_OFF_MS: Final = 60_000
-#: What a record batch of one record has around its value, and room to spare.
+#: Upper bound on the overhead of a record batch of one record.
 _AROUND_A_REPORT: Final = 1_000
 #: Bits of authorized operations: the codes of Kafka's AclOperation.
 _OPERATIONS: Final = {
@@ -60,16 +60,16 @@ _OPERATIONS: Final = {
     10: "DESCRIBE_CONFIGS",
     11: "ALTER_CONFIGS",
 }
-#: What a topic's compression.type says when batches stay as they came.
+#: The compression.type of topics that keep batches as they are sent.
 _AS_SENT: Final = "producer"
-#: What its message.timestamp.type says when rows get the broker's time, whatever they came with.
+#: The message.timestamp.type of topics whose records get the broker's time.
 _BROKERS_TIME: Final = "LogAppendTime"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicWarning:
-    """What of a topic's ``setting`` doesn't fit, as an error that may be a warning. ``refuses``:
-    rows may fail by it; else they cost more than they need.
+    """A topic's ``setting`` that conflicts with the producer's, as an error that may be a warning.
+    ``refuses``: rows may fail; else they only cost more.
     """
 
     setting: str
@@ -85,14 +85,14 @@ def check_topics(
     *,
     timeout_ms: int,
 ) -> frozenset[str]:
-    """Which of the topics are compacted, as far as the principal may see settings.
+    """The topics that are compacted, as far as the principal may see configs.
 
     AuthorizationError for a topic that it may not write to; a warning, once in a process, for
-    settings with which rows may fail or cost more than they need, and for a ``report_topic`` that
-    does not take every report.
+    configs with which rows may fail or cost more than necessary, and for a ``report_topic`` that
+    does not accept every report.
 
-    An answer that does not come, or a question that a broker does not know or does not allow, says
-    nothing about a topic: the tasks find what there is.
+    A request that fails, or that a broker does not support or allow, is ignored: the tasks raise
+    their own errors.
     """
     topics = [one for one in (topic, report_topic) if one is not None]
     if not topics:
@@ -101,26 +101,28 @@ def check_topics(
     rights = _asked(lambda: topic_rights(admin, topics, limit_ms))
     for name, operations in rights.items():
         check_write(name, operations)
-    told = _asked(lambda: topic_settings(admin, topics, limit_ms))
-    for name, settings in told.items():
-        # Reports are batches of one record, which options of the producer have nothing to do with.
+    configs = _asked(lambda: topic_settings(admin, topics, limit_ms))
+    for name, settings in configs.items():
+        # Reports are batches of one record, to which options of the producer don't apply.
         found = warnings_of(config, name, settings) if name == topic else _too_small(name, settings)
         warn_once(_log, (one.error.one_line() for one in found))
-    return frozenset(t for t, settings in told.items() if _COMPACT in (settings.get(CLEANUP) or ""))
+    return frozenset(
+        t for t, settings in configs.items() if _COMPACT in (settings.get(CLEANUP) or "")
+    )
 
 
 def _asked(ask: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
     try:
         return ask()
     except KafkaError as error:
-        _log.debug("the preflight's look at rights and settings: %s", error.one_line())
+        _log.debug("the preflight's check of rights and configs: %s", error.one_line())
         return {}
 
 
 def topic_rights(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, int | None]:
-    """What the principal may do with each topic, as bits; None where brokers don't say."""
+    """The principal's operations on each topic, as bits; None where brokers don't report them."""
     found = topics_in_full(admin, topics, timeout_ms)
     return {name: topic.authorized_operations for name, topic in found.items()}
 
@@ -128,7 +130,7 @@ def topic_rights(
 def topics_in_full(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, TopicMetadata]:
-    """Each topic as a broker tells of it, with rights and replicas in sync."""
+    """Each topic's metadata, with the principal's operations and in-sync replicas."""
     request = MetadataRequest(
         tuple(sorted(topics)),
         allow_auto_topic_creation=False,
@@ -139,8 +141,8 @@ def topics_in_full(
 
 
 def check_write(topic: str, operations: int | None) -> None:
-    """AuthorizationError without WRITE. Only an answer that makes sense is believed: who is shown a
-    topic may DESCRIBE it, and a broker that says otherwise does not know this field.
+    """AuthorizationError without WRITE. Only a plausible response counts: a topic that is returned
+    may be DESCRIBEd, so a broker that omits that does not support this field.
     """
     if operations is None:
         return
@@ -158,7 +160,7 @@ def check_write(topic: str, operations: int | None) -> None:
 def topic_settings(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, Mapping[str, str | None]]:
-    """Those of each topic's settings that a write has to do with; empty where brokers don't say."""
+    """The configs of each topic that concern a write; empty where brokers don't return them."""
     names = (LARGEST, COMPRESSION, LEAST_IN_SYNC, CLEANUP, _TIMESTAMPS, _AFTER, _BEFORE)
     return admin.topic_configs(topics, names, admin.deadline(timeout_ms))
 
@@ -166,7 +168,7 @@ def topic_settings(
 def warnings_of(
     config: ProducerConfig, topic: str, settings: Mapping[str, str | None]
 ) -> Iterator[TopicWarning]:
-    """What of ``settings`` doesn't fit the producer's; of one setting the worst comes first."""
+    """The conflicts of ``settings`` with the producer's; for one setting the worst comes first."""
     largest = settings.get(LARGEST) or ""
     if largest.isdecimal():
         yield from _size_warnings(config, topic, int(largest))
@@ -175,15 +177,15 @@ def warnings_of(
         yield _warning(
             COMPRESSION,
             f"topic {topic} has {COMPRESSION}={wanted}, and batches come with "
-            f"kafka.{COMPRESSION}={sent}: brokers compress each of them again",
+            f"kafka.{COMPRESSION}={sent}: brokers recompress each of them",
             f"set one to the other, or the topic's {COMPRESSION} to {_AS_SENT}",
         )
 
 
 def _size_warnings(config: ProducerConfig, topic: str, largest: int) -> Iterator[TopicWarning]:
     takes = f"topic {topic} takes batches of at most {largest} bytes ({LARGEST})"
-    # A row's own batch has a header of 61 bytes, and the row some of its own; Kafka's two defaults
-    # (1048576 and 1048588) are meant to fit each other.
+    # A batch of one row has a header of 61 bytes, and the row some overhead; Kafka's two defaults
+    # (1048576 and 1048588) are meant to fit together.
     if config.max_request_size > largest and config.compression_type == "none":
         yield _warning(
             LARGEST,
@@ -196,7 +198,7 @@ def _size_warnings(config: ProducerConfig, topic: str, largest: int) -> Iterator
     if config.batch_size > largest:
         yield _warning(
             LARGEST,
-            f"{takes}, and kafka.batch.size is {config.batch_size}: each full batch is refused, "
+            f"{takes}, and kafka.batch.size is {config.batch_size}: each full batch is rejected, "
             "split and sent again",
             f"lower kafka.batch.size, or raise {LARGEST}",
         )
@@ -217,8 +219,8 @@ def _too_small(report_topic: str, settings: Mapping[str, str | None]) -> Iterato
 def clock_warning(
     topic: str | None, settings: Mapping[str, str | None], found: ClockDifference
 ) -> TopicWarning | None:
-    """What a clock that is off does to rows, which bear this machine's time unless they bring one.
-    The topic's bounds are compared with the leaders' clocks; the controller's stands for these.
+    """What a wrong clock does to rows, whose timestamp is this machine's time unless they have one.
+    Leaders apply the topic's bounds by their clocks; the controller's represents these.
     """
     surely_ms = max(0, abs(found.ahead_ms) - found.error_ms)
     where = "ahead of" if found.ahead_ms > 0 else "behind"
@@ -232,10 +234,10 @@ def clock_warning(
         and surely_ms > int(bound)
         and settings.get(_TIMESTAMPS) != _BROKERS_TIME
     ):
-        refused = f"{off}, and topic {topic} has {setting}={bound}: rows are refused"
+        refused = f"{off}, and topic {topic} has {setting}={bound}: rows are rejected"
         return _warning(setting, refused, hint, refuses=True)
     if surely_ms > _CLOCK_OFF_MS:
-        return _warning(setting, f"{off}: rows, tokens and signatures bear a wrong time", hint)
+        return _warning(setting, f"{off}: rows, tokens and signatures have a wrong time", hint)
     return None
 
 

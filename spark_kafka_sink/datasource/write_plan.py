@@ -1,12 +1,12 @@
-"""What planning decides and a writer carries: options, columns, cluster, and with exactly-once how
-far the commit log is; and what is done with it.
+"""The plan of a write: options, columns, cluster, and with exactly-once the state of the commit
+log; and its execution.
 
 Owns: :class:`WritePlan`, made on the driver, and its three uses: ``write`` in a task, ``commit``
 and ``abort`` on the driver again, in another process. Never: the names of Spark's writer classes
 (``source``).
 
-State that ``write`` leaves in a plan never reaches ``commit``: Spark pickles the plan to each of
-them. Only commit messages travel back.
+State that ``write`` leaves in a plan never reaches ``commit``: Spark pickles the plan for each of
+them. Only commit messages are sent back.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Tasks that a line of the log names.
+#: Tasks that a log line lists.
 _NAMED_TASKS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """One batch's or micro-batch's plan. Immutable and picklable.
+    """The plan of a batch or micro-batch. Immutable and picklable.
 
-    ``cluster`` is what the preflight saw, or None; ``transactions`` is None without exactly-once,
+    ``cluster`` is the preflight's, or None; ``transactions`` is None without exactly-once,
     and at the commit and abort of a stream. ``driver`` is the token of ``driver_identity``, empty
     in batch jobs. ``package_version`` is the driver's.
     """
@@ -86,12 +86,12 @@ class WritePlan:
         identity = TaskIdentity.current()
         plan = self.transactions
         if plan is None and self.config.is_exactly_once:
-            # Without transactions the rows would be visible at once, and not to be taken back.
+            # Without transactions the rows would be visible immediately, and could not be aborted.
             raise IllegalStateError(
-                "this write was planned without a look at the commit log, so it can't be "
+                "this write was planned without reading the commit log, so it can't be "
                 "exactly-once",
-                hint="Spark planned it in a way that spark-kafka-sink doesn't know: please report "
-                "it with this line and the version of Spark",
+                hint="Spark planned it in a way that spark-kafka-sink doesn't support: please "
+                "report it with this line and the version of Spark",
             )
         task = WriteTask(
             columns or self.columns,
@@ -106,7 +106,7 @@ class WritePlan:
                 _log.info(
                     "task %d writes nothing: its batch is committed already", identity.partition_id
                 )
-                return task.drop(batches, look=plan.verify)
+                return task.drop(batches, count=plan.verify)
             return task.run(batches)
         except UnresolvedReferenceError as error:
             raise error.seen_by("an executor") from None
@@ -141,8 +141,8 @@ class WritePlan:
     def commit(
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
     ) -> None:
-        """Vouches for a batch: every task's message is there, whole, and of our version; with
-        exactly-once, every transaction is committed.
+        """Confirms a batch: every task's message is present, valid, and of our version; with
+        exactly-once, commits every transaction.
 
         ``batch_id`` is the micro-batch's, None for a batch job. Raises CommitError; then nothing
         is undone: with at-least-once the rows stay in Kafka, and Spark may write them again.
@@ -151,7 +151,7 @@ class WritePlan:
         report = None
         try:
             checked = checked_messages(messages)
-            # Before the commit, whose decision has it (reportTopic); what came of it follows.
+            # Before the commit, whose decision includes it (reportTopic); the result follows.
             report = report_of_batch(self.config, checked, Outcome.COMMITTED, batch_id=batch_id)
             outcome = self._committed(checked, batch_id, report)
         except KafkaError as error:
@@ -194,7 +194,7 @@ class WritePlan:
         batch_id: int | None,
         error: KafkaError | None = None,
     ) -> WriteReport:
-        """Of a batch of which not every task told."""
+        """The report of a batch without some tasks' messages."""
         return report_of_batch(
             self.config,
             finished_messages(messages),
@@ -207,9 +207,9 @@ class WritePlan:
     def abort(
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
     ) -> None:
-        """Says what stays behind; with exactly-once, undoes what is not decided.
+        """Logs what stays in Kafka; with exactly-once, aborts what is not decided.
 
-        Never raises: Spark would show that in place of the cause. It may follow a commit that
+        Never raises: Spark would show that instead of the cause. It may follow a commit that
         succeeded, in part or in full.
         """
         try:
@@ -231,10 +231,10 @@ class WritePlan:
                     sum(message.rows for message in finished),
                 )
             report = self._report_of_some(messages, Outcome.ABORTED, batch_id, problem)
-            # Spark aborts after a commit that failed, too: that has told why, and of which rows.
+            # Spark aborts after a failed commit, too, which has published its own report.
             if not is_kept(report):
                 publish(report, self.config)
-        except Exception:  # noqa: BLE001 - the user needs the error that led here
+        except Exception:  # noqa: BLE001 - the user needs the original error
             return
 
     def _abort_transactions(
@@ -243,7 +243,7 @@ class WritePlan:
         finished: Sequence[TaskCommitMessage],
         batch_id: int | None,
     ) -> KafkaError | None:
-        """Why transactions may be open still; None when they are not."""
+        """The error why transactions may still be open; None when they are not."""
         from spark_kafka_sink.datasource.exactly_once import transaction_commit
 
         what = "kprod write" if batch_id is None else f"kprod write of micro-batch {batch_id}"
@@ -253,7 +253,7 @@ class WritePlan:
                 self.transactions,
                 finished,
                 batch_id,
-                tasks_may_live=len(finished) < len(messages),
+                tasks_may_run=len(finished) < len(messages),
                 driver_token=self.driver,
             )
         except KafkaError as error:
@@ -284,17 +284,17 @@ class WritePlan:
 
 
 def _since(begun: float) -> int:
-    """Milliseconds."""
+    """In milliseconds."""
     return round((time.monotonic() - begun) * 1000)
 
 
 def _unfinished(messages: Sequence[WriterCommitMessage | None]) -> list[int]:
-    """The tasks that sent no message that we could read."""
+    """The tasks without a readable message."""
     return [i for i, one in enumerate(messages) if not isinstance(one, TaskCommitMessage)]
 
 
 def _names(unfinished: Sequence[int]) -> str:
-    """Some of them, for a line of the log."""
+    """Some of them, for a log line."""
     if not unfinished:
         return ""
     return f" (not task {named(unfinished, _NAMED_TASKS)})"

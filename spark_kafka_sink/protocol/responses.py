@@ -60,7 +60,7 @@ class InitProducerIdResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class Coordinator:
+class FoundCoordinator:
     """``node`` is None when ``error`` is not NONE; ``message`` is the broker's own text."""
 
     error: ErrorCode
@@ -72,7 +72,7 @@ class Coordinator:
 class FindCoordinatorResponse:
     """``coordinators`` by the key that was requested."""
 
-    coordinators: Mapping[str, Coordinator]
+    coordinators: Mapping[str, FoundCoordinator]
     throttle_ms: int = 0
 
 
@@ -175,11 +175,11 @@ def read_find_coordinator(
 
 def _coordinator(
     one: find_coordinator.FindCoordinatorResponse | find_coordinator.Coordinator,
-) -> Coordinator:
+) -> FoundCoordinator:
     error = error_code(one.error_code)
     if error is not ErrorCode.NONE:
-        return Coordinator(error, None, one.error_message)
-    return Coordinator(
+        return FoundCoordinator(error, None, one.error_message)
+    return FoundCoordinator(
         error, checked_node(one.node_id, one.host, one.port, None), one.error_message
     )
 

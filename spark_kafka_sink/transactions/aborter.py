@@ -1,4 +1,4 @@
-"""The driver undoes a batch that was not decided, and ends what its tasks left open.
+"""The driver aborts a batch that was not decided, and the transactions that its tasks left open.
 
 Owns: the order of these steps. Never: a decision (``committer.py``), who owns a key
 (``ownership.py``), which orphans are ours (``sweep.py``).
@@ -23,13 +23,13 @@ from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 
 _log = logging.getLogger(__name__)
 
-#: Spark kills a task's Python process so long after it asked it to stop, at most
-#: (spark.python.task.killTimeout, 2 s by default); what it still produces then is swept once more.
+#: Spark kills a task's Python process at most this long after it asked it to stop
+#: (spark.python.task.killTimeout, 2 s by default); then a second sweep aborts what it still wrote.
 KILLED_AFTER_MS = 3_000
 
 
 class Aborter:
-    """For as long as ``client``'s connections are open; each step takes max.block.ms at most."""
+    """Aborts batches, over the connections of ``client``; max.block.ms bounds each step."""
 
     def __init__(self, log: DecisionLog, client: TransactionClient) -> None:
         self._decisions = log
@@ -42,15 +42,15 @@ class Aborter:
         number: int,
         transactions: Sequence[PreparedTransaction],
         *,
-        tasks_may_live: bool,
+        tasks_may_run: bool,
     ) -> tuple[str, ...]:
-        """Undo what was not decided, and end all that this run has open; gives the ids of the
-        orphans that were swept.
+        """Abort ``transactions`` unless they are decided, and every open transaction of this run;
+        returns the ids of the orphans that were swept.
 
-        It may follow a commit that succeeded: a decision is never undone. A run that was superseded
-        sweeps too: its transactions have it in their names, and nobody else decides about them.
-        ``tasks_may_live``: a task without a message may still write for a moment (Spark kills it
-        later), so what it leaves is swept once more.
+        It may follow a commit that succeeded: a decision is never undone. A superseded run sweeps
+        too: the ids of its transactions contain the run id, and no other run decides about them.
+        ``tasks_may_run``: a task without a commit message may still write for a moment (Spark kills
+        it later), so there is a second sweep.
         """
         session = retry_when_fenced(
             lambda: self._decisions.open(owner.key, self._client.deadline()),
@@ -74,7 +74,7 @@ class Aborter:
             owner.key,
             lambda one: one.run == owner.run_id or is_superseded(one, state),
             keep,
-            tasks_may_live=tasks_may_live,
+            tasks_may_run=tasks_may_run,
         )
         if ended and owner.numbering is Numbering.ONCE:
             try:
@@ -84,13 +84,13 @@ class Aborter:
         return swept
 
     def abort_unknown(self, key: str, mine: Callable[[TransactionalId], bool]) -> tuple[str, ...]:
-        """As :meth:`abort`, for a batch of which no task has told whose run it is: all runs with an
-        open transaction that is ``mine`` are given up, and what they have open is ended.
+        """As :meth:`abort`, for a batch without a commit message, so that its run is not known: all
+        runs with an open transaction that is ``mine`` are aborted, with their transactions.
         """
         runs = self._sweeper.open_runs(key, self._client.deadline(), mine)
         if not runs:
-            # Who had an identity only, and was killed, may still open a transaction with it.
-            self._wait_for_the_killed()
+            # A killed task that had only its identity may still open a transaction with it.
+            self._await_killed_tasks()
             runs = self._sweeper.open_runs(key, self._client.deadline(), mine)
             if not runs:
                 return ()
@@ -99,7 +99,7 @@ class Aborter:
             before = session.state or CommitState()
             state = before
             for run in sorted(runs - set(state.superseded)):
-                state = state.given_up(run)
+                state = state.with_aborted_run(run)
             if state != before:
                 session.write(state, self._client.deadline())
             return session
@@ -108,29 +108,29 @@ class Aborter:
             lambda: self._decisions.open(key, self._client.deadline()), give_up
         )
         keep = _decided(session.state)
-        return self._sweep(key, lambda one: one.run in runs, keep, tasks_may_live=True)
+        return self._sweep(key, lambda one: one.run in runs, keep, tasks_may_run=True)
 
     def _give_up(self, owner: Owner, number: int, session: LogSession) -> LogSession:
-        """Unless the batch is decided, or the key is not ours: from here on no commit of this run
-        decides anything, also not one that begins now.
+        """Unless the batch is decided, or the key has another owner: from here on no commit of this
+        run decides anything, not even one that begins now.
 
-        The fence alone shuts out only a commit that has opened the log before. Spark may call abort
-        beside a commit that it doesn't wait for any more (its user stopped a query that hung)::
+        Fencing alone stops only a commit that has opened the log before. Spark may call abort
+        beside a commit that it no longer waits for (its user stopped a query that hung)::
 
             abort opens the log, and finds no decision
             the commit opens the log, and finds all transactions prepared
             abort ends them
             the commit writes DECIDED: a batch whose transactions are gone
         """
-        # Without a state nobody owns the key, so it is taken from nobody: not as a state that is
-        # new, whose generation is not the one that this run was planned with.
+        # Without a state the key has no owner, so none is superseded. A new state would have
+        # another generation than the one that this run was planned with.
         state = session.state or CommitState()
         decision = state.decision
         decided = (
             decision is not None and decision.number == number and state.run_id == owner.run_id
         )
         if owner.may_decide(session.state) and not decided:
-            session.write(state.given_up(owner.run_id), self._client.deadline())
+            session.write(state.with_aborted_run(owner.run_id), self._client.deadline())
         return session
 
     def _sweep(
@@ -139,7 +139,7 @@ class Aborter:
         is_orphan: Callable[[TransactionalId], bool],
         keep: Collection[str],
         *,
-        tasks_may_live: bool,
+        tasks_may_run: bool,
     ) -> tuple[str, ...]:
         def sweep() -> tuple[str, ...]:
             return self._sweeper.sweep(
@@ -147,12 +147,12 @@ class Aborter:
             ).ended
 
         swept = sweep()
-        if tasks_may_live:
-            self._wait_for_the_killed()
+        if tasks_may_run:
+            self._await_killed_tasks()
             swept += sweep()
         return swept
 
-    def _wait_for_the_killed(self) -> None:
+    def _await_killed_tasks(self) -> None:
         clock = self._client.clock
         clock.wait(Latch(), clock.now_ms() + KILLED_AFTER_MS)
 

@@ -1,7 +1,7 @@
-"""Why consumers of a topic that read committed stand still: the transactions open in it.
+"""What blocks read_committed consumers of a topic: the transactions that are open in it.
 
-Owns: who they are, of any client, and what ends each. Never: the ending. KIP-664: leaders tell of
-their producers (DescribeProducers), coordinators whose transaction it is (ListTransactions).
+Owns: finding them, of any client, and what ends each. Never: the ending. KIP-664: leaders report
+their producers (DescribeProducers), coordinators their transactional ids (ListTransactions).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.inspection import DecidedBy, decided_ids, standing_of
 from spark_kafka_sink.transactions.transactional_ids import parse
 
-#: Those in which a consumer waits.
+#: The states in which a consumer waits.
 _OPEN: Final = (
     TransactionState.ONGOING,
     TransactionState.PREPARE_COMMIT,
@@ -43,8 +43,8 @@ class Blocker:
 
     ``starts`` are partitions and the offsets of its first record; in those of ``first`` it is the
     oldest, and so the one that holds the last stable offset. ``transactional_id`` is None when no
-    coordinator knows of it. ``standing`` is its run's, None for another client's; ``age_ms`` is by
-    this machine's clock, None when nobody tells.
+    coordinator lists it. ``standing`` is its run's, None for another client's; ``age_ms`` is by
+    this machine's clock, None when it is not known.
     """
 
     topic: str
@@ -60,9 +60,9 @@ class Blocker:
 
     @property
     def owner(self) -> str:
-        """Whose it is, in words."""
+        """A description of its owner."""
         if self.transactional_id is None:
-            return "no coordinator knows it"
+            return "no coordinator lists it"
         if self.standing is None:
             return "another client"
         if self.decided is not None:
@@ -81,11 +81,11 @@ class Blocker:
                 f"--start-offset {offset}"
             )
         if self.found is not None and self.found.state is not TransactionState.ONGOING:
-            return "its coordinator is ending it: look again in a moment"
+            return "its coordinator is ending it: check again in a moment"
         if self.decided is not None:
             return f"start its query, or: kprod txn commit {self.decided.key}"
         if self.standing is Standing.OWNER:
-            return f"its query may be at work. If it is dead, start it, or: kprod txn abort {name}"
+            return f"its query may be running. If not, start it, or: kprod txn abort {name}"
         if self.standing is not None:
             return f"kprod txn abort {name}"
         return f"let that client end it, or stop it and: kprod txn fence {name}"
@@ -129,7 +129,7 @@ def blockers(
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A transaction as its coordinator and our log see it."""
+    """A transaction as its coordinator and the commit log have it."""
 
     found: TransactionDescription
     standing: Standing | None
@@ -176,8 +176,9 @@ def _blocker(
 def every_open(
     client: TransactionClient, deadline_ms: int, *, producer_ids: Collection[int] = ()
 ) -> tuple[TransactionListing, ...]:
-    """Of every client that the principal may DESCRIBE, from every broker; with ``producer_ids`` of
-    those alone. KafkaTimeoutError when a broker does not answer: what is open there is not known.
+    """Open transactions of every client that the principal may DESCRIBE, from every broker; with
+    ``producer_ids`` only theirs. KafkaTimeoutError when a broker does not respond, because its open
+    transactions are not known.
     """
     request = ListTransactionsRequest(_OPEN, tuple(sorted(producer_ids)))
     calls = [listing(request, node) for node in client.brokers(deadline_ms)]
@@ -189,10 +190,10 @@ def every_open(
 def _producers(
     client: TransactionClient, partitions: Sequence[TopicPartition], deadline_ms: int
 ) -> Mapping[TopicPartition, Sequence[ProducerState]]:
-    """Those with an open transaction, of each partition that has one."""
+    """The producers with an open transaction, of each partition that has one."""
     found: dict[TopicPartition, Sequence[ProducerState]] = {}
 
-    def asking(tp: TopicPartition) -> Call[DescribeProducersResponse]:
+    def describing(tp: TopicPartition) -> Call[DescribeProducersResponse]:
         def take(response: DescribeProducersResponse) -> ErrorCode | None:
             answer = response.partitions[tp]
             again = judged(answer.error, f"DescribeProducers of {tp}", f"READ on {tp.topic}")
@@ -203,7 +204,7 @@ def _producers(
 
         return Call(DescribeProducersRequest((tp,)), Leader(tp), take)
 
-    calls = [asking(tp) for tp in partitions]
+    calls = [describing(tp) for tp in partitions]
     if not client.loop.run(calls, deadline_ms):
         raise client.loop.timeout("DescribeProducers", calls)
     return found

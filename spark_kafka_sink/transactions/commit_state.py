@@ -1,16 +1,16 @@
-"""What the decision log says of one key: who owns it, what is done, what is decided.
+"""The state of one key in the commit log: its owner, the batches that are done, the decision.
 
-Owns: :class:`CommitState`, its steps (a table of methods, each giving the next state), who may take
-them (:class:`Standing`), and its form as bytes. Never: a broker, a clock, the decision itself
+Owns: :class:`CommitState`, its transitions (methods that return the next state), which run may take
+them (:class:`Standing`), and its serialized form. Never: a broker, a clock, the decision itself
 (``committer.py``).
 
-The log keeps one state for each key, the newest. A batch's way through it::
+The log keeps the newest state of each key. The states of a batch::
 
     (nothing, or DONE N-1) -decide-> DECIDED N -finish-> DONE N
                                      DECIDED N -undo---> DONE N-1
                                      DECIDED N -lose---> PARTIAL N -resolve-> DONE N or DONE N-1
 
-Several writes that are decided together (``spark_kafka_sink.transaction``) are noted one by one
+Several writes that are decided together (``spark_kafka_sink.transaction``) are recorded one by one
 before: PREPARED N, which is DONE N-1 with parts.
 """
 
@@ -31,29 +31,29 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.transactions.transactional_ids import parse, prefix_of_key
 
-#: Of the bytes. A reader refuses what is newer. 2 has parts, which version 0.1 doesn't know; every
-#: other field that was added since may be dropped by a reader that doesn't know it.
+#: The format's version. A reader refuses newer ones. 2 has parts, which version 0.1 doesn't read;
+#: every other field that was added since may be dropped by a reader that doesn't read it.
 FORMAT: Final = 2
-#: Run ids that are remembered as superseded, and batches that are remembered as done, the newest.
+#: The newest run ids that are kept as superseded, and the newest batches that are kept as done.
 KEPT_RUNS: Final = 32
 KEPT_DONE: Final = 32
-#: Ids that are remembered as never to be used again, the newest.
+#: The newest ids that are kept as never to be used again.
 KEPT_BURNT: Final = 1000
-#: ``last_done`` of a key under which nothing was done yet.
+#: ``last_done`` of a key without a batch.
 NOTHING_DONE: Final = -1
-#: Of a text in a record: run and query ids are far shorter.
+#: Characters of a text in a record: run and query ids are far shorter.
 _LONGEST_TEXT: Final = 200
 _LONGEST_ID: Final = 400
 
 
 class LogOutcomeUnknownError(CommitOutcomeUnknownError):
-    """The end of a write's transaction was asked for and got no clear answer in time. Whoever opens
-    the key next finds out.
+    """EndTxn of a write's transaction got no clear answer in time. The outcome is known when the
+    key is opened next.
     """
 
 
 class Phase(Enum):
-    """Where a key's newest batch stands."""
+    """The phase of a key's newest batch."""
 
     DONE = "done"
     DECIDED = "decided"
@@ -61,7 +61,7 @@ class Phase(Enum):
 
 
 class Standing(Enum):
-    """What the commit log says of a run."""
+    """The standing of a run in the commit log."""
 
     OWNER = "owner"
     SUPERSEDED = "superseded"
@@ -71,9 +71,9 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What a write was, as far as it can be compared with another: two writes of the same rows have
-    the same payload, however they are cut into tasks. ``bytes`` are those of keys and values;
-    ``topic`` is empty when each row names its own.
+    """What is compared of two writes: writes of the same rows have the same payload, however they
+    are split into tasks. ``bytes`` are those of keys and values; ``topic`` is empty when each row
+    has its own.
     """
 
     rows: int = 0
@@ -86,8 +86,8 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Batch ``number`` is committed; ``payloads`` are those of its writes, in their order. None are
-    known of a batch that version 0.1 wrote.
+    """Batch ``number`` is committed; ``payloads`` are those of its writes, in their order; empty
+    for a batch that version 0.1 wrote.
     """
 
     number: int
@@ -121,16 +121,16 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class CommitState:
-    """``run_id`` owns the key in this ``generation``, unless it was aborted; ``superseded`` are run
-    ids that did before, and those that were aborted.
+    """``run_id`` owns the key in this ``generation``, unless it was aborted; ``superseded`` are
+    earlier owners' run ids, and those of aborted runs.
 
-    ``incarnation`` tells this log from one of the same key that was deleted or reset, where
-    generations count from 1 again: it is the first owner's run id. ``done`` are the batches (micro-
-    batch ids, or txnVersions) that were done last, oldest first; ``last_done`` is the newest of
-    all, NOTHING_DONE before the first. ``decision`` is the one under way, or None; ``lost`` its
+    ``incarnation`` distinguishes this state from one of the same key that was deleted or reset,
+    where generations count from 1 again: it is the first owner's run id. ``done`` are the newest
+    done batches (micro-batch ids, or txnVersions), oldest first; ``last_done`` is the newest of
+    all, NOTHING_DONE before the first. ``decision`` is the one in progress, or None; ``lost`` its
     transactional ids that the broker aborted. ``parts`` are the writes of batch ``parts_of`` that
     wait for their decision. ``burnt`` are ids of the owner that its workers must not use again
-    (``sweep.py``). ``other`` are fields of a newer version, kept as they are: name and JSON.
+    (``sweep.py``). ``other`` are fields of a newer version, kept unchanged: name and JSON.
     """
 
     generation: int = 0
@@ -159,14 +159,14 @@ class CommitState:
         return "" if self.run_id in self.superseded else self.run_id
 
     def standing(self, run_id: str, planned: int | None = None) -> Standing:
-        """Whether that run may decide what it planned at generation ``planned`` (None: not known):
-        the owner may, a superseded one never again. The log need not know it for that: a driver
-        that dies before its first commit is in none of its records::
+        """Whether that run may decide what it planned at generation ``planned`` (None: unknown):
+        the owner may, a superseded run never. That needs no record of the run: a driver that
+        crashes before its first commit has none::
 
             A, B and C have planned when the log was at generation 1; their tasks have begun
-            A dies. B takes over: generation 2
+            A crashes. B takes over: generation 2
             C commits: it was planned at 1, the log is at 2 and B's: C stops
-            B sweeps what A and C have open. Who plans from now on plans at 2, and is left alone
+            B sweeps what A and C have open. Later runs plan at 2, and are not swept
         """
         if run_id in self.superseded:
             return Standing.SUPERSEDED
@@ -175,15 +175,15 @@ class CommitState:
         is_late = planned is not None and planned < self.generation
         return Standing.SUPERSEDED if is_late else Standing.UNKNOWN
 
-    def done_as(self, number: int) -> Done | None:
-        """What is remembered of batch ``number``."""
+    def done_batch(self, number: int) -> Done | None:
+        """Batch ``number``, if it is among the kept ones."""
         return next((one for one in self.done if one.number == number), None)
 
-    # -- who owns it ------------------------------------------------------------------------------
+    # -- ownership --------------------------------------------------------------------------------
 
     def taken_over(self, run_id: str, query_id: str) -> CommitState:
-        """``run_id`` owns it now; the same state when it does already. A query id that is not known
-        is no other one.
+        """With ``run_id`` as the owner; unchanged when it is already. An empty query id keeps the
+        current one.
         """
         query_id = query_id or self.query_id
         if self.generation and self.run_id == run_id:
@@ -200,24 +200,30 @@ class CommitState:
             burnt=(),
         )
 
-    def given_up(self, run_id: str) -> CommitState:
-        """``run_id`` was aborted, and must not decide anything any more. Whoever comes next takes
-        over as ever, with the generation that it was planned with.
+    def with_aborted_run(self, run_id: str) -> CommitState:
+        """``run_id`` was aborted, and must not decide anything any more. The generation stays, so
+        that a run that was planned with it can take over.
         """
-        given_up = replace(self, superseded=self._with_superseded(run_id))
+        aborted = replace(self, superseded=self._with_superseded(run_id))
         if run_id != self.run_id:
-            return given_up
-        return replace(given_up, parts_of=NOTHING_DONE, parts=())
+            return aborted
+        return replace(aborted, parts_of=NOTHING_DONE, parts=())
+
+    def forgotten(self) -> CommitState:
+        """All but the generation, in which nobody has planned yet: who comes next ends what was
+        open before.
+        """
+        return CommitState(generation=self.generation + 1)
 
     def _with_superseded(self, run_id: str) -> tuple[str, ...]:
         kept = (run for run in self.superseded if run != run_id)
         return (*kept, *filter(None, [run_id]))[-KEPT_RUNS:]
 
-    # -- a batch's way ----------------------------------------------------------------------------
+    # -- the phases of a batch --------------------------------------------------------------------
 
     def with_part(self, number: int, part: Part) -> CommitState:
-        """One more write of batch ``number`` is prepared; one that is written again replaces what
-        it wrote before.
+        """One more write of batch ``number`` is prepared; it replaces an earlier one of the same
+        index.
         """
         self._require(Phase.DONE)
         others = self.parts if self.parts_of == number else ()
@@ -237,7 +243,7 @@ class CommitState:
         return replace(self._with_done(done), decision=None)
 
     def skipped_to(self, number: int, payloads: tuple[Payload, ...]) -> CommitState:
-        """Batch ``number`` had no row, so there was nothing to decide."""
+        """Batch ``number`` had no rows, so there was nothing to decide."""
         self._require(Phase.DONE)
         return replace(self._with_done(Done(number, payloads)), parts_of=NOTHING_DONE, parts=())
 
@@ -251,11 +257,11 @@ class CommitState:
         return replace(self, lost=tuple(ids))
 
     def undone(self) -> CommitState:
-        """Nothing of the decision is visible, nor ever will be: the batch is written again."""
+        """Nothing of the decision is or will be visible: the batch is written again."""
         return replace(self, decision=None, lost=())
 
     def resolved(self, *, done: bool) -> CommitState:
-        """By an operator: batch N counts as done, or is to be written again as a whole."""
+        """By an operator: the batch counts as done, or is to be written again as a whole."""
         if self.decision is None:
             raise IllegalStateError("there is no batch to resolve: the last one is done")
         if not done:
@@ -270,10 +276,10 @@ class CommitState:
         if self.phase is not phase:
             raise IllegalStateError(f"the commit log is {self.phase.value}, not {phase.value}")
 
-    # -- as bytes -----------------------------------------------------------------------------
+    # -- serialization ------------------------------------------------------------------------
 
     def encode(self) -> bytes:
-        """JSON in UTF-8: readable with any consumer. A transactional id is a stem and a number."""
+        """JSON in UTF-8, for any consumer. A transactional id is stored as stem and number."""
         fields: dict[str, object] = {name: json.loads(text) for name, text in self.other}
         fields |= {
             "format": FORMAT if self.parts else 1,
@@ -307,43 +313,43 @@ class CommitState:
 
     @classmethod
     def decode(cls, key: str, value: bytes) -> CommitState:
-        """Raises CommitError for bytes of a newer version, that are not a state at all, or that
-        name a transaction of another key: whoever may write the topic must not end a stranger's
-        transactions with our rights.
+        """Raises CommitError for bytes of a newer version, bytes that are not a state, and bytes
+        that name a transaction of another key: a principal that may write to the topic must not
+        end other clients' transactions with our rights.
         """
         try:
             fields: dict[str, Any] = json.loads(value)
-            version = _whole(fields["format"])
+            version = _int64(fields["format"])
             if version > FORMAT:
                 raise CommitError(
                     f"the commit log was written by a newer spark-kafka-sink (format {version}; "
-                    f"{FORMAT} is known here)",
-                    hint="a stream that ran with a newer version must go on with it",
+                    f"this one reads {FORMAT})",
+                    hint="a stream that ran with a newer version must continue with it",
                 )
             decision = None
             if "batch" in fields:
                 decision = Decision(
-                    _whole(fields["batch"]),
+                    _int64(fields["batch"]),
                     _transactions(key, fields["transactions"]),
                     _payloads(fields.get("payloads", ())),
                 )
             return cls(
-                generation=_whole(fields["generation"]),
+                generation=_int64(fields["generation"]),
                 incarnation=_text(fields.get("incarnation", "")),
                 run_id=_text(fields["runId"]),
                 query_id=_text(fields["queryId"]),
-                last_done=_whole(fields["lastDone"]),
+                last_done=_int64(fields["lastDone"]),
                 done=tuple(
-                    Done(_whole(number), _payloads(rest))
+                    Done(_int64(number), _payloads(rest))
                     for number, *rest in fields.get("done", ())
                 ),
                 superseded=tuple(_text(run) for run in fields["superseded"]),
                 decision=decision,
                 lost=tuple(_text(one, _LONGEST_ID) for one in fields.get("lost", ())),
-                parts_of=_whole(fields.get("partsOf", NOTHING_DONE)),
+                parts_of=_int64(fields.get("partsOf", NOTHING_DONE)),
                 parts=tuple(
                     Part(
-                        _whole(part["index"]),
+                        _int64(part["index"]),
                         _transactions(key, part["transactions"]),
                         _payloads((part["payload"],))[0],
                     )
@@ -356,8 +362,8 @@ class CommitState:
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise CommitError(
-                f"the commit log's record of '{key}' is not one of ours",
-                hint="the topic of commitLogTopic must not be written by anybody else; 'kprod txn "
+                f"the commit log's record of '{key}' was not written by spark-kafka-sink",
+                hint="no other client may write to the topic of commitLogTopic; 'kprod txn "
                 f"reset {key} --force' forgets the key",
             ) from None
 
@@ -375,7 +381,7 @@ def _payload_fields(payloads: Iterable[Payload]) -> list[tuple[object, ...]]:
 
 
 def _payloads(fields: Iterable[Any]) -> tuple[Payload, ...]:
-    return tuple(Payload(_whole(rows), _whole(size), _text(to, 249)) for rows, size, to in fields)
+    return tuple(Payload(_int64(rows), _int64(size), _text(to, 249)) for rows, size, to in fields)
 
 
 def _by_stem(transactions: Iterable[PreparedTransaction]) -> dict[str, list[list[int]]]:
@@ -390,7 +396,7 @@ def _by_stem(transactions: Iterable[PreparedTransaction]) -> dict[str, list[list
 
 def _transactions(key: str, stems: Mapping[str, Any]) -> tuple[PreparedTransaction, ...]:
     found = tuple(
-        PreparedTransaction(_id(stem, k), _whole(pid), _whole(epoch), _whole(version))
+        PreparedTransaction(_id(stem, k), _int64(pid), _int64(epoch), _int64(version))
         for stem, entries in stems.items()
         for k, pid, epoch, version in entries
     )
@@ -403,31 +409,31 @@ def _transactions(key: str, stems: Mapping[str, Any]) -> tuple[PreparedTransacti
         ):
             raise CommitError(
                 f"the commit log's record of '{key}' names the transaction "
-                f"'{safe_text(t.transactional_id, 120)}', which is not one of its own; it is left "
+                f"'{safe_text(t.transactional_id, 120)}' of another key; it is left "
                 "alone",
-                hint="somebody else has written to the topic of commitLogTopic; 'kprod txn reset "
+                hint="another client has written to the topic of commitLogTopic; 'kprod txn reset "
                 f"{key} --force' forgets the key",
             )
     return found
 
 
 def _text(value: object, longest: int = _LONGEST_TEXT) -> str:
-    """A text that may be shown: short, and on one line."""
+    """A text that is safe to show: short, and on one line."""
     if not isinstance(value, str) or len(value) > longest or not (value.isprintable()):
         raise ValueError
     return value
 
 
-def _whole(value: object) -> int:
-    """A whole number of 64 bits as JSON has it; ValueError for all else, 1.0 and true too."""
+def _int64(value: object) -> int:
+    """An integer of 64 bits in JSON; ValueError for everything else, also 1.0 and true."""
     if type(value) is not int or not -(2**63) <= value < 2**63:
         raise ValueError
     return value
 
 
 def _id(stem: object, number: object) -> str:
-    """What :func:`split_number` takes apart; ValueError for all else."""
-    text, count = _text(stem, _LONGEST_ID), _whole(number)
+    """The inverse of :func:`split_number`; ValueError for anything else."""
+    text, count = _text(stem, _LONGEST_ID), _int64(number)
     if not text.endswith("~") or count < 0:
         raise ValueError
     return f"{text}{count}"

@@ -1,13 +1,13 @@
-"""The driver ends the transactions of a batch: decide durably, end each, note that it is done.
+"""The driver commits the transactions of a batch: decide durably, commit each, record it as done.
 
-Owns: the order of these steps, for commit and for the roll forward at planning. Never: who may take
-them (``ownership.py``), an abort that Spark asks for (``aborter.py``), what a doubtful answer means
+Owns: the order of these steps, for commit and for the roll forward at planning. Never: which run
+may take them (``ownership.py``), an abort by Spark (``aborter.py``), what a doubtful answer means
 (``outcomes.py``).
 
-**The commit point** is the log's own transaction: once its EndTxn(commit) is answered, batch N is
-DECIDED, and whoever comes next commits its transactions. Before, nobody ends any of them but to
-abort; after, nobody aborts any, but a decision of which brokers have aborted a part before anything
-was committed: then all of it is aborted, and the batch is written again.
+**The commit point** is the log's own transaction: once its EndTxn(commit) has succeeded, batch N is
+DECIDED, and the next driver commits its transactions if this one does not. Before it, they can only
+be aborted; after it, only committed. The exception is a decision of which brokers aborted a part
+before anything was committed: then all of it is aborted, and the batch is written again.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Ids that an error names; it tells how many there are.
+#: Ids that an error lists; it has the number of all.
 _NAMED = 5
-#: The worker in the id of the driver's own transaction, which holds offsets.
+#: The worker part in the id of the driver's own transaction with offsets.
 _OFFSETS = "offsets"
-#: And of the one that holds the batch's report, or a part's.
+#: And of the one with the report of the batch, or of a part.
 _REPORT = "report"
 _NOTHING_UNDONE = (
-    "nothing was undone: start the query again and it finds out; 'kprod txn describe' shows what "
-    "the brokers know"
+    "nothing was undone: start the query again, and it resolves the batch; 'kprod txn describe' "
+    "shows the brokers' state"
 )
 
 
@@ -72,9 +72,9 @@ class Batch:
     wrote a row.
 
     ``payload`` is what all tasks wrote, or would have written when they found the batch done (None:
-    nobody looked). ``part`` is the index of one of several writes that are decided together, and
-    ``parts`` how many they were: with ``part`` it is only noted, with ``parts`` all that was noted
-    is decided.
+    not counted). ``part`` is the index of one of several writes that are decided together, and
+    ``parts`` their number: with ``part`` it is only recorded, with ``parts`` all recorded parts are
+    decided.
     """
 
     number: int
@@ -88,7 +88,7 @@ class Batch:
 
 
 class Commit(Enum):
-    """How a commit ended that ended well."""
+    """How a successful commit ended."""
 
     COMMITTED = "committed"
     ALREADY_DONE = "done before"
@@ -97,9 +97,9 @@ class Commit(Enum):
 
 
 class Committer:
-    """Commits and rolls forward, for as long as ``client``'s connections are open.
+    """Commits and rolls forward, over the connections of ``client``.
 
-    max.block.ms bounds what comes before a decision, delivery.timeout.ms the ending of what is
+    max.block.ms bounds the steps before a decision, delivery.timeout.ms committing what is
     decided; transaction.timeout.ms is the tasks'.
     """
 
@@ -115,10 +115,10 @@ class Committer:
     # -- planning -----------------------------------------------------------------------------
 
     def roll_forward(self, key: str) -> CommitState:
-        """What the log says of ``key``, after a batch that an earlier driver decided is ended.
+        """The state of ``key``, after committing a batch that an earlier driver decided.
 
-        Raises PartialCommitError for a batch that lost rows and that nobody resolved yet, and
-        CommitOutcomeUnknownError when its transactions can't be ended now.
+        Raises PartialCommitError for a batch that lost rows and is not resolved yet, and
+        CommitOutcomeUnknownError when its transactions can't be committed now.
         """
         state, settled = self._decisions.read(key, self._client.deadline())
         if settled and state is None:
@@ -126,8 +126,8 @@ class Committer:
         if settled and state is not None and state.phase is not Phase.DECIDED:
             _check_resolved(key, state)
             return state
-        # A driver that died in the middle of a write left it open; whoever opens the log ends it.
-        # (One that lives opens the log again.)
+        # A driver that crashed during a write left it open; opening the log aborts it. (A running
+        # driver opens the log again.)
         return retry_when_fenced(
             lambda: self._decisions.open(key, self._client.deadline()),
             lambda session: self._rolled_forward(key, session),
@@ -140,10 +140,10 @@ class Committer:
         if decision is None:
             return state
         with _decided(key, decision):
-            _log.info("kprod %s: batch %d was decided; ending it now", key, decision.number)
+            _log.info("kprod %s: batch %d was decided; committing it now", key, decision.number)
             state = self._finish(key, session, state)
-            # Not `_note_done`: who goes on without the note takes these ids for the next batch, and
-            # the log, which still says DECIDED, names transactions that nobody can find again.
+            # Not `_note_done`, which may fail: the next batch would reuse these ids, while the log,
+            # still at DECIDED, names transactions that can't be described any more.
             session.write(state, self._client.deadline())
         return state
 
@@ -154,7 +154,7 @@ class Committer:
 
         Raises SupersededError (another driver owns the key), CommitError (nothing is visible, and
         what was prepared is aborted or will be), CommitOutcomeUnknownError (nothing is undone; the
-        next planning finds out) and PartialCommitError.
+        next planning resolves it) and PartialCommitError.
         """
         if owner.numbering is Numbering.ONCE and not batch.transactions and batch.parts is None:
             return Commit.EMPTY
@@ -168,7 +168,7 @@ class Committer:
                 clock=self._client.clock,
             )
         except SupersededError:
-            # A decision of ours that nobody knows to be in the log: whoever took over has ended it.
+            # Our decision may have reached the log; if so, the new owner has committed it.
             if tried and self._is_committed(tried[-1]):
                 return Commit.COMMITTED
             raise
@@ -183,14 +183,14 @@ class Committer:
     def _commit(
         self, owner: Owner, batch: Batch, session: LogSession, tried: list[Decision]
     ) -> Commit:
-        """``tried`` is told what it sets out to decide."""
+        """One attempt. Appends its decision to ``tried`` before writing it."""
         found = session.state
         owner.check(found)
         if found is None and owner.numbering.is_of_micro_batches and batch.number > 0:
             warn(
                 _log,
                 Kind.COMMIT_LOG_EMPTY,
-                "kprod '%s': the commit log knows nothing of it, and this is batch %d. Either it "
+                "kprod '%s': the commit log has no entry for it, and this is batch %d. Either it "
                 "is the first one that is written exactly-once under this name, or the topic of "
                 "commitLogTopic was deleted: then a batch that Spark runs again may come twice",
                 owner.key,
@@ -199,10 +199,10 @@ class Committer:
         before = self._rolled_forward(owner.key, session)
         is_ours = found is not None and found.decision is not None and found.run_id == owner.run_id
         if is_ours and before.last_done == batch.number:
-            # We wrote it a moment ago, and nobody knew whether it had arrived.
+            # The previous attempt wrote it, without a clear answer.
             self._sweep(owner, session, before)
             return Commit.COMMITTED
-        # A job decides one version only, so the owner of one that is done decides nothing more.
+        # A job decides one version only, so the owner of a done version decides nothing more.
         done = before.run_id if owner.numbering is Numbering.VERSIONS else ""
         state = before.taken_over(owner.run_id, owner.query_id)
         if self._done_before(owner, batch, before):
@@ -210,11 +210,11 @@ class Committer:
             if state.generation != before.generation and (
                 owner.numbering is Numbering.MICRO_BATCHES
             ):
-                # Nobody may know which query this is. Two that live under one name, and whose
-                # batches look alike, would drop each other's for ever; so one stops the other.
+                # The query id may be unknown. Two queries with one name and equal payloads would
+                # keep dropping each other's batches; taking over stops the other one.
                 session.write(state, self._client.deadline())
                 before = state
-            # Else not `state`, which is not written: whom it calls superseded may still decide.
+            # Else not `state`, which is not written: the runs it lists as superseded may decide.
             self._sweep(owner, session, before, also=done)
             return Commit.ALREADY_DONE
         if batch.part is not None:
@@ -229,7 +229,7 @@ class Committer:
             if owner.numbering is not Numbering.VERSIONS:
                 before = state.skipped_to(batch.number, decision.payloads)
                 session.write(before, self._client.deadline())
-            # (A version without rows doesn't count as written: its rows may not be there yet.)
+            # (A version without rows doesn't count as written: its rows may come later.)
             self._sweep(owner, session, before, also=done)
             return Commit.EMPTY
         tried.append(decision)
@@ -242,9 +242,9 @@ class Committer:
         if state.last_done != decision.number:
             raise CommitError(
                 f"batch {decision.number} of '{owner.key}' was decided, and brokers had aborted "
-                "its transactions before they were ended; nothing of it is visible",
-                hint="this driver stood still for longer than kafka.transaction.timeout.ms "
-                f"({self._transaction_timeout_ms} ms) leaves; write the batch again",
+                "its transactions before they were committed; nothing of it is visible",
+                hint="this driver was paused for longer than kafka.transaction.timeout.ms "
+                f"({self._transaction_timeout_ms} ms) allows; write the batch again",
             )
         self._note_done(owner.key, session, None if owner.numbering is Numbering.ONCE else state)
         self._sweep(owner, session, state)
@@ -261,9 +261,9 @@ class Committer:
             yield prepare_offsets(self._client, str(offsets_id), batch.offsets, deadline)
 
     def _note_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
-        """Every transaction is committed. That must not fail for want of a note of it: whoever ran
-        the job again would double its rows. The next planning ends the batch once more, which
-        changes nothing, and notes it then, or fails before a task starts.
+        """Record that every transaction is committed. A failure here must not fail the commit: a
+        repeated job would duplicate its rows. The next planning commits the batch again, which
+        changes nothing, and records it, or fails before a task starts.
         """
         try:
             session.write(state, self._client.deadline())
@@ -271,14 +271,14 @@ class Committer:
             warn(
                 _log,
                 Kind.DONE_NOT_NOTED,
-                "kprod '%s': the batch is committed, but the commit log could not be told so: %s",
+                "kprod '%s': the batch is committed, but could not be recorded as done: %s",
                 key,
                 error.message,
             )
 
     def _done_before(self, owner: Owner, batch: Batch, state: CommitState) -> bool:
-        """True when a batch of that number is committed, and this one is to be dropped. Raises
-        CommitError when it can't be that batch.
+        """True when a batch of that number is committed, so that this one is dropped. Raises
+        CommitError when it can't be the same batch.
         """
         check_number(owner.key, owner.numbering, owner.query_id, batch.number, state)
         if batch.number > state.last_done:
@@ -287,7 +287,7 @@ class Committer:
         return True
 
     def _check_prepared(self, owner: Owner, decision: Decision, deadline: int) -> None:
-        """Each is open, ours, and open for a while longer; else all are aborted and we raise."""
+        """Raises CommitError, and aborts all, unless each is prepared and far from its timeout."""
         timeout_ms = self._transaction_timeout_ms
         oldest_ms = timeout_ms - margin_ms(timeout_ms)
         ids = decision.ids
@@ -319,8 +319,8 @@ class Committer:
         )
 
     def _decide(self, owner: Owner, session: LogSession, state: CommitState) -> CommitState:
-        """The commit point. What is decided is checked within the lease of the log's transaction:
-        a decision never outlives what it stands on.
+        """The commit point. The transactions are checked within the lease of the log's transaction,
+        so that a decision is never made later than its check allows.
         """
         decision = state.decision
         assert decision is not None
@@ -343,12 +343,12 @@ class Committer:
     def _finish(
         self, key: str, session: LogSession, state: CommitState, *, checked_ms: int | None = None
     ) -> CommitState:
-        """End what is decided; the state in which that is done. Or the one in which it is undone:
-        when brokers have aborted some of it, and nobody has committed any, since it was checked
-        (``checked_ms``; None: by somebody else).
+        """Commit what is decided; returns the state with the batch done. Or undone: when brokers
+        have aborted some of it, and none was committed, since the check at ``checked_ms`` (None: by
+        an earlier process).
 
-        The process may have been stopped between its decision and here, too, for as long as it was
-        dead in a roll forward. To commit what is left would tear the batch then.
+        This process may have been paused after its decision for as long as a crashed one is away
+        before a roll forward. Committing the rest would make the batch partial then.
         """
         decision = state.decision
         assert decision is not None
@@ -374,9 +374,9 @@ class Committer:
                 f"({_names(doubtful)})",
                 hint=_NOTHING_UNDONE
                 if ended.unclear
-                else "their coordinators have forgotten them (transactional.id.expiration.ms), and "
-                f"no start will find out; 'kprod txn resolve {key} --batch {decision.number} "
-                "--force' goes on, after a look at the topic",
+                else "their transactional ids have expired (transactional.id.expiration.ms), so "
+                "no restart can resolve the batch; check the topic, then continue with "
+                f"'kprod txn resolve {key} --batch {decision.number} --force'",
                 transactional_ids=doubtful,
             )
         return state.finished()
@@ -384,8 +384,8 @@ class Committer:
     def _sweep(
         self, owner: Owner, session: LogSession, state: CommitState, *, also: str = ""
     ) -> None:
-        """After a batch is done, by what the log says (``state``). What is not swept now is swept
-        later, or times out, so it fails nothing.
+        """Sweep after a batch is done, by the log's ``state``. Orphans that are not swept now are
+        swept later, or time out, so errors are only logged.
         """
         try:
             swept = self._sweeper.sweep(
@@ -400,7 +400,7 @@ class Committer:
             warn(
                 _log,
                 Kind.ORPHANS_UNSEEN,
-                "kprod '%s': orphaned transactions could not be looked for: %s",
+                "kprod '%s': orphaned transactions could not be searched: %s",
                 owner.key,
                 error.message,
             )
@@ -412,19 +412,19 @@ class Committer:
 def check_number(
     key: str, numbering: Numbering, query_id: str, number: int, state: CommitState
 ) -> None:
-    """Raises CommitError unless batch ``number`` of query ``query_id`` (empty: not known) may come
-    now: again, or next. A batch that is dropped by mistake is lost without a trace.
+    """Raises CommitError unless batch ``number`` of query ``query_id`` (empty: not known) is the
+    last or the next one: a batch that is dropped by mistake is lost silently.
     """
     if state.last_done == NOTHING_DONE or numbering is Numbering.ONCE:
-        return  # nothing was ever committed under this key
+        return  # nothing was committed under this key
     if numbering is Numbering.VERSIONS:
         oldest = min((one.number for one in state.done), default=state.last_done)
-        if oldest < number < state.last_done and state.done_as(number) is None:
+        if oldest < number < state.last_done and state.done_batch(number) is None:
             raise CommitError(
                 f"version {number} of '{key}' was never written, and version {state.last_done} is "
                 "done already",
-                hint="versions of one txnAppId must be written in ascending order: give backfills "
-                "a txnAppId of their own",
+                hint="versions of one txnAppId must be written in ascending order: use a separate "
+                "txnAppId for backfills",
             )
         return
     other = query_id and state.query_id and query_id != state.query_id
@@ -432,19 +432,19 @@ def check_number(
     if other or left_out or number < state.last_done:
         raise CommitError(
             f"'{key}' is at batch {state.last_done} of query {state.query_id or 'unknown'}, and "
-            f"query {query_id or 'unknown'} wants to write batch {number}",
-            hint="the query runs twice, its checkpoint was deleted, copied or put back, it ran "
+            f"query {query_id or 'unknown'} is about to write batch {number}",
+            hint="the query runs twice, its checkpoint was deleted, copied or restored, it ran "
             "without exactly-once for a while, or two queries share a transactionalIdPrefix or a "
-            "name of foreach_batch: give each one of its own; if that is meant, 'kprod txn reset "
-            f"{key}' forgets the old one",
+            "name of foreach_batch: use a different one for each query; if that is intended, "
+            f"'kprod txn reset {key}' removes the old state",
         )
 
 
 def check_payload(key: str, batch: Batch, state: CommitState) -> None:
-    """Raises CommitError when ``batch``, which is to be dropped, has other rows than the one that
-    was written under its number.
+    """Raises CommitError when ``batch``, which is about to be dropped, has other rows than the one
+    that was written with its number.
     """
-    done = state.done_as(batch.number)
+    done = state.done_batch(batch.number)
     if done is None or not done.payloads or batch.payload is None:
         return
     if batch.parts is not None:
@@ -461,21 +461,21 @@ def check_payload(key: str, batch: Batch, state: CommitState) -> None:
         raise CommitError(
             f"batch {batch.number} of '{key}' is done with {written}, and is to be written again "
             f"with {batch.payload}: other rows, which would be dropped",
-            hint="a checkpoint was copied or put back, a version was used for other data, or the "
-            "query gives other rows each time it runs; in that case, or if they may be dropped, "
+            hint="a checkpoint was copied or restored, a version was used for other data, or the "
+            "query is not deterministic; in that case, or if the rows may be dropped, "
             "set verifyReplays=false",
         )
 
 
 def _decision(owner: Owner, batch: Batch, state: CommitState) -> Decision:
-    """What is to be decided: the batch, or all its parts that were noted."""
+    """The decision for the batch, or for all its recorded parts."""
     if batch.parts is None:
         return Decision(batch.number, batch.transactions, (batch.payload or Payload(),))
     noted = state.parts if state.parts_of == batch.number else ()
     if [part.index for part in noted] != list(range(batch.parts)):
         raise CommitError(
             f"batch {batch.number} of '{owner.key}' has {batch.parts} writes, and the commit log "
-            f"knows of {len(noted)} that ended well; nothing of it is visible",
+            f"has {len(noted)} successful ones; nothing of it is visible",
             hint="a write failed, or the transaction was ended while one was still running",
         )
     transactions = tuple(t for part in noted for t in part.transactions) + batch.transactions
@@ -489,7 +489,7 @@ def _undone(key: str, state: CommitState) -> CommitState:
         Kind.BATCH_UNDONE,
         "kprod '%s': batch %d was decided, and brokers had aborted a part of it before anything "
         "was committed (its driver was away for longer than kafka.transaction.timeout.ms); nothing "
-        "of it is visible, and it is to be written again",
+        "of it is visible, and it will be written again",
         key,
         state.decision.number,
     )
@@ -498,8 +498,8 @@ def _undone(key: str, state: CommitState) -> CommitState:
 
 @contextmanager
 def _decided(key: str, decision: Decision) -> Iterator[None]:
-    """What goes wrong in here goes wrong behind the commit point: whoever hears of it must not
-    write the rows again.
+    """An error in here comes after the commit point: its type must keep the caller from writing
+    the rows again.
     """
     try:
         yield
@@ -528,8 +528,8 @@ def _partial(key: str, number: int, of: int, lost: tuple[str, ...]) -> PartialCo
     return PartialCommitError(
         f"batch {number} of '{key}' is committed in part: the broker aborted {len(lost)} of its "
         f"{of} transactions ({_names(lost)}), and their rows are missing",
-        hint=f"'kprod txn resolve {key} --batch {number} --as done' goes on without them, '--as "
+        hint=f"'kprod txn resolve {key} --batch {number} --as done' continues without them, '--as "
         "replay' writes the whole batch again (the others' rows come twice); it happens when a "
-        "driver stays away for longer than kafka.transaction.timeout.ms after its decision",
+        "driver is away for longer than kafka.transaction.timeout.ms after its decision",
         transactional_ids=lost,
     )

@@ -1,10 +1,10 @@
-"""Where decisions are kept: a compacted topic of the cluster that the data goes to.
+"""The commit log of decisions: a compacted topic in the cluster that the data goes to.
 
-Owns: :class:`DecisionLog` and its sessions, the topic's creation and its settings, which partition
-a key has. Never: a decision (``committer.py``), bytes of records (``log_parts.py``), the requests
+Owns: :class:`DecisionLog` and its sessions, the topic's creation and its configs, the partition
+of a key. Never: a decision (``committer.py``), bytes of records (``log_parts.py``), the requests
 (``log_reader.py``, ``log_writer.py``).
 
-Same cluster: same failures, same credentials, and InitProducerId is a fence that costs nothing.
+In the same cluster it has the same failures and credentials, and InitProducerId is a free fence.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.lease import lease_ms
 from spark_kafka_sink.transactions.log_parts import PART_BYTES, cut, join, key_of
-from spark_kafka_sink.transactions.log_reader import LogCache, LogReader, LogSnapshot, Wanted
+from spark_kafka_sink.transactions.log_reader import KeyFilter, LogCache, LogReader, LogSnapshot
 from spark_kafka_sink.transactions.log_writer import LogWriter
 from spark_kafka_sink.transactions.transactional_ids import log_id
 
-#: Of a topic that is created here. A key's partition is one of the first so many, and the first one
-#: in a topic that has fewer, so that adding partitions does no harm: what is known of a key would
-#: stay where nobody looks for it. (Only who adds them to a small one, up to this number, moves it.)
+#: Partitions of a topic that is created here. Keys hash over the first PARTITIONS only, and are all
+#: in partition 0 of a topic with fewer, so that adding partitions moves no key. (Only growing a
+#: smaller topic up to this number does.)
 PARTITIONS: Final = 16
 _CONFIGS: Final = {
     "cleanup.policy": "compact",
@@ -46,16 +46,14 @@ _CONFIGS: Final = {
     "segment.ms": str(60 * 60 * 1000),
     "min.cleanable.dirty.ratio": "0.1",
 }
-#: How long who reads waits for the markers of a write that was ended a moment ago.
+#: How long a read waits for the markers of a write that has just ended.
 _MARKERS_MS: Final = 500
 
 _log = logging.getLogger(__name__)
 
 
 class LogRead(NamedTuple):
-    """``settled`` is False while somebody is in the middle of a write: ``state`` is what was before
-    it.
-    """
+    """``settled`` is False while a write is in progress: ``state`` is the one before it."""
 
     state: CommitState | None
     settled: bool
@@ -64,8 +62,8 @@ class LogRead(NamedTuple):
 class DecisionLog:
     """States by key (``transactional_ids.log_key``) on ``topic``, over ``client``'s connections.
 
-    What every call may raise besides: ConfigError for a topic that is not compacted,
-    AuthorizationError that names the topic and what is needed.
+    Every call may also raise ConfigError for a topic that is not compacted, and an
+    AuthorizationError that names the topic and the missing rights.
     """
 
     def __init__(
@@ -77,7 +75,7 @@ class DecisionLog:
     ) -> None:
         self._client = client
         self._topic = topic
-        self._places = LogCache()
+        self._log_cache = LogCache()
         self._part_bytes = part_bytes
         self._rights = (
             f"DESCRIBE, READ and WRITE on the topic '{topic}' (commitLogTopic), and CREATE while "
@@ -86,27 +84,27 @@ class DecisionLog:
         self._reader = LogReader(client, self._rights)
 
     def read(self, key: str, deadline_ms: int) -> LogRead:
-        """The newest state, fencing nobody and waiting for nobody."""
+        """The newest state, without fencing, and without waiting for a write in progress."""
         tp, topic_id = self._partition(key, deadline_ms)
-        place = self._settled(
+        snapshot = self._settled(
             lambda: self._read(key, tp, topic_id, deadline_ms), deadline_ms, _MARKERS_MS
         )
-        return LogRead(_decoded(key, place), place.settled)
+        return LogRead(_decoded(key, snapshot), snapshot.settled)
 
     def open(self, key: str, deadline_ms: int) -> LogSession:
-        """Fence every earlier writer of ``key`` (InitProducerId, which aborts what a dead one left
-        open), then read to the end.
+        """Fence every earlier writer of ``key`` (InitProducerId, which aborts what a crashed one
+        left open), then read to the end.
         """
         client = self._client
         tp, topic_id = self._partition(key, deadline_ms)
         timeout_ms = lease_ms(client.config.transaction_timeout_ms)
         producer = client.init_producer_id(log_id(key), timeout_ms, deadline_ms)
-        # (A leader that doesn't know that it was deposed may never get the markers.)
-        place = self._settled(lambda: self._read(key, tp, topic_id, deadline_ms), deadline_ms)
-        if not place.settled:
+        # (A leader that hasn't noticed that it was deposed may never get the markers.)
+        snapshot = self._settled(lambda: self._read(key, tp, topic_id, deadline_ms), deadline_ms)
+        if not snapshot.settled:
             raise KafkaTimeoutError(
-                f"{tp} of the commit log still has a transaction of '{key}' open, which was ended",
-                hint="its leader was cut off from the other brokers, or its replicas don't follow",
+                f"{tp} of the commit log still has an open transaction of '{key}', which was ended",
+                hint="its leader is cut off from the other brokers, or its replicas don't follow",
                 code=ErrorCode.REQUEST_TIMED_OUT,
             )
         writer = LogWriter(
@@ -120,21 +118,21 @@ class DecisionLog:
         )
 
         def is_newest(first_offset: int, deadline_ms: int) -> bool:
-            """Nobody has written ``key`` between the end that was read and ``first_offset``."""
-            name, end = key.encode(), place.next_offset
+            """No record of ``key`` is between the end that was read and ``first_offset``."""
+            name, end = key.encode(), snapshot.next_offset
             if first_offset >= end and not (
                 first_offset > end
                 and self._reader.has_records(tp, name, end, first_offset, deadline_ms)
             ):
                 return True
-            self._places.forget(topic_id, name)
+            self._log_cache.forget(topic_id, name)
             return False
 
-        return LogSession(key, place, writer, is_newest, self._part_bytes)
+        return LogSession(key, snapshot, writer, is_newest, self._part_bytes)
 
     def states(self, prefix: str, deadline_ms: int) -> dict[str, CommitState] | None:
-        """All keys of exactly this prefix with what is kept under them, fencing nobody; None when
-        the topic is missing: it is not created. Reads the whole log.
+        """The states of all keys of exactly this prefix, without fencing; None when the topic is
+        missing: it is not created. Reads the whole log.
         """
         known = self._topic in self._client.loop.cluster.topics
         if not known and not self._find_or_create(deadline_ms, create=False):
@@ -144,14 +142,14 @@ class DecisionLog:
             read = partial(
                 self._reader.read_keys,
                 TopicPartition(self._topic, partition),
-                Wanted(prefix.encode(), prefix=True),
+                KeyFilter(prefix.encode(), prefix=True),
                 LogSnapshot(),
                 deadline_ms,
             )
-            # What was written a moment ago counts for whoever looks by hand, too.
-            place = self._settled(read, deadline_ms, _MARKERS_MS)
-            for key in {key_of(k).decode(errors="replace") for k in place.records}:
-                state = _decoded(key, place)
+            # An operator's command must see a write that has just ended, too.
+            snapshot = self._settled(read, deadline_ms, _MARKERS_MS)
+            for key in {key_of(k).decode(errors="replace") for k in snapshot.records}:
+                state = _decoded(key, snapshot)
                 if state is not None:
                     found[key] = state
         return found
@@ -159,33 +157,33 @@ class DecisionLog:
     def _settled(
         self, read: Callable[[], LogSnapshot], deadline_ms: int, wait_ms: int | None = None
     ) -> LogSnapshot:
-        """``read`` until no write is under way, or so long (None: until the deadline). Markers
-        follow an EndTxn in milliseconds.
+        """``read`` until no write is in progress, for at most ``wait_ms`` (None: until the
+        deadline). Markers follow an EndTxn in milliseconds.
         """
         clock = self._client.clock
         until = deadline_ms if wait_ms is None else min(deadline_ms, clock.now_ms() + wait_ms)
-        place = read()
+        snapshot = read()
         attempts = 0
-        while not place.settled and clock.now_ms() < until:
+        while not snapshot.settled and clock.now_ms() < until:
             self._client.loop.pause(attempts, until)
             if clock.now_ms() < deadline_ms:
-                place = read()
+                snapshot = read()
             attempts += 1
-        return place
+        return snapshot
 
     def _read(
         self, key: str, tp: TopicPartition, topic_id: bytes | None, deadline_ms: int
     ) -> LogSnapshot:
         name = key.encode()
-        before = self._places.get(topic_id, name)
-        place = self._reader.read_keys(tp, Wanted(name), before, deadline_ms)
-        self._places.put(topic_id, name, place)
-        return place
+        before = self._log_cache.get(topic_id, name)
+        snapshot = self._reader.read_keys(tp, KeyFilter(name), before, deadline_ms)
+        self._log_cache.put(topic_id, name, snapshot)
+        return snapshot
 
     # -- the topic --------------------------------------------------------------------------------
 
     def _partition(self, key: str, deadline_ms: int) -> tuple[TopicPartition, bytes | None]:
-        """Where ``key`` is, in a topic that is there and compacted; and the topic's id."""
+        """The partition of ``key``, in an existing and compacted topic; and the topic's id."""
         loop = self._client.loop
         if self._topic not in loop.cluster.topics:
             self._find_or_create(deadline_ms)
@@ -193,12 +191,12 @@ class DecisionLog:
         return TopicPartition(self._topic, partition), loop.cluster.topic_ids.get(self._topic)
 
     def _partitions(self) -> int:
-        """Those that keys are in."""
-        there = len(self._client.loop.cluster.topics[self._topic])
-        return PARTITIONS if there >= PARTITIONS else 1
+        """The number of partitions that keys hash over."""
+        count = len(self._client.loop.cluster.topics[self._topic])
+        return PARTITIONS if count >= PARTITIONS else 1
 
     def _find_or_create(self, deadline_ms: int, *, create: bool = True) -> bool:
-        """False: it is missing, and was not to be created."""
+        """False when it is missing and ``create`` is False."""
         client, topic = self._client, self._topic
 
         def left() -> int:
@@ -225,14 +223,14 @@ class DecisionLog:
                 code=error.code,
             ) from error
         topic_id = client.loop.cluster.topic_ids.get(topic)
-        if topic_id is None or topic_id not in self._places.checked:
+        if topic_id is None or topic_id not in self._log_cache.checked:
             self._check(deadline_ms)
             if topic_id is not None:
-                self._places.checked.add(topic_id)
+                self._log_cache.checked.add(topic_id)
         return True
 
     def _create(self, left: Callable[[], int]) -> None:
-        """With all settings; without those that managed clusters refuse (small segments)."""
+        """With all configs, else without those that managed clusters refuse (small segments)."""
         new = NewTopic(self._topic, PARTITIONS, -1, _CONFIGS)
         try:
             self._client.create_topics((new,), timeout_ms=left(), exist_ok=True)
@@ -243,8 +241,8 @@ class DecisionLog:
             self._client.create_topics((plain,), timeout_ms=left(), exist_ok=True)
 
     def _check(self, deadline_ms: int) -> None:
-        """A topic that deletes loses decisions, and so does one whose leader may be a replica that
-        was behind. Who may not see its settings is trusted.
+        """A topic with cleanup.policy=delete loses decisions, and so does an unclean leader
+        election. Without the right to read the configs nothing is checked.
         """
         names = ("cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable")
         found = self._client.topic_configs((self._topic,), names, deadline_ms)[self._topic]
@@ -254,7 +252,7 @@ class DecisionLog:
                 _log,
                 Kind.COMMIT_LOG_AT_RISK,
                 "commitLogTopic '%s' has unclean.leader.election.enable=true: an unclean election "
-                "forgets decisions, and batches may come twice or be lost; set it to false",
+                "loses decisions, and batches may come twice or be lost; set it to false",
                 self._topic,
             )
         if replicas > 1 and found.get("min.insync.replicas") == "1":
@@ -270,36 +268,35 @@ class DecisionLog:
         if policy is not None and policy != "compact":
             raise ConfigError(
                 f"commitLogTopic '{self._topic}' has cleanup.policy={policy}; it must be compact",
-                hint="another topic, or none: it is created with the right settings when it is "
-                "missing",
+                hint="set another topic, or a missing one: it is created with the right configs",
             )
 
 
 class LogSession:
-    """The one writer of a key, until somebody else opens it; ``state`` is what the log said after
-    everybody before us was fenced. After an error of :meth:`write` the key must be opened again.
+    """The only writer of a key, until it is opened again; ``state`` was read after every earlier
+    writer was fenced. After an error of :meth:`write` the key must be opened again.
 
-    ``is_newest`` is asked for the first write, with its offset and deadline, before it counts; then
-    nobody but us writes the key. Without it a batch may be committed twice, where a leader was cut
-    off from its peers and from the controller, but not from us::
+    ``is_newest`` is called for the first write, with its offset and deadline, before it counts;
+    from then on this is the only writer. Without it a batch may be committed twice, when a leader
+    is partitioned from its peers and from the controller, but not from us::
 
-        run 0: DECIDED 1, DONE 1 at the new leader; dies before Spark notes batch 1
-        run 1: plans, and later opens the log: the old leader tells of DONE 0; batch 1 is written
-        run 1: its Produce is refused there, and taken by the new leader, behind DONE 1
+        run 0: DECIDED 1, DONE 1 at the new leader; crashes before Spark records batch 1
+        run 1: plans, and later opens the log: the old leader returns DONE 0; batch 1 is written
+        run 1: its Produce is refused there, and taken by the new leader, after DONE 1
     """
 
     def __init__(
         self,
         key: str,
-        place: LogSnapshot,
+        snapshot: LogSnapshot,
         writer: LogWriter,
         is_newest: Callable[[int, int], bool],
         part_bytes: int,
     ) -> None:
         self._key = key
         self._is_newest: Callable[[int, int], bool] | None = is_newest
-        self._state = _decoded(key, place)
-        self._there = set(place.records)
+        self._state = _decoded(key, snapshot)
+        self._existing = set(snapshot.records)
         self._writer = writer
         self._part_bytes = part_bytes
 
@@ -316,23 +313,22 @@ class LogSession:
     ) -> None:
         """Replace the state, durably (None removes the key).
 
-        ``check`` is called when the record lies in the log and doesn't count yet. From then on the
-        write is a lease: a broker voids it when it isn't ended within seconds, whatever has become
-        of us. What ``check`` raises is raised, and nothing is written.
+        ``check`` is called when the record is in the log but not committed yet. From then on the
+        write is a lease: a broker aborts it when it isn't ended within seconds, whatever happens to
+        this process. What ``check`` raises is raised, and nothing is written.
 
         Raises SupersededError when another session was opened meanwhile, or when :attr:`state` was
-        not the newest (it was read at a leader that was deposed and didn't know it): nothing was
-        written. LogOutcomeUnknownError when it may or may not be written. Any other KafkaError: it
-        is not written.
+        not the newest (read from a deposed leader): nothing was written. LogOutcomeUnknownError
+        when it may or may not be written. Any other KafkaError: it is not written.
         """
-        if state is None and not self._there:
+        if state is None and not self._existing:
             return
 
         def before_its_end(first_offset: int) -> None:
             if self._is_newest is not None and not self._is_newest(first_offset, deadline_ms):
                 raise SupersededError(
-                    f"the commit log of '{self._key}' was read at a broker that does not lead it "
-                    "any more, and has been written since",
+                    f"the commit log of '{self._key}' was read from a broker that is no leader "
+                    "of it any more, and has been written since",
                     hint="open it again",
                 )
             if check is not None:
@@ -340,13 +336,13 @@ class LogSession:
 
         revision = self._writer.begin(deadline_ms)
         value = None if state is None else state.encode()
-        records = cut(self._key.encode(), value, revision, self._there, self._part_bytes)
+        records = cut(self._key.encode(), value, revision, self._existing, self._part_bytes)
         self._writer.commit(records, deadline_ms, before_its_end)
         self._is_newest = None
-        self._there = {key for key, part in records.items() if part is not None}
+        self._existing = {key for key, part in records.items() if part is not None}
         self._state = state
 
 
-def _decoded(key: str, place: LogSnapshot) -> CommitState | None:
-    value = join(key.encode(), place.records)
+def _decoded(key: str, snapshot: LogSnapshot) -> CommitState | None:
+    value = join(key.encode(), snapshot.records)
     return None if value is None else CommitState.decode(key, value)

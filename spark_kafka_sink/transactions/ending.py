@@ -1,7 +1,7 @@
-"""Ending the transactions of a batch: what is decided, each until its outcome is known.
+"""Ends the transactions of a decided batch, each until its outcome is known.
 
-Owns: the rounds of EndTxn and DescribeTransactions, and when a decision can be undone. Never: the
-decision (``committer.py``), what an answer means (``outcomes.py``).
+Owns: the rounds of EndTxn and DescribeTransactions, when a decision can be undone. Never: the
+decision (``committer.py``), what a response means (``outcomes.py``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROUND_MS = 20
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcomes:
-    """Transactional ids: ``lost`` were aborted by a broker, of ``unknown`` nobody can tell, of
+    """Transactional ids: ``lost`` were aborted by a broker, those of ``unknown`` expired, for
     ``unclear`` no clear answer came in time. All others are committed.
     """
 

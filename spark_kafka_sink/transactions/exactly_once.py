@@ -4,9 +4,9 @@ Owns: :class:`ExactlyOnceDriver`, which puts client, log, committer and aborter 
 planning checks before a task starts, and the connections that one process keeps between two
 commits. Never: the protocol's steps (``committer.py``, ``aborter.py``).
 
-Spark plans, commits and aborts in short-lived calls of pooled processes. A process that is asked
-again within a minute finds its connections warm (:func:`shared`); nothing else is kept: what the
-log says is read anew each time.
+Spark plans, commits and aborts in short-lived calls of pooled processes. A process that is called
+again within a minute still has its connections (:func:`shared_driver`); nothing else is kept: the
+log is read again each time.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from spark_kafka_sink.transactions.transactional_ids import (
 
 _log = logging.getLogger(__name__)
 
-#: So long a process believes that what it may do under a key, it still may.
-_CHECKED_MS: Final = 60_000
-#: Clusters (or configurations) of which one process keeps connections; a planner serves few.
+#: How long a check of rights is cached, in ms.
+_CHECK_CACHE_MS: Final = 60_000
+#: Drivers (one per cluster and configuration) that a process keeps; a planner serves few.
 _KEPT: Final = 4
 
 
@@ -59,7 +59,7 @@ class ExactlyOnceDriver:
     ) -> None:
         self._config = config
         self._checked: dict[str, int] = {}
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._client = TransactionClient(config, clock=clock, new_client=new_client)
         self._clock = self._client.clock
         log = DecisionLog(self._client, log_topic)
@@ -86,46 +86,46 @@ class ExactlyOnceDriver:
         self._client.close()
 
     def write_record(self, record: TopicRecord, timeout_ms: int) -> None:
-        """A report of what has no decision; at least once."""
+        """Write the report of a write without a decision; at least once."""
         write_record(self._client, record, self._client.deadline(timeout_ms))
 
     def plan(self, key: str) -> CommitState:
-        """What the log says of ``key``, after everything decided before is ended.
+        """The state of ``key``, after every earlier decision is committed.
 
-        Meets, before any task starts: missing rights on the transactional ids and on the log's
+        Raises before any task starts: for missing rights on the transactional ids and on the log's
         topic, a transaction.timeout.ms above the broker's limit, brokers that are too old.
         """
         self._check(key)
         return self._committer.roll_forward(key)
 
     def two_phase_commit(self, key: str) -> bool:
-        """Whether brokers give us transactions that never time out (KIP-939): asked, and logged."""
-        asked = check_id(prefix_of_key(key))
+        """Whether brokers allow transactions that never time out (KIP-939); logs the result."""
+        transactional_id = check_id(prefix_of_key(key))
         try:
             self._client.init_producer_id(
-                asked,
+                transactional_id,
                 self._config.transaction_timeout_ms,
                 self._client.deadline(),
                 two_phase_commit=True,
             )
         except (AuthorizationError, UnsupportedVersionError) as error:
             why = (
-                "brokers have transaction.two.phase.commit.enable=false, or the principal has not "
+                "brokers have transaction.two.phase.commit.enable=false, or the principal lacks "
                 "the right TWO_PHASE_COMMIT"
                 if isinstance(error, AuthorizationError)
-                else "brokers don't offer InitProducerId version 6"
+                else "brokers don't support InitProducerId version 6"
             )
-            self._tell_once(f"kprod '{key}': twoPhaseCommit=auto is off: {why}")
+            self._log_once(f"kprod '{key}': twoPhaseCommit=auto is off: {why}")
             return False
-        self._tell_once(
-            f"kprod '{key}': twoPhaseCommit=auto is on: transactions never time out, and what a "
-            "dead driver leaves open is ended by the next start, or by 'kprod txn sweep'"
+        self._log_once(
+            f"kprod '{key}': twoPhaseCommit=auto is on: transactions never time out, and those "
+            "that a crashed driver leaves open are ended by the next start, or by 'kprod txn sweep'"
         )
         return True
 
-    def _tell_once(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+    def _log_once(self, text: str) -> None:
+        if text not in self._logged:
+            self._logged.add(text)
             _log.info(text)
 
     def _check(self, key: str) -> None:
@@ -135,14 +135,15 @@ class ExactlyOnceDriver:
             return
         timeout_ms = self._config.transaction_timeout_ms
         check_rights(self._client, prefix, timeout_ms, self._client.deadline())
-        self._checked[prefix] = now + _CHECKED_MS
+        self._checked[prefix] = now + _CHECK_CACHE_MS
 
 
 def check_rights(
     client: TransactionClient, prefix: str, transaction_timeout_ms: int, deadline_ms: int
 ) -> None:
-    """Meets missing rights on the transactional ids of ``prefix``, a time-out above the brokers'
-    limit (ConfigError) and brokers that are too old. It fences nobody: the id is for this alone.
+    """Raises for missing rights on the transactional ids of ``prefix``, a timeout above the
+    brokers' limit (ConfigError) and brokers that are too old. Fences no driver: only this function
+    uses the id.
     """
     transactional_id = check_id(prefix)
     try:
@@ -169,8 +170,8 @@ _shared_drivers: ProcessLocal[dict[tuple[ProducerConfig, str], ExactlyOnceDriver
 
 
 @contextmanager
-def shared(config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnceDriver]:
-    """The instance that this process keeps for these options; gone after an error in it."""
+def shared_driver(config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnceDriver]:
+    """The driver that this process keeps for these options; closed after an error."""
     kept = _shared_drivers()
     driver = kept.pop((config, log_topic), None) or ExactlyOnceDriver(config, log_topic)
     try:
@@ -184,9 +185,9 @@ def shared(config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnceDriver
 
 
 def close_shared_drivers() -> None:
-    """Close what this process keeps (tests, and a process that ends in an orderly way)."""
+    """Close the drivers of this process (for tests, and at an orderly exit)."""
     while _shared_drivers():
         _shared_drivers().popitem()[1].close()
 
 
-__all__ = ["Batch", "Commit", "ExactlyOnceDriver", "Owner", "close_shared_drivers", "shared"]
+__all__ = ["Batch", "Commit", "ExactlyOnceDriver", "Owner", "close_shared_drivers", "shared_driver"]

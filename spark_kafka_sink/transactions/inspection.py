@@ -1,11 +1,11 @@
-"""What brokers and the commit log know of a prefix: read only, for whoever looks or operates.
+"""What brokers and the commit log have for a prefix: read only, for operators.
 
 Owns: :class:`Inspector`, and what it finds: open transactions with the standing of their runs, keys
 of the log with the outcome of each decided transaction. Never: a change (``operations.py``), a
-terminal (``cli``). It stands beside a record's way.
+terminal (``cli``). No write uses it.
 
-Nobody is fenced by a look, so what it says may be over a moment later: whoever changes something
-looks again behind a fence.
+Inspecting fences no driver, so the results may be out of date a moment later: before a change they
+are read again, after fencing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from spark_kafka_sink.transactions.transactional_ids import (
     prefix_of_key,
 )
 
-#: Keys that an error names; it tells how many there are.
+#: Keys that an error lists; it has the number of all.
 _NAMED: Final = 8
 _OPEN: Final = frozenset(
     {TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}
@@ -50,7 +50,7 @@ class DecidedBy:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """``age_ms`` is by this machine's clock, and None when its coordinator doesn't tell."""
+    """``age_ms`` is by this machine's clock, None when its coordinator doesn't report a start."""
 
     id: TransactionalId
     found: TransactionDescription
@@ -61,7 +61,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class DecidedTransaction:
-    """A transaction of a decision, and what its coordinator holds of it now."""
+    """A transaction of a decision, and its coordinator's current state of it."""
 
     transaction: PreparedTransaction
     found: TransactionDescription
@@ -82,8 +82,8 @@ class KeyReport:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Of one prefix. ``keys`` is None when the log's topic is missing; ``silent`` are brokers that
-    gave no answer: what is open there is not known.
+    """One prefix. ``keys`` is None when the log's topic is missing; ``silent`` are the brokers that
+    did not respond: their open transactions are not known.
     """
 
     open: tuple[OpenTransaction, ...]
@@ -91,26 +91,26 @@ class Overview:
     silent: tuple[str, ...] = ()
 
     def known_keys(self) -> Mapping[str, CommitState]:
-        """RefusedError when the topic is missing: in another one anything may be decided."""
+        """RefusedError when the topic is missing: another topic may hold decisions."""
         return _known(self.keys)
 
 
 class Inspector:
-    """Looks; each question takes max.block.ms at most."""
+    """Reads only; max.block.ms bounds each step."""
 
     def __init__(self, log: DecisionLog, client: TransactionClient) -> None:
         self._log = log
         self._client = client
 
     def overview(self, prefix: str) -> Overview:
-        """What is open under ``prefix``, oldest first, and the keys of the log.
+        """The open transactions of ``prefix``, oldest first, and the keys of the log.
 
         Raises ConfigError for an illegal prefix, KafkaTimeoutError, AuthorizationError.
         """
         check_part("PREFIX", prefix)
-        # A broker leaves out silently what we may not see; of an id that is asked for it says so.
+        # A broker silently omits from a list what we may not see; describing an id raises.
         self._client.describe([check_id(prefix)], self._client.deadline())
-        # The log after the list: what was decided when it was listed is shown so.
+        # The log after the list, so that it has every decision about what was listed.
         listed, silent = self._client.open_transactions(prefix + SEPARATOR, self._client.deadline())
         ids = [one.transactional_id for one in listed if parse(one.transactional_id)]
         keys = self._log.states(prefix, self._client.deadline())
@@ -119,7 +119,7 @@ class Inspector:
     def described(
         self, ids: Sequence[str], states: Mapping[str, CommitState], *, all_: bool = False
     ) -> tuple[OpenTransaction, ...]:
-        """Each of ``ids`` (data ids) as its coordinator sees it, oldest first; those that are over
+        """Each of ``ids`` (data ids) as its coordinator has it, oldest first; ended transactions
         are left out, unless ``all_``.
         """
         if not ids:
@@ -140,7 +140,7 @@ class Inspector:
     def describe(self, name: str) -> tuple[KeyReport, ...]:
         """The key ``name``, or every key of the prefix ``name``.
 
-        Raises RefusedError when there is none; it names the keys that there are.
+        Raises RefusedError when there is none; it lists the existing keys.
         """
         if SEPARATOR in name:
             return (self.key(name),)
@@ -150,7 +150,7 @@ class Inspector:
         return tuple(self.report(key, state) for key, state in sorted(keys.items()))
 
     def key(self, key: str) -> KeyReport:
-        """Exactly this key. Raises RefusedError when it is not there."""
+        """Exactly this key. Raises RefusedError when it does not exist."""
         keys = self.keys(prefix_of_key(check_key(key)))
         if key not in keys:
             raise self._no_such_key(key, keys)
@@ -162,7 +162,7 @@ class Inspector:
         return _known(self._log.states(prefix, self._client.deadline()))
 
     def report(self, key: str, state: CommitState) -> KeyReport:
-        """``state`` of ``key`` with what coordinators hold of its decision."""
+        """``state`` of ``key`` with the coordinators' states of its decision's transactions."""
         if state.decision is None:
             return KeyReport(key, state)
         found = self._client.describe(state.decision.ids, self._client.deadline())
@@ -178,10 +178,10 @@ class Inspector:
 
     @staticmethod
     def _no_such_key(key: str, keys: Collection[str]) -> RefusedError:
-        there = sorted(keys)
-        known = f"there are: {named(there, _NAMED)}" if there else "there is none"
+        existing = sorted(keys)
+        found = f"there are: {named(existing, _NAMED)}" if existing else "there is none"
         return RefusedError(
-            f"the commit log has no key '{key}'; of the prefix '{prefix_of_key(key)}' {known}",
+            f"the commit log has no key '{key}'; of the prefix '{prefix_of_key(key)}' {found}",
             hint="a stream's key is its transactionalIdPrefix, a batch job's is "
             "transactionalIdPrefix~txnAppId; a job without txnAppId leaves no key when it is done",
         )
@@ -190,7 +190,7 @@ class Inspector:
 def _known(keys: Mapping[str, CommitState] | None) -> Mapping[str, CommitState]:
     if keys is None:
         raise RefusedError(
-            "the topic of the commit log is not there, so nothing is known of any decision",
+            "the topic of the commit log does not exist, so no decision is known",
             hint="--log-topic names the topic of the option commitLogTopic",
         )
     return keys
@@ -220,7 +220,7 @@ def decided_ids(states: Mapping[str, CommitState]) -> dict[str, DecidedBy]:
 
 
 def standing_of(one: TransactionalId, states: Mapping[str, CommitState]) -> Standing:
-    """Of its run, by what is kept under its key (which a job's id of version 0.1 doesn't tell)."""
+    """The standing of its run in its key's state (a job's id of version 0.1 has no key)."""
     if not one.worker and one.key not in states:
         standings = {state.standing(one.run) for state in states.values()}
         return next((s for s in Standing if s in standings), Standing.UNKNOWN)

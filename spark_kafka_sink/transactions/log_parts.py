@@ -1,6 +1,6 @@
-"""How a state lies in the commit log: in one record, or cut into several when it is long.
+"""How a state is stored in the commit log: as one record, or as several when it is long.
 
-Owns: the keys and the values of these records; pure functions. Never: what a state says
+Owns: the keys and the values of these records; pure functions. Never: what a state means
 (``commit_state.py``), a topic.
 
 =============  ===================================================================
@@ -25,18 +25,18 @@ from spark_kafka_sink.errors import CommitError
 
 #: Bytes of a state in one record. A topic takes 1 MiB by default.
 PART_BYTES: Final = 512 * 1024
-#: Three whole numbers and their names.
+#: Three integers with their names, in bytes.
 _LONGEST_LINE: Final = 200
 _PART: Final = b'{"part":'
 
 
 def belongs_to(key: bytes, record_key: bytes) -> bool:
-    """Is the record one of ``key``'s?"""
+    """Whether the record belongs to ``key``."""
     return record_key == key or record_key.startswith(key + b"#")
 
 
 def key_of(record_key: bytes) -> bytes:
-    """The key whose record it is."""
+    """The key that the record belongs to."""
     return record_key.partition(b"#")[0]
 
 
@@ -44,14 +44,14 @@ def cut(
     key: bytes,
     state: bytes | None,
     revision: int,
-    there: Collection[bytes],
+    existing: Collection[bytes],
     limit: int = PART_BYTES,
 ) -> dict[bytes, bytes | None]:
-    """The records that put ``state`` in the place of what is ``there`` (record keys); None as a
-    value is a tombstone, and as the state leaves nothing.
+    """The records that replace the ``existing`` record keys by ``state``. A value None is a
+    tombstone; a state None removes all.
     """
     records: dict[bytes, bytes | None] = {}
-    # (What begins as a part does would be taken for one.)
+    # (A state that begins like a part would be read as one.)
     if state is not None and len(state) <= limit and not state.startswith(_PART):
         records[key] = state
     elif state is not None:
@@ -63,12 +63,12 @@ def cut(
             records[_record_key(key, part)] = (
                 line.encode() + b"\n" + state[part * limit : (part + 1) * limit]
             )
-    return {**dict.fromkeys(sorted(set(there) - records.keys())), **records}
+    return {**dict.fromkeys(sorted(set(existing) - records.keys())), **records}
 
 
 def join(key: bytes, records: Mapping[bytes, bytes]) -> bytes | None:
-    """The state, or None. CommitError when one of the records it is made of is missing, or is none
-    of ours.
+    """The state, or None. CommitError when one of its records is missing, or was not written by
+    this package.
     """
     first = records.get(key)
     if first is None or not first.startswith(_PART):
@@ -79,7 +79,7 @@ def join(key: bytes, records: Mapping[bytes, bytes]) -> bytes | None:
         record_key = _record_key(key, len(parts))
         try:
             line, _, data = records[record_key].partition(b"\n")
-            # A line of ours is short; what is not may nest deeper than Python's reader goes.
+            # Our line is short; other content may be nested more deeply than the parser allows.
             fields = json.loads(line[:_LONGEST_LINE])
             found = (int(fields["part"]), int(fields["of"]), int(fields["revision"]))
         except (KeyError, ValueError, TypeError, OverflowError):
@@ -90,7 +90,7 @@ def join(key: bytes, records: Mapping[bytes, bytes]) -> bytes | None:
             raise CommitError(
                 f"the commit log's state of '{key.decode(errors='replace')}' is not whole: part "
                 f"{len(parts)} of {count} is missing",
-                hint="the topic of commitLogTopic must not be written by anybody else, and its "
+                hint="no other client may write to the topic of commitLogTopic, and its "
                 "cleanup.policy must be compact",
             )
         parts.append(data)

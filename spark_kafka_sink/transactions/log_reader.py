@@ -1,20 +1,20 @@
-"""Reads keys of the commit log, to the end of their partition.
+"""Reads keys of the commit log, up to the end of their partition.
 
-Owns: :class:`LogCache` (how far each key was read, and what was found), :class:`LogReader`. Never:
-what a record says (``log_parts.py``), a write.
+Owns: :class:`LogCache` (the offset up to which each key was read, and its records),
+:class:`LogReader`. Never: what a record means (``log_parts.py``), a write.
 
 **The end** is the high watermark by ListOffsets, not by Fetch: a leader that was just elected may
-lag behind what was acknowledged, and only ListOffsets refuses to answer until it does not
-(KIP-207). It may still be old: a leader that was deposed and doesn't know it tells its own. Who
-writes finds that out (:meth:`LogReader.has_records`).
+lag behind what was acknowledged, and only ListOffsets fails until it has caught up (KIP-207). It
+may still be stale: a deposed leader that hasn't noticed returns its own. A write detects that
+(:meth:`LogReader.has_records`).
 
-**Uncommitted** records are read, and each transaction is judged by its marker. So nobody waits for
-a stranger whose key lies in the same partition and who died between his record and its end. What
-has no marker yet is somebody's write under way.
+**Uncommitted** records are read, and each transaction's marker decides whether they count. So no
+reader waits for another key's writer that crashed between its record and EndTxn in the same
+partition. A transaction without a marker is a write in progress.
 
-**A place** saves reading the partition from its beginning. It stays valid while the topic is the
-same one (its id) and the log still holds its offset: compaction takes away records of a key only
-when a newer one of that key follows, which lies behind the place and will be met.
+**A snapshot** saves reading the partition from its beginning. It stays valid while the topic is the
+same one (its id) and the log still has its offset: compaction removes records of a key only when a
+newer one of that key follows, which has a higher offset and will be read.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ from spark_kafka_sink.records.log_records import (
 from spark_kafka_sink.transactions.log_parts import belongs_to
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR
 
-#: Places that are remembered, the ones used last.
-_MOST_PLACES: Final = 1000
-#: Bytes of a batch's records. Ours have half of that at most (``log_parts.PART_BYTES``).
+#: Cached snapshots, the most recently used.
+_MOST_SNAPSHOTS: Final = 1000
+#: Bytes of a batch's records. Ours have at most half of that (``log_parts.PART_BYTES``).
 _MOST_KEPT: Final = 2 * 1024 * 1024
 
 
 class _CutOffError(Exception):
-    """The log does not hold the offset that is asked for."""
+    """The log does not have the requested offset."""
 
 
 @dataclass(slots=True)
 class LogSnapshot:
-    """What was found below ``next_offset``: value by record key. ``settled`` is False when a write
-    is under way there, from ``next_offset`` on.
+    """The records below ``next_offset``: value by record key. ``settled`` is False when a write is
+    in progress from ``next_offset`` on.
     """
 
     next_offset: int = 0
@@ -70,9 +70,9 @@ class LogSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """``key``; as a ``prefix`` every key of it. Who doesn't name it in a batch harms nobody else:
-    what can't be read there is not looked at.
+class KeyFilter:
+    """``key``, or with ``prefix`` every key of that prefix. Only batches with a matching key are
+    decompressed, so another key's corrupt batch does no harm.
     """
 
     key: bytes
@@ -85,85 +85,85 @@ class Wanted:
 
 
 class LogCache:
-    """Of one log."""
+    """The snapshots of one log."""
 
     def __init__(self) -> None:
-        self._places: dict[tuple[bytes, bytes], LogSnapshot] = {}
-        #: Ids of topics whose settings were looked at.
+        self._snapshots: dict[tuple[bytes, bytes], LogSnapshot] = {}
+        #: Ids of topics whose configs were checked.
         self.checked: set[bytes] = set()
 
     def get(self, topic_id: bytes | None, key: bytes) -> LogSnapshot:
-        found = None if topic_id is None else self._places.get((topic_id, key))
+        found = None if topic_id is None else self._snapshots.get((topic_id, key))
         return LogSnapshot() if found is None else found.copy()
 
-    def put(self, topic_id: bytes | None, key: bytes, place: LogSnapshot) -> None:
-        """Keep a copy; without the topic's id (brokers before 2.8) nothing is kept."""
+    def put(self, topic_id: bytes | None, key: bytes, snapshot: LogSnapshot) -> None:
+        """Cache a copy; without the topic's id (brokers before 2.8) nothing is cached."""
         if topic_id is None:
             return
         self.forget(topic_id, key)
-        self._places[topic_id, key] = place.copy()
-        while len(self._places) > _MOST_PLACES:
-            del self._places[next(iter(self._places))]
+        self._snapshots[topic_id, key] = snapshot.copy()
+        while len(self._snapshots) > _MOST_SNAPSHOTS:
+            del self._snapshots[next(iter(self._snapshots))]
 
     def forget(self, topic_id: bytes | None, key: bytes) -> None:
-        """It is read from the beginning again."""
+        """The key is read from the beginning again."""
         if topic_id is not None:
-            self._places.pop((topic_id, key), None)
+            self._snapshots.pop((topic_id, key), None)
 
 
 class LogReader:
-    """Of one topic; ``rights`` are what an AuthorizationError names."""
+    """Reads one topic; ``rights`` are what an AuthorizationError names."""
 
     def __init__(self, client: TransactionClient, rights: str) -> None:
         self._client = client
         self._rights = rights
 
     def read_keys(
-        self, tp: TopicPartition, wanted: Wanted, place: LogSnapshot, deadline_ms: int
+        self, tp: TopicPartition, wanted: KeyFilter, snapshot: LogSnapshot, deadline_ms: int
     ) -> LogSnapshot:
-        """``place``, moved to the end that the partition has now, with the records of what is
-        ``wanted``. KafkaTimeoutError when that is not reached in time, because a leader is silent.
+        """``snapshot``, advanced to the partition's current end, with the records of the ``wanted``
+        keys. KafkaTimeoutError when a leader does not respond in time.
         """
         end = self._offset(tp, OffsetSpec.LATEST, deadline_ms)
-        if place.next_offset > end:
-            place = LogSnapshot()  # the log was cut off behind our back: an unclean election
+        if snapshot.next_offset > end:
+            snapshot = LogSnapshot()  # the log was truncated meanwhile: an unclean election
         if end == 0:
-            # Who may not read hears of it now, and not at the first start that finds a record.
+            # A missing right to READ is an error now, not at the first start that finds a record.
             self._fetch(tp, 0, deadline_ms)
         try:
-            return self._read_up_to(tp, wanted, place, end, deadline_ms)
+            return self._read_up_to(tp, wanted, snapshot, end, deadline_ms)
         except _CutOffError:
-            place = LogSnapshot(self._offset(tp, OffsetSpec.EARLIEST, deadline_ms))
-            return self._read_up_to(tp, wanted, place, end, deadline_ms)
+            snapshot = LogSnapshot(self._offset(tp, OffsetSpec.EARLIEST, deadline_ms))
+            return self._read_up_to(tp, wanted, snapshot, end, deadline_ms)
 
     def _read_up_to(
         self,
         tp: TopicPartition,
-        wanted: Wanted,
-        place: LogSnapshot,
+        wanted: KeyFilter,
+        snapshot: LogSnapshot,
         end: int,
         deadline_ms: int,
     ) -> LogSnapshot:
         begun: dict[int, tuple[int, dict[bytes, bytes | None]]] = {}
-        for batch in self._batches(tp, wanted, place.next_offset, end, deadline_ms):
+        for batch in self._batches(tp, wanted, snapshot.next_offset, end, deadline_ms):
             producer, first = batch.producer_id, batch.base_offset
             if batch.marker is not None:
                 _, written = begun.pop(producer, (first, {}))
-                _apply(place, written if batch.marker is ControlType.COMMIT else {})
+                _apply(snapshot, written if batch.marker is ControlType.COMMIT else {})
             elif batch.records:
                 written = {r.key: r.value for r in batch.records if r.key is not None}
                 begun.setdefault(producer, (first, {}))[1].update(written)
-        place.settled = not begun
-        place.next_offset = min((offset for offset, _ in begun.values()), default=end)
-        return place
+        snapshot.settled = not begun
+        snapshot.next_offset = min((offset for offset, _ in begun.values()), default=end)
+        return snapshot
 
     def has_records(
         self, tp: TopicPartition, key: bytes, first: int, end: int, deadline_ms: int
     ) -> bool:
-        """Does anything of ``key``, committed or not, lie in [first, end)? True, too, when it can't
-        be looked at.
+        """Whether there is a record of ``key``, committed or not, in [first, end). Also True when
+        that can't be read.
         """
-        batches = self._batches(tp, Wanted(key), first, end, deadline_ms)
+        batches = self._batches(tp, KeyFilter(key), first, end, deadline_ms)
         try:
             return any(batch.records and batch.base_offset < end for batch in batches)
         except _CutOffError:
@@ -172,14 +172,14 @@ class LogReader:
     def _batches(
         self,
         tp: TopicPartition,
-        wanted: Wanted,
+        wanted: KeyFilter,
         first: int,
         end: int,
         deadline_ms: int,
     ) -> Iterator[ReadBatch]:
-        """Transactions' batches and markers in [first, end), and behind it in the last Fetch. What
-        is in no transaction is somebody else's: who may write the topic must not stop every key of
-        the partition. CommitError when what is wanted can't be read.
+        """Transactional batches and markers in [first, end), and after it in the last Fetch. Other
+        batches are not ours, and are skipped: a principal that may write to the topic must not
+        block every key of the partition. CommitError when a wanted batch can't be read.
         """
         attempts = 0
         while first < end:
@@ -197,7 +197,7 @@ class LogReader:
             if first > before:
                 attempts = 0
                 continue
-            # A follower that has just become the leader: it doesn't know its end yet.
+            # A follower that has just become the leader has no high watermark yet.
             self._client.loop.pause(attempts, deadline_ms)
             attempts += 1
 
@@ -236,17 +236,17 @@ def _named(what: str, tp: TopicPartition) -> str:
     return f"{what} of the commit log {tp}"
 
 
-def _apply(place: LogSnapshot, written: dict[bytes, bytes | None]) -> None:
+def _apply(snapshot: LogSnapshot, written: dict[bytes, bytes | None]) -> None:
     for key, value in written.items():
         if value is None:
-            place.records.pop(key, None)
+            snapshot.records.pop(key, None)
         else:
-            place.records[key] = value
+            snapshot.records[key] = value
 
 
 def _unreadable(tp: TopicPartition, found: Unreadable) -> CommitError:
     return CommitError(
         f"offset {found.offset} of {tp}, the commit log, can't be read: {found.reason}",
-        hint="the topic of commitLogTopic must not be written by anybody else; "
-        "kafka-delete-records takes away what lies before an offset, and what is decided there",
+        hint="no other client may write to the topic of commitLogTopic; "
+        "kafka-delete-records removes the records before an offset, and their decisions",
     )

@@ -1,19 +1,19 @@
-"""Writes records to the commit log, each time in one transaction, and knows whether it is written.
+"""Writes records to the commit log, one transaction each time, with a definite outcome.
 
-Owns: :class:`LogWriter`: one transactional id's transactions on one partition, one after another.
-Never: what a record says, a read (``log_reader.py``), who else writes.
+Owns: :class:`LogWriter`: the transactions of one id on one partition, one after another.
+Never: what a record means, a read (``log_reader.py``), other writers.
 
-One write, with the last moment at which each failure is clear::
+One write, and the outcome when each step fails::
 
     version 1: AddPartitionsToTxn    nothing is written
-    Produce (one batch or some)      nothing will ever count: nobody else commits this transaction
-    the caller's check               as before; the broker voids the transaction when it takes long
-    EndTxn(commit)                   NONE: written. No clear answer: nobody knows
+    Produce (one or more batches)    nothing is written: no other client commits this transaction
+    the caller's check               as before; the broker aborts the transaction when it times out
+    EndTxn(commit)                   NONE: written. No clear answer: unknown
 
-A Produce without a clear answer is sent again as the same bytes; DUPLICATE_SEQUENCE_NUMBER says
+A Produce without a clear answer is retried with the same bytes; DUPLICATE_SEQUENCE_NUMBER means
 that the first one had arrived. **No (producer id, epoch) is used for two transactions.** With
-version 2, EndTxn's answer brings the next epoch. With version 1 it does not: InitProducerId is
-asked with ours, which the coordinator grants only while nobody else has asked (KIP-360).
+version 2, the response to EndTxn has the next epoch. With version 1 it does not: InitProducerId is
+sent with our identity, and succeeds only while it is still the id's current one (KIP-360).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Final, TypeVar
 
-from spark_kafka_sink.admin.call import Call, Coordinator, Leader, judged
+from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, judged
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.errors import (
     ErrorCode,
@@ -54,24 +54,24 @@ from spark_kafka_sink.transactions.topic_records import (
 
 ResponseT = TypeVar("ResponseT")
 
-#: Version 2 says INVALID_TXN_STATE of a transaction that somebody's InitProducerId, or its time-
-#: out, has just aborted. Who it was, the log says when it is opened again.
+#: Version 2 returns INVALID_TXN_STATE for a transaction that another InitProducerId, or its
+#: timeout, has just aborted. Reopening the log shows which.
 _FENCED: Final = (ProducerFencedError, InvalidTxnStateError)
-#: So long after EndTxn it is asked whether the markers are written.
+#: How long after EndTxn its markers are polled for, in ms.
 _MARKERS_MS: Final = 50
 #: How long a failed write may take to abort its transaction.
-_TIDY_MS: Final = 1_000
+_ABORT_MS: Final = 1_000
 
 
 class _State(Enum):
     READY = "its identity is unused"
-    SPENT = "its identity was used for a transaction that is committed"
+    USED = "its identity was used for a transaction that is committed"
     BUSY = "a transaction is open"
     FAILED = "a write failed"
 
 
 class LogWriter:
-    """``producer`` is what InitProducerId gave just now. After an error it can't go on."""
+    """``producer`` is a new identity by InitProducerId. Not usable after an error."""
 
     def __init__(
         self,
@@ -97,10 +97,10 @@ class LogWriter:
         self._first_offset = -1
 
     def begin(self, deadline_ms: int) -> int:
-        """Make sure that nobody else took the id; gives the number of the next transaction: unlike
-        all others of the log.
+        """Make sure that the id has no other owner; returns a number of the next transaction that
+        is unique in the log.
         """
-        if self._state is _State.SPENT:
+        if self._state is _State.USED:
             self._state = _State.FAILED
             try:
                 self._producer = self._client.init_producer_id(
@@ -119,9 +119,9 @@ class LogWriter:
         deadline_ms: int,
         check: Callable[[int], None] = lambda first_offset: None,  # noqa: ARG005 - nothing to check
     ) -> None:
-        """All of ``records`` (None: a tombstone), or none of them. ``check`` is called before their
-        end, with the offset of the first (-1: the broker doesn't know any more); when it raises,
-        nothing is written.
+        """Write all of ``records`` (None: a tombstone), or none. ``check`` is called before EndTxn
+        with the offset of the first one (-1: the broker no longer has it); when it raises, nothing
+        is written.
 
         Raises SupersededError and every other KafkaError when nothing is written,
         LogOutcomeUnknownError when that is not known.
@@ -138,11 +138,11 @@ class LogWriter:
                 self._produce(batch, sequence, deadline_ms)
                 sequence += len(batch)
         except SupersededError:
-            raise  # it is not ours any more
+            raise  # the id has another owner
         except KafkaError:
             if self._unanswered == 0:
                 self._abort(deadline_ms)
-            # Else an abort might overtake a Produce that is still on its way.
+            # Else an abort might overtake a Produce that is still in flight.
             raise
         try:
             check(self._first_offset)
@@ -157,14 +157,14 @@ class LogWriter:
         request = AddPartitionsToTxnRequest(self._id, *self._producer, (self._tp,))
         where = f"AddPartitionsToTxn of '{self._id}'"
         call = Call(
-            request, Coordinator(self._id), lambda r: self._judged(r.errors[self._tp], where)
+            request, CoordinatorKey(self._id), lambda r: self._judged(r.errors[self._tp], where)
         )
         self._run(call, "AddPartitionsToTxn", deadline_ms)
 
     def _await_markers(self, deadline_ms: int) -> None:
-        """A leader that is asked to begin a transaction before the one before has its markers
-        waits for them, 20 ms at a time (Kafka's add.partitions.to.txn.retry.backoff.ms); they
-        take a few, so ask the coordinator first.
+        """A leader that gets a new transaction before the markers of the previous one waits for
+        them, 20 ms at a time (Kafka's add.partitions.to.txn.retry.backoff.ms). They take a few
+        milliseconds, so poll the coordinator first.
         """
         until = min(deadline_ms, self._ended_ms + _MARKERS_MS)
         attempts = 0
@@ -178,7 +178,7 @@ class LogWriter:
     def _batches(
         self, records: Mapping[bytes, bytes | None]
     ) -> Iterator[list[tuple[bytes, bytes | None]]]:
-        """Each small enough for a topic's max.message.bytes."""
+        """In batches that are small enough for a topic's max.message.bytes."""
         batch: list[tuple[bytes, bytes | None]] = []
         size = 0
         for key, value in records.items():
@@ -221,7 +221,7 @@ class LogWriter:
             if successor.is_valid:
                 self._producer, self._state = successor, _State.READY
             else:
-                self._state = _State.SPENT
+                self._state = _State.USED
             return
         error = ending.error
         if response is not None:
@@ -229,8 +229,8 @@ class LogWriter:
         if ending.unclear:
             raise LogOutcomeUnknownError(
                 f"whether the commit log {self._tp} has the decision is not known: "
-                f"EndTxn of '{self._id}' was asked for and got no clear answer in time",
-                hint="nothing was undone: the next start of the query finds out",
+                f"EndTxn of '{self._id}' got no clear answer in time",
+                hint="nothing was undone: the next start of the query resolves it",
                 transactional_ids=(self._id,),
             ) from error
         if isinstance(error, _FENCED):
@@ -239,11 +239,11 @@ class LogWriter:
         raise error
 
     def _abort(self, deadline_ms: int) -> None:
-        """So that no reader waits for the transaction's timeout. As far as it goes."""
-        soon = min(deadline_ms, self._client.clock.now_ms() + _TIDY_MS)
+        """Abort, so that no reader waits for the transaction's timeout. Best effort."""
+        soon = min(deadline_ms, self._client.clock.now_ms() + _ABORT_MS)
         self._client.end_one(self._transaction(), committed=False, deadline_ms=soon)
 
-    # -- answers ----------------------------------------------------------------------------------
+    # -- responses --------------------------------------------------------------------------------
 
     def _run(self, call: Call[ResponseT], what: str, deadline_ms: int) -> None:
         try:
@@ -262,7 +262,7 @@ class LogWriter:
 
     def _superseded(self, error: KafkaError) -> SupersededError:
         return SupersededError(
-            f"another driver writes the commit log as '{self._id}' now: {error.message}",
+            f"another driver now writes the commit log as '{self._id}': {error.message}",
             hint="this one must stop; if no other was started, two queries share a "
             "transactionalIdPrefix",
         )

@@ -1,13 +1,12 @@
-"""Offsets with the data: a consumer group's offsets in a transaction that the driver then ends.
+"""Offsets with the data: a consumer group's offsets in a transaction that the driver commits.
 
-Owns: how a group may be named, and :func:`prepare_offsets`, the one transaction of a batch that
-holds no record but a group's offsets: which requests open and fill it, to whom, and which answers
-are worth asking again. Never: its end, which is the decision's like that of every other
-transaction; where offsets come from (``datasource/exactly_once/source_offsets.py``).
+Owns: valid group ids, and :func:`prepare_offsets`, the transaction of a batch that has a group's
+offsets instead of records: which requests open and fill it, to which broker, and which errors are
+retried. Never: its end, which follows the decision like every other transaction's; where offsets
+come from (``datasource/exactly_once/source_offsets.py``).
 
-The group's consumers are not asked: no member is named, so the offsets are kept whoever reads with
-that group, as Java's producer does it without ``ConsumerGroupMetadata``. What is asked twice is
-kept once.
+The requests name no member, so the offsets are committed even if consumers use that group, as with
+Java's producer without ``ConsumerGroupMetadata``. They are idempotent.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.admin.call import Call, Coordinator, judged
+from spark_kafka_sink.admin.call import Call, CoordinatorKey, judged
 from spark_kafka_sink.errors import ConfigError, ErrorCode, IllegalStateError, safe_text
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -31,19 +30,19 @@ from spark_kafka_sink.protocol.transaction_offset_messages import (
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import TransactionClient
 
-#: Bytes that the offsets of one request take in __consumer_offsets, which takes a request's offsets
-#: as one batch of at most 1 MiB (max.message.bytes), or not at all.
+#: Bytes of one request's offsets in __consumer_offsets, where they must fit into one batch of at
+#: most 1 MiB (max.message.bytes).
 _MOST_BYTES: Final = 512 * 1024
-#: Of one offset there, beside the names of group and topic and the metadata.
+#: Bytes of one offset there, without the names of group and topic and the metadata.
 _BYTES_OF_AN_OFFSET: Final = 80
-#: Kafka's own limit is 32767 bytes, in which no tool and no metric shows a group.
+#: Kafka's own limit is 32767 bytes; tools and metrics don't show groups of that length.
 _LONGEST_GROUP_ID: Final = 1024
-#: How long a partition may be unknown to the group's coordinator: a young topic is after a moment.
-_BELIEVE_MISSING_MS: Final = 5_000
+#: How long the group's coordinator may not have a partition of a new topic, in ms.
+_MISSING_TIMEOUT_MS: Final = 5_000
 
 
 def check_group_id(option: str, value: str) -> str:
-    """``value`` if a group can be named so; else ConfigError naming ``option``."""
+    """``value`` if it is a valid group id; else ConfigError naming ``option``."""
     try:
         size = len(value.encode())
     except UnicodeEncodeError:  # a surrogate
@@ -59,7 +58,7 @@ def check_group_id(option: str, value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """What a consumer group has read when a batch is committed: the offset to read next."""
+    """What a consumer group has read when a batch is committed: the next offsets to read."""
 
     group_id: str
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -73,22 +72,21 @@ def prepare_offsets(
     *,
     transaction_version: int | None = None,
 ) -> PreparedTransaction:
-    """A new transaction of ``transactional_id`` that holds the offsets of ``group``, to be ended.
+    """Begin a transaction of ``transactional_id`` and put the offsets of ``group`` into it.
 
     ``transaction_version`` (1 or 2) is the cluster's unless it is given; the topics must be in the
     cluster of ``client``.
 
-    Raises AuthorizationError (naming the right that is missing), ProducerFencedError when the id
-    has another owner by now, InvalidMetadataError for a partition that the cluster has not got,
-    other ApiErrors as the brokers say, ConfigError for a time-out above the broker's, and
-    KafkaTimeoutError without a clear answer in time, also when InitProducerId got lost: should that
-    arrive late, it would abort what the id has open then. After any of them the transaction may be
-    open: whoever gave the id ends it, as with every id that it gives to a task. What
-    DescribeTransactions then tells of its partitions is empty for who may not see the topic
-    __consumer_offsets.
+    Raises AuthorizationError (naming the missing right), ProducerFencedError when the id has
+    another owner by now, InvalidMetadataError for a partition that the cluster does not have, other
+    ApiErrors of the brokers, ConfigError for a timeout above the broker's limit, and
+    KafkaTimeoutError without a clear answer in time, also to InitProducerId: that is not retried,
+    since a late one would abort what the id has open by then. After any of them the transaction may
+    be open, and the caller must end it. DescribeTransactions shows its partitions only to a
+    principal that may see the topic __consumer_offsets.
     """
     if not group.offsets:
-        raise IllegalStateError("a transaction of no offsets can't be committed")
+        raise IllegalStateError("a transaction without offsets can't be committed")
     version = transaction_version or client.transaction_version(deadline_ms)
     timeout_ms = client.config.transaction_timeout_ms
     owner = client.init_producer_id(transactional_id, timeout_ms, deadline_ms, once=True)
@@ -96,10 +94,10 @@ def prepare_offsets(
         where = (
             f"AddOffsetsToTxn of group '{group.group_id}', transactional id '{transactional_id}'"
         )
-        # Once: one that arrives behind the commit would open another transaction.
+        # Once: a request that arrives after the commit would open another transaction.
         call = Call(
             AddOffsetsToTxnRequest(transactional_id, *owner, group.group_id),
-            Coordinator(transactional_id),
+            CoordinatorKey(transactional_id),
             lambda response: _judged(response.error, where, transactional_id),
             once=True,
         )
@@ -107,8 +105,8 @@ def prepare_offsets(
     calls = [
         Call(
             TxnOffsetCommitRequest(transactional_id, group.group_id, *owner, part, version),
-            Coordinator(group.group_id, CoordinatorType.GROUP),
-            _kept(client, transactional_id, group.group_id),
+            CoordinatorKey(group.group_id, CoordinatorType.GROUP),
+            _take_offsets(client, transactional_id, group.group_id),
         )
         for part in _parts(group)
     ]
@@ -117,25 +115,25 @@ def prepare_offsets(
     return PreparedTransaction(transactional_id, *owner, version)
 
 
-def _kept(
+def _take_offsets(
     client: TransactionClient, transactional_id: str, group_id: str
 ) -> Callable[[TxnOffsetCommitResponse], ErrorCode | None]:
-    """A request's offsets are kept when each of them is; else all of them are given again."""
-    believe_until: int | None = None
+    """Retries the whole request until every offset is committed."""
+    unknown_until: int | None = None
 
     def take(response: TxnOffsetCommitResponse) -> ErrorCode | None:
-        nonlocal believe_until
+        nonlocal unknown_until
         again: ErrorCode | None = None
         for tp, code in response.errors.items():
             where = f"TxnOffsetCommit of {tp}, group '{group_id}'"
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 now = client.clock.now_ms()
-                believe_until = believe_until or now + _BELIEVE_MISSING_MS
-                if now >= believe_until:
+                unknown_until = unknown_until or now + _MISSING_TIMEOUT_MS
+                if now >= unknown_until:
                     raise code.error(
                         where,
-                        "the cluster that is written to does not have this partition, and so "
-                        "keeps no offset of it",
+                        "the cluster that is written to does not have this partition, so it "
+                        "can't keep an offset of it",
                     )
             again = _judged(code, where, transactional_id) or again
         return again
@@ -155,7 +153,7 @@ def _judged(code: ErrorCode, where: str, transactional_id: str) -> ErrorCode | N
 
 
 def _parts(group: GroupOffsets) -> Iterator[dict[TopicPartition, OffsetAndMetadata]]:
-    """Its offsets in pieces that __consumer_offsets takes. An item of its own is never cut."""
+    """Its offsets in parts that fit into a batch of __consumer_offsets; each has at least one."""
     part: dict[TopicPartition, OffsetAndMetadata] = {}
     size = 0
     for tp, offset in group.offsets.items():

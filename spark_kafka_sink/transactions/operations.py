@@ -1,20 +1,20 @@
-"""What an operator changes by hand: commit, abort, sweep, resolve, reset.
+"""An operator's changes: commit, abort, sweep, resolve, reset.
 
-Owns: :class:`Operator`, what is refused and why, and the order of fence, second look and change.
-Never: a terminal (``cli``), a question to the person, what a batch of a live driver goes through
-(``committer.py``). It stands beside a record's way.
+Owns: :class:`Operator`, what is refused and why, and the order of fencing, checking again and
+changing. Never: a terminal (``cli``), a confirmation, the commit of a running driver
+(``committer.py``). No write uses it.
 
-Each change has two steps. ``plan_...`` only reads: it says what would be done, or raises
-RefusedError. Then the change itself **looks again behind a fence**, since a driver may be alive::
+Each change has two steps. ``plan_...`` only reads: it returns what would be done, or raises
+RefusedError. Then the change **reads again after fencing**, since a driver may be running::
 
     we read: no decision names transaction T        driver: all are prepared
-    we abort T                                      driver: writes DECIDED with T  -> a torn batch
+    we abort T                                      driver: writes DECIDED with T: a partial batch
 
-So before T is aborted, the key under which its driver would decide is opened (InitProducerId of the
-log's id): a DECIDED that is written by then is seen, and who opened the key before can't write one
-any more. Then T's run is given up in the log, so that who opens it from now on decides nothing,
-either. The driver's commit fails, and nothing of its batch is visible. Transactions of superseded
-runs need neither: their driver finds itself superseded when it opens the key.
+So before T is aborted, the key of its driver's decisions is opened (InitProducerId of the log's
+id): that shows a DECIDED that was written before, and fences every earlier session. Then T's run is
+recorded as aborted, so that a later session of that run decides nothing, either. The driver's
+commit fails, and nothing of its batch is visible. Transactions of superseded runs need neither:
+their driver finds itself superseded when it opens the key.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from spark_kafka_sink.transactions.inspection import (
 )
 from spark_kafka_sink.transactions.outcomes import Outcome
 from spark_kafka_sink.transactions.ownership import retry_when_fenced
-from spark_kafka_sink.transactions.transactional_ids import parse, prefix_of_key
+from spark_kafka_sink.transactions.transactional_ids import log_key, parse, prefix_of_key
 
 _DECIDED: Final = "its batch is decided"
 _OWNED: Final = "its run is the owner in the commit log"
@@ -52,9 +52,9 @@ _YOUNG: Final = "not open for that long"
 
 @dataclass(frozen=True, slots=True)
 class EndPlan:
-    """``transactions`` are to be aborted. ``kept`` are left alone, by transactional id with the
-    reason. What turns out to be decided, or the owner's, at the second look is left alone too,
-    unless the flag says otherwise.
+    """``transactions`` are to be aborted. ``kept`` are not, by transactional id with the reason.
+    Those that turn out to be decided, or the owner's, at the second check are kept too, unless
+    the flag is set.
     """
 
     transactions: tuple[OpenTransaction, ...]
@@ -65,8 +65,8 @@ class EndPlan:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """By transactional id: ``ended``, ``kept`` (with the reason), ``failed`` (with what went
-    wrong: it may be open still).
+    """By transactional id: ``ended``, ``kept`` (with the reason), ``failed`` (with the error; they
+    may still be open).
     """
 
     ended: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The batch under way at ``report.key`` counts as done, or is to be written again."""
+    """The batch in progress at ``report.key`` counts as done, or is to be written again."""
 
     report: KeyReport
     done: bool
@@ -84,28 +84,28 @@ class Resolution:
 
     @property
     def open_ids(self) -> tuple[str, ...]:
-        """Transactions of the batch that are not ended yet, and will be."""
+        """Transactions of the batch that are open, and will be ended."""
         return tuple(
             t.transaction.transactional_id for t in self.report.with_outcome(Outcome.RETRY)
         )
 
 
 class Operator:
-    """Each step takes max.block.ms at most."""
+    """max.block.ms bounds each step."""
 
     def __init__(self, log: DecisionLog, client: TransactionClient) -> None:
-        self.look = Inspector(log, client)
+        self.inspector = Inspector(log, client)
         self._log = log
         self._client = client
 
     # -- commit -------------------------------------------------------------------------------
 
     def plan_commit(self, key: str) -> KeyReport:
-        """What is decided under ``key``; without a decision there is nothing to do.
+        """The decision of ``key``; without one there is nothing to do.
 
-        Raises RefusedError for a key that is not there, or whose batch is PARTIAL.
+        Raises RefusedError for a key that does not exist, or whose batch is PARTIAL.
         """
-        report = self.look.key(key)
+        report = self.inspector.key(key)
         if report.state.phase is Phase.PARTIAL:
             assert report.state.decision is not None
             raise RefusedError(
@@ -113,12 +113,12 @@ class Operator:
                 f"aborted {len(report.state.lost)} of its {len(report.transactions)} transactions, "
                 "and no commit brings their rows back",
                 hint=f"'kprod txn resolve {key} --batch {report.state.decision.number} --as done' "
-                "goes on without them, '--as replay' has the whole batch written again",
+                "continues without them, '--as replay' has the whole batch written again",
             )
         return report
 
     def commit(self, report: KeyReport) -> CommitState:
-        """End every transaction of the decision, as the next start of the query would.
+        """Commit every transaction of the decision, as the next start of the query would.
 
         Raises PartialCommitError, CommitOutcomeUnknownError.
         """
@@ -127,8 +127,8 @@ class Operator:
     # -- abort, sweep -------------------------------------------------------------------------
 
     def plan_abort(self, ids: Sequence[str], *, force: bool = False) -> EndPlan:
-        """Abort exactly these. Raises ConfigError for what is no data id of ours, RefusedError for
-        what is not open, and without ``force`` for what a decision names.
+        """Abort exactly these. Raises ConfigError for ids that are not a task's, RefusedError for
+        transactions that are not open, and without ``force`` for those of a decision.
         """
         prefixes: dict[str, None] = {}
         for one in ids:
@@ -141,8 +141,8 @@ class Operator:
             prefixes[data_id.prefix] = None
         states: dict[str, CommitState] = {}
         for prefix in prefixes:
-            states.update(self.look.keys(prefix))
-        found = self.look.described(list(dict.fromkeys(ids)), states, all_=True)
+            states.update(self.inspector.keys(prefix))
+        found = self.inspector.described(list(dict.fromkeys(ids)), states, all_=True)
         for t in found:
             if t.found.state is not TransactionState.ONGOING:
                 now = t.found.state.value if t.found.error is ErrorCode.NONE else t.found.error.name
@@ -154,9 +154,9 @@ class Operator:
         return self._abort_plan(found, force=force)
 
     def plan_abort_run(self, prefix: str, run: str, *, force: bool = False) -> EndPlan:
-        """Abort everything that is open of one run. Raises as :meth:`plan_abort`."""
-        overview = self.look.overview(prefix)
-        overview.known_keys()  # without a log nobody knows what is decided
+        """Abort every open transaction of a run. Raises as :meth:`plan_abort`."""
+        overview = self.inspector.overview(prefix)
+        overview.known_keys()  # without a log no decision is known
         found = (t for t in overview.open if t.id.run == run)
         return self._abort_plan(_ongoing(found), force=force)
 
@@ -181,21 +181,21 @@ class Operator:
         older_than_ms: int | None = None,
         force: bool = False,
     ) -> EndPlan:
-        """End orphans under ``prefix``: what is open, not decided, and not of a run that owns a key
-        of the log (``force``: of those too).
+        """End orphans of ``prefix``: transactions that are open, not decided, and not of a run that
+        owns a key of the log (``force``: of those too).
 
         A run that has not committed anything yet is not in the log and looks like an orphan.
-        ``older_than_ms`` is by the brokers' clocks where they can tell (since 3.8). RefusedError
-        when ``run`` owns a key and there is no ``force``.
+        ``older_than_ms`` is by the brokers' clocks where they support that (since 3.8).
+        RefusedError when ``run`` owns a key, without ``force``.
         """
-        overview = self.look.overview(prefix)
+        overview = self.inspector.overview(prefix)
         states = overview.known_keys()
         owned = [key for key, state in states.items() if state.standing(str(run)) is Standing.OWNER]
         if run is not None and not force and owned:
             raise RefusedError(
                 f"run {run} owns '{owned[0]}' in the commit log: its query may be "
-                "alive, and is the one to end its transactions",
-                hint="when it is dead, and will not be started again, --force ends them",
+                "running, and will end its transactions",
+                hint="if it is not running, and will not be started again, --force ends them",
             )
         found = overview.open
         old = None if older_than_ms is None else self._older(older_than_ms, found)
@@ -222,13 +222,14 @@ class Operator:
         return {str(t.id) for t in found if t.age_ms is not None and t.age_ms > age_ms}
 
     def end(self, plan: EndPlan) -> Aborted:
-        """Fence, look again, give up, abort. Raises KafkaTimeoutError, AuthorizationError;
-        SupersededError when a driver opens the log again and again.
+        """Fence, check again, record the runs as aborted, abort. Raises KafkaTimeoutError,
+        AuthorizationError, and SupersededError when a driver keeps opening the log.
         """
         left, kept, sessions = retry_when_fenced(
-            lambda: self._fenced(plan.transactions), lambda fenced: self._given_up(plan, *fenced)
+            lambda: self._fenced(plan.transactions),
+            lambda fenced: self._with_aborted_runs(plan, *fenced),
         )
-        now = {str(t.id): t.found for t in self.look.described([str(t.id) for t in left], {})}
+        now = {str(t.id): t.found for t in self.inspector.described([str(t.id) for t in left], {})}
         open_ = {}
         for t in left:
             found = now.get(str(t.id))
@@ -249,12 +250,12 @@ class Operator:
     def _fenced(
         self, transactions: Sequence[OpenTransaction]
     ) -> tuple[dict[str, LogSession], dict[str, CommitState]]:
-        """Every key under which somebody may decide about them, opened; and what the log says of
-        their prefixes since then.
+        """Open every key whose driver may decide about them; and the states of their prefixes, read
+        after that.
         """
         states: dict[str, CommitState] = {}
         for prefix in dict.fromkeys(t.id.prefix for t in transactions):
-            states.update(self.look.keys(prefix))
+            states.update(self.inspector.keys(prefix))
         sessions: dict[str, LogSession] = {}
         for key in dict.fromkeys(k for t in transactions for k in _keys_of(t, states)):
             session = sessions[key] = self._log.open(key, self._client.deadline())
@@ -264,15 +265,15 @@ class Operator:
                 states[key] = session.state
         return sessions, states
 
-    def _given_up(
+    def _with_aborted_runs(
         self,
         plan: EndPlan,
         sessions: Mapping[str, LogSession],
         states: Mapping[str, CommitState],
     ) -> tuple[list[OpenTransaction], dict[str, str], Mapping[str, LogSession]]:
-        """What is still to be ended, and what is kept, once it is written into the log that the
-        runs of the former commit nothing any more. Who opened a key before is fenced; who opens it
-        from here on reads that (``aborter.py`` does the same).
+        """What is still to be ended, and what is kept, after recording in the log that the runs of
+        the former commit nothing any more. Earlier sessions of a key are fenced; later ones read
+        that record (``aborter.py`` does the same).
         """
         left, kept = _still_to_end(plan, states)
         runs: dict[str, dict[str, None]] = defaultdict(dict)
@@ -282,13 +283,13 @@ class Operator:
         for key, session in sessions.items():
             state = session.state or CommitState()
             for run in runs[key]:
-                state = state.given_up(run)
+                state = state.with_aborted_run(run)
             if runs[key]:
                 session.write(state, self._client.deadline())
         return left, kept, sessions
 
     def _abort(self, open_: Mapping[str, TransactionDescription]) -> dict[str, str]:
-        """What went wrong, by transactional id."""
+        """The errors, by transactional id."""
         answers = self._client.abort_exactly(open_, self._client.deadline()) if open_ else {}
         return {
             one: "no clear answer in time" if code is None else code.name
@@ -299,8 +300,8 @@ class Operator:
     def _forget_jobs(
         self, left: Sequence[OpenTransaction], sessions: Mapping[str, LogSession]
     ) -> None:
-        """The own key of a batch job without txnAppId is nobody else's: nothing is left to be
-        decided under it.
+        """Remove the keys of batch jobs without txnAppId: each has one run only, and nothing is
+        left to be decided under it.
         """
         for key in dict.fromkeys(t.id.key for t in left if t.id.is_only_run):
             session = sessions.get(key)
@@ -310,19 +311,19 @@ class Operator:
     # -- resolve ------------------------------------------------------------------------------
 
     def plan_resolve(self, key: str, number: int, *, done: bool, force: bool = False) -> Resolution:
-        """End the batch ``number`` that is PARTIAL; with ``force`` also one that is DECIDED and of
-        which coordinators don't know the outcome any more. Else RefusedError.
+        """End the batch ``number`` that is PARTIAL; with ``force`` also one that is DECIDED and
+        whose outcome is unknown because ids have expired. Else RefusedError.
         """
-        report = self.look.key(key)
+        report = self.inspector.key(key)
         decision = report.state.decision
         if decision is None:
             raise RefusedError(
-                f"'{key}' has nothing to resolve: {_last_done(report.state)} and no batch is under "
-                "way"
+                f"'{key}' has nothing to resolve: {_last_done(report.state)} and no batch is in "
+                "progress"
             )
         if decision.number != number:
             raise RefusedError(
-                f"'{key}' has batch {decision.number} under way "
+                f"'{key}' has batch {decision.number} in progress "
                 f"({report.state.phase.value.upper()}), not {number}"
             )
         doubtful = report.with_outcome(Outcome.UNKNOWN)
@@ -335,21 +336,21 @@ class Operator:
                 ),
                 hint="--force resolves it all the same"
                 if doubtful
-                else f"'kprod txn commit {key}' ends it, or finds out that it is PARTIAL",
+                else f"'kprod txn commit {key}' commits it, or finds that it is PARTIAL",
             )
         return Resolution(report, done, force)
 
     def resolve(self, plan: Resolution) -> CommitState:
-        """Behind a fence. What is still open of the batch is committed when it counts as done, and
-        aborted when it is to be written again: nobody else would end it.
+        """After fencing. Open transactions of the batch are committed when it counts as done, and
+        aborted when it is to be written again: no driver would end them later.
 
-        Raises RefusedError when something changed meanwhile, or can't be ended.
+        Raises RefusedError when the state changed meanwhile, or a transaction can't be ended.
         """
         session = self._log.open(plan.report.key, self._client.deadline())
         state = session.state
         if state is None or state.decision != plan.report.state.decision:
             raise _changed(plan.report.key)
-        left = self._end_rest(plan, self.look.report(plan.report.key, state))
+        left = self._end_rest(plan, self.inspector.report(plan.report.key, state))
         if left and not plan.force:
             what = (
                 "turned out to be lost, or can't be committed" if plan.done else "can't be aborted"
@@ -357,16 +358,16 @@ class Operator:
             raise RefusedError(
                 f"{len(left)} more transactions of the batch {what} (first: {left[0]}); the commit "
                 "log is as it was",
-                hint="look again with 'kprod txn describe'; --force goes on without their rows"
+                hint="check with 'kprod txn describe'; --force continues without their rows"
                 if plan.done
-                else "try again; --force does without",
+                else "try again; --force continues without aborting them",
             )
         state = state.resolved(done=plan.done)
         session.write(state, self._client.deadline())
         return state
 
     def _end_rest(self, plan: Resolution, now: KeyReport) -> Sequence[str]:
-        """End what is open of the batch; gives what goes against ``plan``."""
+        """End what is open of the batch; returns the transactions that contradict ``plan``."""
         open_ = [t.transaction for t in now.with_outcome(Outcome.RETRY)]
         if plan.done:
             agreed = _gone(plan.report)
@@ -379,47 +380,50 @@ class Operator:
     # -- reset --------------------------------------------------------------------------------
 
     def plan_reset(self, key: str, *, force: bool = False) -> KeyReport:
-        """Forget ``key``. RefusedError while a batch is under way or a transaction of its owner is
-        open, unless ``force``.
+        """Remove ``key``. RefusedError while a batch is in progress or a transaction of its owner
+        is open, unless ``force``.
         """
-        report = self.look.key(key)
+        report = self.inspector.key(key)
         if force:
             return report
         state = report.state
         if state.decision is not None:
             raise RefusedError(
                 f"batch {state.decision.number} of '{key}' is {state.phase.value.upper()}: without "
-                "the log nobody would end its transactions",
+                "the log its transactions would never be ended",
                 hint=f"first 'kprod txn {'commit' if state.phase is Phase.DECIDED else 'resolve'} "
                 f"{key}'; or --force",
             )
-        open_ = self.look.overview(prefix_of_key(key)).open
+        open_ = self.inspector.overview(prefix_of_key(key)).open
         own = [t for t in open_ if t.id.key == key and t.standing is Standing.OWNER]
         if own:
             raise RefusedError(
                 f"{len(own)} transactions of the owner of '{key}', run {state.run_id}, are open "
-                f"(first: {own[0].id}): its query seems to be alive",
-                hint="stop it first; what it leaves open, 'kprod txn sweep' ends; or --force",
+                f"(first: {own[0].id}): its query seems to be running",
+                hint="stop it first ('kprod txn sweep' ends what it leaves open), or use --force",
             )
         return report
 
     def reset(self, report: KeyReport) -> None:
-        """Behind a fence. RefusedError when something changed meanwhile."""
-        session = self._log.open(report.key, self._client.deadline())
-        if session.state != report.state:
-            raise _changed(report.key)
-        session.write(None, self._client.deadline())
+        """After fencing. RefusedError when the state changed meanwhile."""
+        key, state = report.key, report.state
+        session = self._log.open(key, self._client.deadline())
+        if session.state != state:
+            raise _changed(key)
+        # (The key of a job without txnAppId has no later run.)
+        is_once = key == log_key(prefix_of_key(key), state.run_id)
+        session.write(None if is_once else state.forgotten(), self._client.deadline())
 
 
 def _ongoing(found: Iterable[OpenTransaction]) -> tuple[OpenTransaction, ...]:
-    """Those that somebody has to end; the others' ends are decided."""
+    """Those that are to be ended; the others are being ended by their coordinators."""
     return tuple(t for t in found if t.found.state is TransactionState.ONGOING)
 
 
 def _still_to_end(
     plan: EndPlan, states: Mapping[str, CommitState]
 ) -> tuple[list[OpenTransaction], dict[str, str]]:
-    """What of ``plan`` is not decided and not the owner's by now; the others with the reason."""
+    """The transactions of ``plan`` to end, neither decided nor the owner's; the others' reasons."""
     decided = {} if plan.even_decided else decided_ids(states)
     kept: dict[str, str] = {}
     left = []
@@ -434,16 +438,16 @@ def _still_to_end(
 
 
 def _keys_of(t: OpenTransaction, states: Mapping[str, CommitState]) -> tuple[str, ...]:
-    """Under which keys a live driver might decide about it."""
+    """The keys under which a running driver might decide about it."""
     if standing_of(t.id, states) is Standing.SUPERSEDED:
         return ()
-    # (A job's id of version 0.1 doesn't tell its key.)
+    # (A job's id of version 0.1 doesn't contain its key.)
     known = (k for k, s in states.items() if not t.id.worker and s.run_id == t.id.run)
     return tuple(dict.fromkeys((t.id.key, *known)))
 
 
 def _gone(report: KeyReport) -> Sequence[str]:
-    """Transactions whose rows are not there, or maybe not."""
+    """Transactions whose rows are lost, or may be."""
     gone = report.with_outcome(Outcome.LOST, Outcome.UNKNOWN)
     return [t.transaction.transactional_id for t in gone]
 
@@ -455,5 +459,5 @@ def _last_done(state: CommitState) -> str:
 def _changed(key: str) -> RefusedError:
     return RefusedError(
         f"the commit log's state of '{key}' has changed meanwhile; it is left as it is",
-        hint="a driver is alive: look again with 'kprod txn describe'",
+        hint="a driver is running: check again with 'kprod txn describe'",
     )

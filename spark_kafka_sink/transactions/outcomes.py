@@ -1,24 +1,24 @@
-"""What became of a transaction whose EndTxn(commit) got a doubtful answer: a table, no guess.
+"""The outcome of a transaction whose EndTxn(commit) got a doubtful answer, by a table.
 
-Owns: which answers are doubtful, and what DescribeTransactions says about them. Never: a broker, a
-retry (``ending.py``).
+Owns: which answers are doubtful, and the outcome by DescribeTransactions. Never: a broker, a retry
+(``ending.py``).
 
 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING and PRODUCER_FENCED all mean
 "not committable now", for a transaction that the broker aborted as for one that was committed long
-ago (Flink took them for the latter, and lost data: FLINK-23839). What the coordinator holds
-tells them apart. Let E be the epoch that the transaction was written with:
+ago (Flink took them for the latter, and lost data: FLINK-23839). The coordinator's state
+distinguishes them. Let E be the epoch that the transaction was written with:
 
 ======================  ==============================================================
 stored                  means
 ======================  ==============================================================
-E, Ongoing              nothing happened yet: ask again
-E, PrepareCommit        the first EndTxn was taken (version 1): ask again until complete
+E, Ongoing              nothing happened yet: retry
+E, PrepareCommit        the first EndTxn was accepted (version 1): retry until complete
 E, CompleteCommit       committed (version 1)
-E+1, PrepareCommit      taken (version 2 raises the epoch with it): ask again
+E+1, PrepareCommit      accepted (version 2 bumps the epoch with it): retry
 E+1, CompleteCommit     committed (version 2). Version 1: it is another transaction
-E.. E+2, *Abort         the broker aborted it: its time was over, or somebody swept it. With
-                        version 1 the epoch is raised for that, and 4.0.0 raised it twice
-anything else           somebody initialised that id anew, and what was before is not known
+E.. E+2, *Abort         the broker aborted it: it timed out, or was swept. With version 1 that
+                        bumps the epoch, and 4.0.0 bumped it twice
+anything else           the id was initialized again, and the earlier outcome is not known
 ======================  ==============================================================
 """
 
@@ -34,7 +34,7 @@ from spark_kafka_sink.protocol.transaction_admin_messages import (
     TransactionState,
 )
 
-#: Answers to EndTxn(commit) that mean either of two things.
+#: Errors of EndTxn(commit) that mean committed or aborted.
 DOUBTFUL: Final = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -46,20 +46,20 @@ DOUBTFUL: Final = frozenset(
 
 
 class Outcome(Enum):
-    """Of one transaction that is to be committed."""
+    """The outcome of a transaction that is to be committed."""
 
     COMMITTED = "committed"
     #: It is neither committed nor aborted yet.
     RETRY = "retry"
     #: Aborted: its rows are gone.
     LOST = "lost"
-    #: The coordinator does not tell any more.
+    #: The coordinator no longer has it.
     UNKNOWN = "unknown"
 
 
 _S = TransactionState
 _ABORTED: Final = frozenset({_S.PREPARE_ABORT, _S.COMPLETE_ABORT, _S.PREPARE_EPOCH_FENCE})
-#: By how much the stored epoch is ahead, transaction version, state.
+#: By (stored epoch minus ours, transaction version, state).
 _COMMITS: Final = {
     (0, 1, _S.ONGOING): Outcome.RETRY,
     (0, 2, _S.ONGOING): Outcome.RETRY,
@@ -69,14 +69,14 @@ _COMMITS: Final = {
     (1, 2, _S.PREPARE_COMMIT): Outcome.RETRY,
     (1, 2, _S.COMPLETE_COMMIT): Outcome.COMMITTED,
 }
-#: The last epoch of a producer id: a completed transaction of version 2 goes on under a new id.
+#: The last epoch of a producer id: a completed transaction of version 2 gets a new id.
 _LAST_EPOCH: Final = 32_766
 
 
 def outcome_of(transaction: PreparedTransaction, found: TransactionDescription) -> Outcome:
-    """What became of ``transaction``, going by what its coordinator holds now."""
+    """The outcome of ``transaction`` by its coordinator's current state."""
     if found.error is not ErrorCode.NONE:
-        return Outcome.UNKNOWN  # TRANSACTIONAL_ID_NOT_FOUND: expired, and with it the answer
+        return Outcome.UNKNOWN  # TRANSACTIONAL_ID_NOT_FOUND: expired, with its outcome
     if found.producer_id != transaction.producer_id:
         overflow = transaction.producer_epoch >= _LAST_EPOCH and found.producer_epoch == 0
         if overflow and transaction.transaction_version >= 2:
@@ -93,7 +93,7 @@ def outcome_of(transaction: PreparedTransaction, found: TransactionDescription) 
 
 
 def is_prepared(transaction: PreparedTransaction, found: TransactionDescription) -> bool:
-    """It is open, and nobody touched it since its task prepared it."""
+    """Whether it is open and unchanged since its task prepared it."""
     return (
         found.error is ErrorCode.NONE
         and found.state is _S.ONGOING

@@ -1,21 +1,21 @@
-"""Orphans: transactions that a dead, killed or beaten task attempt left open.
+"""Orphans: transactions that a crashed, killed or superseded task attempt left open.
 
-Owns: :class:`Sweeper`, which of them are ours to end. Never: who may decide about them
-(``ownership.py``): a transaction may be swept when no decision names it, and when its run can't
-decide any more, or asks for it itself.
+Owns: :class:`Sweeper`, which of them to end. Never: which run may decide about them
+(``ownership.py``): a transaction may be swept when no decision names it and its run can't decide
+any more, or when its own run sweeps it.
 
-An orphan stalls every read_committed consumer of its partitions until it times out. It is ended
-under exactly the identity that its coordinator tells (``TransactionClient.abort_exactly``), so that
-a request which arrives late hurts nobody who has the id by then.
+An orphan blocks every read_committed consumer of its partitions until it times out. It is ended
+under exactly the identity that its coordinator reports (``TransactionClient.abort_exactly``), so
+that a late request does not affect the id's later transactions.
 
-With version 2 ids are ended, too, that are Empty: an attempt got its identity, and its first rows
-may be on their way. Seen on a real broker, where a Produce opens the transaction::
+With version 2, Empty ids are ended, too: an attempt has its identity, and its first rows may be in
+flight. Seen on a real broker, where a Produce opens the transaction::
 
     attempt 0: InitProducerId, Produce (delayed)      its process is killed
     attempt 1: writes, prepares; the driver commits and sweeps: attempt 0 is not Ongoing
-    attempt 0's Produce arrives: a transaction is open that nobody ends before it times out
+    attempt 0's Produce arrives: it opens a transaction that stays open until it times out
 
-What was ended so is CompleteAbort, and is not found again.
+After that the id is CompleteAbort, and is not found again.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _S = TransactionState
 
 class Swept(NamedTuple):
     """``ended`` are transactional ids whose transaction was aborted. ``burnt`` are those that must
-    not be used again (version 1: a request, also one without an answer, may arrive late, and aborts
-    what they have open then).
+    not be used again (version 1: a request without a response may arrive late, and would abort what
+    they have open by then).
     """
 
     ended: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Swept(NamedTuple):
 
 
 class Sweeper:
-    """Sweeps what is open under one key."""
+    """Sweeps the transactions of one key."""
 
     def __init__(self, client: TransactionClient) -> None:
         self._client = client
@@ -60,8 +60,8 @@ class Sweeper:
     def open_runs(
         self, key: str, deadline_ms: int, mine: Callable[[TransactionalId], bool]
     ) -> set[str]:
-        """Runs that have a transaction open under ``key`` that is ``mine``. Who asks acts upon it
-        once, so a broker that is silent is waited for.
+        """Runs that have an open transaction of ``key`` that is ``mine``. The caller acts on it
+        only once, so this waits for brokers that don't respond.
         """
         return {
             one.run
@@ -78,8 +78,9 @@ class Sweeper:
         keep: Collection[str] = (),
         patient: bool = False,
     ) -> Swept:
-        """End what is open under ``key`` and ``is_orphan``, but ``keep``. Ids of other keys are
-        never touched: "a" is not "a.b". ``patient`` as in ``TransactionClient.open_transactions``.
+        """End the open transactions of ``key`` that are ``is_orphan``, except ``keep``. Ids of
+        other keys are never touched: "a" is not "a.b". ``patient`` as in
+        ``TransactionClient.open_transactions``.
         """
         version = self._client.transaction_version(deadline_ms)
         endable = (_S.ONGOING, _S.EMPTY) if version >= 2 else (_S.ONGOING,)
@@ -91,7 +92,7 @@ class Sweeper:
         if not ids:
             return Swept()
         described = self._client.describe(ids, deadline_ms)
-        found = {i: d for i, d in described.items() if d.state in endable and is_known(d)}
+        found = {i: d for i, d in described.items() if d.state in endable and has_identity(d)}
         answers = self._client.abort_exactly(found, deadline_ms)
         unclear = [
             i for i, code in answers.items() if code is None and found[i].state is _S.ONGOING
@@ -101,8 +102,7 @@ class Sweeper:
                 _log,
                 Kind.ORPHANS_UNSEEN,
                 "kprod '%s': no clear answer in time to the abort of %d orphaned transactions "
-                "(first: %s); what is open of them is aborted by a later commit, or when it times "
-                "out",
+                "(first: %s); those that are still open are aborted by a later commit, or time out",
                 key,
                 len(unclear),
                 unclear[0],
@@ -122,8 +122,8 @@ class Sweeper:
             warn(
                 _log,
                 Kind.ORPHANS_UNSEEN,
-                "kprod '%s': orphaned transactions could not be looked for at %s, which gave no "
-                "answer; what is open there is aborted by a later commit, or when it times out",
+                "kprod '%s': orphaned transactions could not be searched on %s, which did not "
+                "respond; those that are open there are aborted by a later commit, or time out",
                 key,
                 ", ".join(found.silent),
             )
@@ -132,10 +132,10 @@ class Sweeper:
 
 
 def is_superseded(one: TransactionalId, state: CommitState) -> bool:
-    """Its run never decides about it any more."""
+    """Whether its run can't decide about it any more."""
     return state.standing(one.run, one.planned) is Standing.SUPERSEDED
 
 
-def is_known(found: TransactionDescription) -> bool:
-    """Its coordinator holds an identity."""
+def has_identity(found: TransactionDescription) -> bool:
+    """Whether its coordinator has an identity for it."""
     return found.error is ErrorCode.NONE and found.producer_id >= 0

@@ -1,10 +1,10 @@
-"""A record of the driver's own: in a transaction that is then ended with the others, or by itself.
+"""A record that the driver writes: in a transaction of the decision, or without one.
 
-Owns: :class:`TopicRecord`, :func:`prepare_record` (the one transaction of a batch that holds the
-batch's report) and :func:`write_record`. Never: what the record says, the transaction's end, which
-is the decision's like that of every other transaction.
+Owns: :class:`TopicRecord`, :func:`prepare_record` (the transaction with the batch's report) and
+:func:`write_record`. Never: the content of the record, the transaction's end, which follows the
+decision like every other transaction's.
 
-The record goes to partition 0 of its topic, so that all of them are in one order.
+The record goes to partition 0 of its topic, so that all of them have one order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.admin.call import Call, Coordinator, Leader, judged
+from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, judged
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.producer.transaction.transaction_states import (
     NO_PRODUCER_ID,
@@ -38,7 +38,7 @@ LATEST_PRODUCE: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """A record of ``topic``'s partition 0."""
+    """A record for partition 0 of ``topic``."""
 
     topic: str
     value: bytes = field(repr=False)
@@ -51,12 +51,12 @@ class TopicRecord:
 def prepare_record(
     client: TransactionClient, transactional_id: str, record: TopicRecord, deadline_ms: int
 ) -> PreparedTransaction:
-    """A new transaction of ``transactional_id`` that holds ``record``, to be ended.
+    """Begin a transaction of ``transactional_id`` and write ``record`` in it.
 
-    Raises AuthorizationError (naming the right that is missing), other ApiErrors as the brokers
-    say, ConfigError for a time-out above the broker's, and KafkaTimeoutError without a clear answer
-    in time, also when InitProducerId got lost: should that arrive late, it would abort what the id
-    has open then. After any of them the transaction may be open: whoever gave the id ends it.
+    Raises AuthorizationError (naming the missing right), other ApiErrors of the brokers,
+    ConfigError for a timeout above the broker's limit, and KafkaTimeoutError without a clear answer
+    in time, also to InitProducerId: that is not retried, since a late one would abort what the id
+    has open by then. After any of them the transaction may be open, and the caller must end it.
     """
     version = client.transaction_version(deadline_ms)
     owner = client.init_producer_id(
@@ -68,17 +68,17 @@ def prepare_record(
         def take(response: AddPartitionsToTxnResponse) -> ErrorCode | None:
             return judged(response.errors[record.tp], where, _right(record))
 
-        # Once: one that arrives behind the commit would open another transaction.
+        # Once: a request that arrives after the commit would open another transaction.
         request = AddPartitionsToTxnRequest(transactional_id, *owner, (record.tp,))
         client.loop.ask(
-            Call(request, Coordinator(transactional_id), take, once=True), deadline_ms, where
+            Call(request, CoordinatorKey(transactional_id), take, once=True), deadline_ms, where
         )
     _produce(client, record, deadline_ms, owner, transactional_id, version)
     return PreparedTransaction(transactional_id, *owner, version)
 
 
 def write_record(client: TransactionClient, record: TopicRecord, deadline_ms: int) -> None:
-    """``record`` by itself, at least once. Raises what :func:`prepare_record` does."""
+    """Write ``record`` without a transaction, at least once. Raises as :func:`prepare_record`."""
     _produce(client, record, deadline_ms)
 
 
@@ -88,10 +88,10 @@ def batch_of(
     producer: ProducerIdAndEpoch,
     base_sequence: int,
 ) -> list[bytes]:
-    """Keys and values as one record batch of the driver's, in the buffers of a Produce request;
-    transactional unless ``producer`` is none.
+    """Keys and values as one record batch, in the buffers of a Produce request; transactional
+    unless ``producer`` is NO_PRODUCER_ID.
     """
-    # Not above: a commit without exactly-once loads no Arrow.
+    # Imported here, so that a commit without exactly-once doesn't load Arrow.
     from spark_kafka_sink.records.compression import Codec, CompressionType
     from spark_kafka_sink.records.record_batch import write_header
     from spark_kafka_sink.records.single_record import record_bytes, record_tail
@@ -128,7 +128,7 @@ def _produce(
     def take(response: ProduceResponse) -> ErrorCode | None:
         code = response.partitions[0].error
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            return None  # one that got no answer had arrived
+            return None  # an earlier request without a response had arrived
         return judged(code, where, _right(record))
 
     data = PartitionProduceData(record.tp, batch, sum(map(len, batch)))

@@ -154,7 +154,7 @@ def test_a_compacted_topic_takes_no_row_without_a_key(
     assert "[KP0215]" in failure.line
     at_planning = fails(five_rows(spark), topic)
     at_planning.says(
-        f"topic {topic} is compacted (cleanup.policy), so brokers refuse every row without a key",
+        f"topic {topic} is compacted (cleanup.policy), so brokers reject every row without a key",
         "add a column key, or set keyColumns; preflight=off",
     )
     assert at_planning.on_the_driver

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_kafka_sink.datasource.preflight import BELIEVE_MISSING_MS
+from spark_kafka_sink.datasource.preflight import MISSING_TOPIC_TIMEOUT_MS
 from spark_kafka_sink.local_kafka import KafkaCluster
 from tests.bad_input.conftest import SLACK_S, Fails, Write
 from tests.real_kafka import Consumed, RealKafka
@@ -46,10 +46,10 @@ def test_a_missing_topic_is_one_error_on_the_driver(one_row: DataFrame, fails: F
 def test_who_misspells_a_topic_waits_ten_seconds_and_not_a_minute(
     one_row: DataFrame, fails: Fails
 ) -> None:
-    topic, believed_s = missing(), BELIEVE_MISSING_MS / 1000
+    topic, believed_s = missing(), MISSING_TOPIC_TIMEOUT_MS / 1000
     failure = fails(one_row, topic, **{"kafka.max.block.ms": "60000"})
     assert failure.on_the_driver
-    failure.says(f"Topic {topic} not present in metadata after {BELIEVE_MISSING_MS} ms")
+    failure.says(f"Topic {topic} not present in metadata after {MISSING_TOPIC_TIMEOUT_MS} ms")
     assert believed_s <= failure.seconds < believed_s + SLACK_S
 
 
@@ -112,7 +112,7 @@ def test_a_broker_that_creates_topics_creates_those_of_option_and_column(
     option, *column = (f"made-{n}" for n in range(3))
     start = time.monotonic()
     write(one_row, option, bootstrap=willing, **limits)
-    assert time.monotonic() - start < BELIEVE_MISSING_MS / 1000 + SLACK_S
+    assert time.monotonic() - start < MISSING_TOPIC_TIMEOUT_MS / 1000 + SLACK_S
     frame = spark.range(0, 4, 1, 1).selectExpr(
         "cast(id AS string) AS value", "concat('made-', 1 + id % 2) AS topic"
     )

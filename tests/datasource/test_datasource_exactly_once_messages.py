@@ -131,13 +131,13 @@ def test_what_was_prepared_is_what_is_ended():
         ("p~run-1~0123456789ab~0", "its run is not run-2"),
         ("p~app~run-2~0123456789ab~0", "its key is not 'p'"),
         ("p~run-2~0", "its key is not 'p'"),
-        ("p~run-2~0123456789ab~00", "no transactional id of a task"),
-        ("p~~log", "no transactional id of a task"),
-        ("p~run-2~~0", "no transactional id of a task"),
-        ("p~a~app~run-2~0123456789ab~0", "no transactional id of a task"),
-        ("their-payments", "no transactional id of a task"),
-        ("", "no transactional id of a task"),
-        ("p~run-2~0123456789ab~0\n", "no transactional id of a task"),
+        ("p~run-2~0123456789ab~00", "not the transactional id of a task"),
+        ("p~~log", "not the transactional id of a task"),
+        ("p~run-2~~0", "not the transactional id of a task"),
+        ("p~a~app~run-2~0123456789ab~0", "not the transactional id of a task"),
+        ("their-payments", "not the transactional id of a task"),
+        ("", "not the transactional id of a task"),
+        ("p~run-2~0123456789ab~0\n", "not the transactional id of a task"),
     ],
 )
 def test_an_id_that_is_not_of_this_run_is_refused(id_, why):
@@ -163,7 +163,7 @@ def test_an_id_that_is_not_of_this_job_is_refused(id_, why):
 
 
 def test_one_transaction_of_two_tasks_is_refused():
-    with pytest.raises(CommitError, match="another task has it too"):
+    with pytest.raises(CommitError, match="another task has it, too"):
         prepared_transactions([of_stream(), of_stream(partition_id=1)], STREAMS)
 
 
@@ -199,7 +199,7 @@ def test_messages_of_two_runs_are_refused_before_anything_is_asked(other):
 
 @pytest.mark.parametrize("missing", [{"run_id": ""}, {"query_id": ""}, {"generation": -1}])
 def test_messages_that_say_no_run_are_refused(missing):
-    with pytest.raises(CommitError, match="don't say which run"):
+    with pytest.raises(CommitError, match="don't have the run"):
         plan().commit([of_stream(**missing)], 7)
 
 
@@ -248,14 +248,14 @@ def test_an_abort_of_messages_that_nobody_could_have_sent_raises_nothing(caplog)
 def test_an_abort_that_hears_of_no_run_says_what_will_end_it(caplog):
     with caplog.at_level(logging.WARNING):
         plan().abort([None, None], 7)
-    assert "no task told whose run this is, and no JVM is to be seen" in caplog.text
+    assert "no task reported its run, and this process has no JVM" in caplog.text
     assert "could not be aborted" not in caplog.text, "no broker was asked"
 
 
 def test_an_abort_that_hears_of_no_run_looks_for_what_its_driver_left_open(caplog):
     with caplog.at_level(logging.WARNING):
         replace(plan(), driver="abcdef01").abort([None, None], 7)
-    assert "no task told" not in caplog.text
+    assert "no task reported" not in caplog.text
     assert "could not be aborted" in caplog.text
     assert "127.0.0.1:1" in caplog.text
 

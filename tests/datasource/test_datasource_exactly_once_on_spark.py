@@ -298,7 +298,7 @@ def test_a_deleted_checkpoint_is_an_error_that_names_both_queries(
         run(frame, options, tmp_path)
     text = str(raised.value)
     assert "is at batch 1 of query" in text
-    assert "wants to write batch 0" in text
+    assert "is about to write batch 0" in text
     assert "two queries share a transactionalIdPrefix" in text, "that looks the same from here"
     assert f"kprod txn reset {options['transactionalIdPrefix']}" in text
     same, found = seen(consume, topic, ["a", "b"])
@@ -337,7 +337,7 @@ def test_a_writer_that_was_planned_without_the_commit_log_writes_no_row(
 
         writer.write(iter([pa.RecordBatch.from_pydict({"value": ["a"]})]))
 
-    with pytest.raises(Exception, match="planned without a look at the commit log"):
+    with pytest.raises(Exception, match="planned without reading the commit log"):
         spark.sparkContext.parallelize([0], 1).foreachPartition(write)
     assert consume(topic).values == []
 
@@ -645,7 +645,7 @@ def test_an_abort_without_messages_sweeps_what_its_own_driver_left_open(config, 
 
     def abort(driver):
         return transaction_commit.abort(
-            config, None, [], 1, tasks_may_live=True, driver_token=driver
+            config, None, [], 1, tasks_may_run=True, driver_token=driver
         )
 
     assert abort(other) == (), "another query of the prefix is left alone"
@@ -683,7 +683,7 @@ def test_an_abort_after_a_commit_undoes_nothing(config, topic, consume):
     plan = plan_transactions(config, streaming=True)
     message = stream_task(config, plan, 0, ["a"])
     transaction_commit.commit(config, None, [message], 0)
-    assert transaction_commit.abort(config, None, [message], 0, tasks_may_live=False) == ()
+    assert transaction_commit.abort(config, None, [message], 0, tasks_may_run=False) == ()
     same, found = seen(consume, topic, ["a"])
     assert same, found
 

@@ -113,7 +113,7 @@ def test_under_a_new_key_a_stream_may_begin_anywhere():
     "changes", [{"batch_id": -1}, {"run_id": ""}, {"run_id": "a job group~of somebody's"}]
 )
 def test_a_stream_whose_task_is_not_told_where_it_belongs_is_refused(changes):
-    with pytest.raises(IllegalStateError, match="which run and micro-batch"):
+    with pytest.raises(IllegalStateError, match="the run and the micro-batch"):
         STREAM.is_done(replace(task(7), **changes))
 
 
@@ -178,7 +178,7 @@ def test_a_batch_job_has_a_default_prefix_and_a_stream_must_name_its_own():
     with pytest.raises(ConfigError) as raised:
         prefix_of(config(), streaming=True)
     assert "needs the option transactionalIdPrefix" in raised.value.message
-    assert "a restarted query must find its own" in raised.value.hint
+    assert "also after a restart" in raised.value.hint
 
 
 @pytest.mark.parametrize("bad", ["a~b", "a b", "ä", "a/b", "x" * 101])

@@ -483,7 +483,7 @@ def test_an_attempt_whose_request_for_a_partition_got_lost_is_not_prepared(proce
         with pytest.raises(KafkaTimeoutError, match="AddPartitionsToTxn for 'p~") as raised:
             tasks.run(["a"])
         assert lost.fired == 1
-        assert "Spark makes another one" in raised.value.hint
+        assert "Spark starts another one" in raised.value.hint
         world.scheduler.sleep(100)
         assert world.state_of(f"p~{RUN}~g3.{tasks.worker.ids.token}~0") != "Ongoing"
         again = tasks.run(["a"])

@@ -101,7 +101,7 @@ def test_a_failure_warns_a_stream_once_a_minute_and_costs_little(caplog):
     assert brokers.asked == [(("t",), WARN_WAIT_MS)]
     (warning,) = (r.getMessage() for r in caplog.records)
     assert warning == (
-        "preflight=warn, going on all the same: [KP0305] no broker answered (tried a:1; see "
+        "preflight=warn, continuing despite: [KP0305] no broker answered (tried a:1; see "
         f"{where_to_read('KP0305')})"
     )
 

@@ -179,7 +179,7 @@ def test_an_errors_note_says_that_skipped_rows_are_not_counted():
 
 def test_what_a_batch_that_is_done_would_have_written_leaves_out_skipped_rows():
     task = WriteTask(SKIP, OneProducer(RecordingProducer()), IDENTITY)
-    assert task.drop(iter([batch("ab", None)]), look=True).payload == (1, 2)
+    assert task.drop(iter([batch("ab", None)]), count=True).payload == (1, 2)
 
 
 # --- exactly-once ------------------------------------------------------------------------------

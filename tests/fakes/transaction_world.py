@@ -22,9 +22,9 @@ from spark_kafka_sink.protocol.produce import PartitionProduceResponse, ProduceR
 from spark_kafka_sink.protocol.request import ApiKey, VersionRange
 from spark_kafka_sink.protocol.responses import (
     AddPartitionsToTxnResponse,
-    Coordinator,
     EndTxnResponse,
     FindCoordinatorResponse,
+    FoundCoordinator,
     InitProducerIdResponse,
 )
 from spark_kafka_sink.records.encoded_slice import EncodedSlice
@@ -71,7 +71,9 @@ class TransactionWorld(SenderWorld):
     # -- answers --
 
     def find(self, error: ErrorCode = ErrorCode.NONE, node: Node = NODE2, **more: object) -> None:
-        found = Coordinator(error, node if error is ErrorCode.NONE else None, "the broker's words")
+        found = FoundCoordinator(
+            error, node if error is ErrorCode.NONE else None, "the broker's words"
+        )
         body = FindCoordinatorResponse({TRANSACTIONAL_ID: found})
         self.client.prepare(FindCoordinatorRequest, body, **more)  # type: ignore[arg-type]
 

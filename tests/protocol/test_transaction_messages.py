@@ -23,7 +23,7 @@ from spark_kafka_sink.protocol.control_messages import (
     FindCoordinatorRequest,
 )
 from spark_kafka_sink.protocol.request import VersionRange
-from spark_kafka_sink.protocol.responses import Coordinator
+from spark_kafka_sink.protocol.responses import FoundCoordinator
 from spark_kafka_sink.protocol.transaction_offset_messages import (
     AddOffsetsToTxnRequest,
     OffsetAndMetadata,
@@ -274,7 +274,7 @@ def test_a_version_outside_of_ours_is_refused(request_: Any, version: int) -> No
 def test_a_coordinator_is_read(version: int) -> None:
     response = decode(FIND, version, find_coordinator(FIND, version))
     node = Node(2, "two.example", 9092)
-    assert response.coordinators == {"orders": Coordinator(ErrorCode.NONE, node)}
+    assert response.coordinators == {"orders": FoundCoordinator(ErrorCode.NONE, node)}
     assert response.throttle_ms == 9
 
 

@@ -233,7 +233,7 @@ def test_an_identity_provider_that_comes_back_is_enough(secure_kafka, consume):
         ("SASL_PLAINTEXT", {"security.protocol": "SASL_SSL"},
          ("is it a PLAINTEXT or SASL_PLAINTEXT port?",), False),
         ("SASL_PLAINTEXT", {"security.protocol": "PLAINTEXT"},
-         ("when it was asked for more", "does it want SASL?", "security.protocol"), False),
+         ("when it was asked for more", "does it require SASL?", "security.protocol"), False),
     ],
     ids=["unknown mechanism", "SASL to PLAINTEXT", "SASL to SSL", "SASL_PLAINTEXT to TLS",
          "SASL_SSL to no TLS", "PLAINTEXT to SASL"],

@@ -58,7 +58,7 @@ CONNECTIONS = {
     ),
     "TLS to a plaintext port": Wrong("PLAINTEXT", "TLS", "PLAINTEXT", SSL),
     "plaintext to a TLS port": Wrong("GOOD", "ApiVersions", "security.protocol to SSL"),
-    "plaintext to a SASL port": Wrong("SASL_PLAINTEXT", "ApiVersions", "does it want SASL?"),
+    "plaintext to a SASL port": Wrong("SASL_PLAINTEXT", "ApiVersions", "does it require SASL?"),
     "SASL to a plaintext port": Wrong(
         "PLAINTEXT",
         "SASL",
@@ -157,7 +157,7 @@ def bob(secure_kafka):
     ("settings", "more", "step", "text"),
     [
         ({"max.message.bytes": "10000"}, {}, "max.message.bytes", "max.request.size"),
-        ({"min.insync.replicas": "2"}, {}, "replicas", "every write to them is refused"),
+        ({"min.insync.replicas": "2"}, {}, "replicas", "every write to them is rejected"),
     ],
 )
 def test_a_topic_that_does_not_take_what_is_sent(secure_kafka, settings, more, step, text):
@@ -171,7 +171,12 @@ HOUR_MS = 3_600_000
 @pytest.mark.parametrize(
     ("settings", "off_ms", "state", "text"),
     [
-        ({}, 2 * HOUR_MS, State.FAILED, "message.timestamp.after.max.ms=3600000: rows are refused"),
+        (
+            {},
+            2 * HOUR_MS,
+            State.FAILED,
+            "message.timestamp.after.max.ms=3600000: rows are rejected",
+        ),
         ({"message.timestamp.type": "LogAppendTime"}, 2 * HOUR_MS, State.WARNING, "wrong time"),
         ({"message.timestamp.before.max.ms": "1000"}, -HOUR_MS, State.FAILED, "before.max.ms=1000"),
         ({}, -HOUR_MS, State.WARNING, "behind broker"),
@@ -197,7 +202,7 @@ def test_a_clock_that_is_off_is_named(secure_kafka, settings, off_ms, state, tex
 def test_who_may_not_describe_the_cluster_is_told_no_time(secure_kafka, bob):
     found = next(step for step in steps_of(*bob) if step.name == "clock")
     assert (found.state, found.change) == (State.SKIPPED, None)
-    assert "DESCRIBE the cluster" in found.said
+    assert "DESCRIBE on the cluster" in found.said
 
 
 @pytest.mark.cluster

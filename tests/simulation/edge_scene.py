@@ -79,7 +79,7 @@ class EdgeScene(Scene):
         self._task_errors: list[KafkaError] = []
 
     def _query(self) -> None:
-        with patch.object(exactly_once, "shared", self._shared):
+        with patch.object(exactly_once, "shared_driver", self._shared):
             super()._query()
 
     @contextmanager
@@ -117,7 +117,7 @@ class EdgeScene(Scene):
         owner = owner_of(run.id, plan)
         with self._driver_side(run) as aborter:
             prepared = prepared_transactions(messages, owner)
-            return aborter.abort(owner, number, prepared, tasks_may_live=True)
+            return aborter.abort(owner, number, prepared, tasks_may_run=True)
 
     def watch(self) -> WatchedRequests:
         """Every request from now on."""

@@ -86,6 +86,8 @@ CALM_MS = 8_000
 LEASE_MS = lease_ms(TIMEOUT_MS) + 10_000
 #: So long a driver believes what it knows of the brokers.
 KNOWN_MS = 10_000
+#: A broker is down, or cut off, for no longer, whatever happens.
+_AWAY_MS = 30_000
 #: So many others die in the log's partition, one after the other; more only take time.
 _NEIGHBOURS = 60
 #: Spark kills a task so long after it asked it to stop, and so long after that nothing may hang.
@@ -132,10 +134,10 @@ class ApplicationLife(SparkLife):
     late_sweeps: int = 0
     late_init: int = 0
     late_add: int = 0
-    #: Down when the driver begins, back in its first batch.
+    #: Down when the driver begins, back when its first batch is done.
     absent_node: int = 0
     marker_ms: int = 2
-    #: The log's leader is cut off in the first commit.
+    #: The log's leader is cut off in the first commit, until another driver is in its own.
     deposed: bool = False
     #: So many answers about the end of the log's writes are lost.
     mute_log: int = 0
@@ -296,7 +298,7 @@ class Application(SparkWorld):
         if life.absent_node and not life.deposed:
             # It is down when the first driver learns who there is.
             self.cluster.stop_broker(life.absent_node)
-            self.timeline.after(300, lambda: self.cluster.start_broker(life.absent_node))
+            self.timeline.after(_AWAY_MS, self._absent_is_back)
         if life.late_sweeps:
             for api in (ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN):
                 control.hold(api, life.late_sweeps, FOREVER, where=self._sweeps)
@@ -428,7 +430,12 @@ class Application(SparkWorld):
     def _noted(self, run: Start, number: int) -> None:
         """Spark has noted the batch."""
         if number == 0 and self.life.absent_node and len(self.commits) < self.life.batches:
+            self._absent_is_back()
             self.scheduler.sleep(KNOWN_MS + 2_000)  # until the next trigger
+
+    def _absent_is_back(self) -> None:
+        if self.life.absent_node in self.cluster.down:
+            self.cluster.start_broker(self.life.absent_node)
 
     def _one(self, run: Start, number: int, tag: int | None = None) -> None:
         """A batch of the application."""
@@ -509,7 +516,7 @@ class Application(SparkWorld):
         messages, whole = self._tasks(write)
         write.messages = messages
         if not whole:
-            self._undo(write, tasks_may_live=True)
+            self._undo(write, tasks_may_run=True)
             raise LostCallError("the user stopped it" if run.stopped else "a task failed too often")
         if not self._healed and self.fate.random() < self.life.rights:
             self._take_rights()
@@ -525,7 +532,7 @@ class Application(SparkWorld):
             stream = self.life.kind is Kind.STREAM  # (A transaction's own end may abort it.)
             if given_up and stream and not run.undone and not self.life.operators:
                 self._breaks(f"{run.id} was aborted, and not by its own driver")
-            self._undo(write, tasks_may_live=False)
+            self._undo(write, tasks_may_run=False)
             raise
         self.fired[f"= commits: {how.value}"] += 1
         if how is Commit.COMMITTED:
@@ -541,11 +548,11 @@ class Application(SparkWorld):
             if not at_work:
                 self._check_swept_for_good(run, begun)
 
-    def _undo(self, write: Write, *, tasks_may_live: bool) -> None:
+    def _undo(self, write: Write, *, tasks_may_run: bool) -> None:
         """Spark's abort, and the end of its tasks."""
         run, begun = write.run, self.scheduler.now
         run.undone = True
-        if tasks_may_live:
+        if tasks_may_run:
             self.timeline.after(self.fate.choice((0, 500, KILLED_MS)), lambda: _kill_busy(run))
         try:
             swept = self._call(
@@ -556,7 +563,7 @@ class Application(SparkWorld):
                     write.planned,
                     write.messages,
                     write.batch_id,
-                    tasks_may_live=tasks_may_live,
+                    tasks_may_run=tasks_may_run,
                     driver=run.token,
                 ),
                 stoppable=False,
@@ -566,7 +573,7 @@ class Application(SparkWorld):
             return
         self.fired["= aborts that ended well"] += 1
         self.fired["= orphans swept by an abort"] += len(swept)
-        if tasks_may_live:
+        if tasks_may_run:
             self.scheduler.sleep(CLEAN_MS)
         self._check_nothing_hangs(write, begun, "abort")
 
@@ -578,8 +585,11 @@ class Application(SparkWorld):
         if process is None or process.dead:
             process = self.machine.process(role, run.process)
         process.marks.clear()
-        if role == "commit" and self.life.deposed and self._deposed is None:
-            self._depose()
+        if role == "commit" and self.life.deposed:
+            if self._deposed is None:
+                self._depose()
+            elif run is not self._runs[0]:
+                self._rejoin_soon()
         found: list[T] = []
         failed: list[KafkaError] = []
         begun, said = self.scheduler.now, self._said[process]
@@ -737,7 +747,13 @@ class Application(SparkWorld):
         self._deposed = node = log.leader
         self.fired["= the log's leader was deposed"] += 1
         self.cluster.cut_off(node)
-        self.timeline.after(self.fate.randint(2_000, 9_000), lambda: self.cluster.rejoin(node))
+        self.timeline.after(_AWAY_MS, lambda: self.cluster.rejoin(node))
+
+    def _rejoin_soon(self) -> None:
+        """When the next driver has read the log there, and can't write to it."""
+        node = self._deposed
+        assert node is not None
+        self.timeline.after(self.fate.randint(500, 4_000), lambda: self.cluster.rejoin(node))
 
     def _stop_soon(self, run: Start) -> None:
         def stop() -> None:
@@ -850,7 +866,7 @@ class Application(SparkWorld):
                     elif what == "commit":
                         operator.commit(operator.plan_commit(self.key))
                     else:
-                        operator.look.overview(PREFIX)
+                        operator.inspector.overview(PREFIX)
                 self.fired[f"= operators: {what}"] += 1
             except KafkaError as error:
                 self.note(f"operator: {what}: {type(error).__name__}: {error.message}")

@@ -284,10 +284,20 @@ def frozen_before_its_decision(fate: random.Random, life: ApplicationLife) -> Ap
     return replace(life, strikes=(strike,), late=fate.choice((0.0, 0.5)), late_ms=40_000)
 
 
-def _at_a_deposed_leader(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    strike = Strike("commit", 0, fate.randrange(2, 18), Blow.KILL_ALL, 0, "decided")
+def at_a_deposed_leader(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+    """Who decided the first batch is dead, and the next driver reads what was before that."""
+    strike = Strike("commit", 0, fate.randrange(12), Blow.KILL_ALL, 0, "decided")
     life = life if fate.random() < 0.3 else _calm()(fate, life)
-    return replace(life, strikes=(strike,), deposed=True, away_ms=(0, 100), times_ms=_SHORT)
+    return replace(
+        life,
+        kind=fate.choice((Kind.STREAM, Kind.FOREACH_BATCH, Kind.VERSIONS)),
+        strikes=(strike,),
+        deposed=True,
+        empty=0.0,
+        empty_first=0.0,
+        away_ms=(0, 100),
+        times_ms=_SHORT,
+    )
 
 
 def _the_log_gives_no_answer(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
@@ -299,13 +309,16 @@ def _rights_are_gone(fate: random.Random, life: ApplicationLife) -> ApplicationL
     return replace(life, rights=0.7)
 
 
-def _a_broker_was_down(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+def a_broker_was_down(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+    """The driver lives on, and what beaten attempts leave open is at the broker that came back."""
     life = life if fate.random() < 0.3 else _calm()(fate, life)
     return replace(
         life,
+        kind=fate.choice((Kind.STREAM, Kind.FOREACH_BATCH)),
         batches=3,
         absent_node=fate.choice((1, 2, 3)),
         speculative=0.9,
+        empty=0.0,
         warm_driver=True,
     )
 
@@ -377,10 +390,10 @@ _MISFORTUNES: tuple[Misfortune, ...] = (
     abort_beside_a_commit,
     abort_beside_a_commit,
     frozen_before_its_decision,
-    _at_a_deposed_leader,
+    at_a_deposed_leader,
     _the_log_gives_no_answer,
     _rights_are_gone,
-    _a_broker_was_down,
+    a_broker_was_down,
     _fails_again_and_again,
     _it_takes_long,
     _a_stranger,

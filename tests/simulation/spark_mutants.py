@@ -91,7 +91,7 @@ def anybody_may_commit() -> AbstractContextManager[Any]:
 
 def one_duel() -> AbstractContextManager[Any]:
     """Whoever opens the log behind a healthy driver's back stops it."""
-    return patch.object(ownership, "_DUELS", 1)
+    return patch.object(ownership, "_MAX_ATTEMPTS", 1)
 
 
 def strangers_are_not_superseded() -> AbstractContextManager[Any]:

@@ -110,7 +110,7 @@ class Scene(SparkWorld):
         owner = owner_of(run.id, plan)
         with self._driver_side(run) as aborter:
             prepared = prepared_transactions(messages, owner)
-            return aborter.abort(owner, number, prepared, tasks_may_live=False)
+            return aborter.abort(owner, number, prepared, tasks_may_run=False)
 
     def batch(self, run: Run, number: int) -> Commit:
         """A whole micro-batch."""

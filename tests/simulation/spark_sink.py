@@ -63,7 +63,7 @@ class Sink:
     def in_place(self) -> Iterator[None]:
         """In place of what this process has of its own."""
         with ExitStack() as stack:
-            stack.enter_context(patch.object(exactly_once, "shared", self._shared))
+            stack.enter_context(patch.object(exactly_once, "shared_driver", self._shared))
             stack.enter_context(patch.object(uuid, "uuid4", self._uuid4))
             stack.enter_context(patch.object(foreach_batch, "_runs", self._runs))
             yield
@@ -73,7 +73,7 @@ class Sink:
 
     @contextmanager
     def _shared(self, config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnceDriver]:
-        """As ``exactly_once.shared``, of the process that asks."""
+        """As ``exactly_once.shared_driver``, of the process that asks."""
         process = self._machine.current
         key = (process, config, log_topic)
         driver = self._kept.pop(key, None)
@@ -126,7 +126,7 @@ class Sink:
         messages: Sequence[TaskCommitMessage],
         batch_id: int | None,
         *,
-        tasks_may_live: bool,
+        tasks_may_run: bool,
         driver: str,
     ) -> tuple[str, ...]:
         config = config_of(tuple(options.items()))
@@ -136,7 +136,7 @@ class Sink:
             plan,
             _unpickled(messages),
             batch_id,
-            tasks_may_live=tasks_may_live,
+            tasks_may_run=tasks_may_run,
             driver_token="" if plan is not None else driver,
         )
 
@@ -191,7 +191,7 @@ class Sink:
             wall_ms=scheduler.wall_ms,
         )  # fmt: skip
         if plan.is_done(identity):
-            return task.drop(batches, look=plan.verify)
+            return task.drop(batches, count=plan.verify)
         return task.run(batches)
 
 

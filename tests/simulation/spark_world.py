@@ -249,13 +249,13 @@ class SparkWorld:
         owner = owner_of(run.id, plan)
         prepared = prepared_transactions(messages, owner)
         if not whole:
-            self._abort(run, owner, number, prepared, tasks_may_live=True)
+            self._abort(run, owner, number, prepared, tasks_may_run=True)
             raise KafkaError(f"a task of batch {number} failed {MOST_ATTEMPTS} times")
         try:
             with self._driver_side(run) as committer:
                 how = committer.commit(owner, Batch(number, prepared, payload_of(messages, TOPIC)))
         except KafkaError:
-            self._abort(run, owner, number, prepared, tasks_may_live=False)
+            self._abort(run, owner, number, prepared, tasks_may_run=False)
             raise
         self.fired[f"= commits: {how.value}"] += 1
 
@@ -266,18 +266,18 @@ class SparkWorld:
         number: int,
         prepared: tuple[PreparedTransaction, ...],
         *,
-        tasks_may_live: bool,
+        tasks_may_run: bool,
     ) -> None:
         try:
             with self._driver_side(run) as aborter:
-                swept = aborter.abort(owner, number, prepared, tasks_may_live=tasks_may_live)
+                swept = aborter.abort(owner, number, prepared, tasks_may_run=tasks_may_run)
                 self.fired["= orphans swept by an abort"] += len(swept)
         except KafkaError as error:
             self.note(f"{run.id}: abort: {type(error).__name__}: {error.message}")
 
     @contextmanager
     def _driver_side(self, run: Run) -> Iterator[ExactlyOnceDriver]:
-        """As ``exactly_once.shared``, of one process."""
+        """As ``exactly_once.shared_driver``, of one process."""
         kept, run.kept = run.kept, None
         driver = self._new_driver_side(run) if kept is None else kept
         try:
@@ -408,7 +408,7 @@ class SparkWorld:
             wall_ms=self.scheduler.wall_ms,
         )
         if plan.is_done(identity):
-            return task.drop(self._batches(identity), look=plan.verify)
+            return task.drop(self._batches(identity), count=plan.verify)
         return task.run(self._batches(identity))
 
     def _producer(self, process: Process, config: ProducerConfig) -> KafkaProducer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from spark_kafka_sink.clock import NEVER
@@ -13,6 +15,7 @@ from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.exactly_once import Commit
+from spark_kafka_sink.transactions.operations import Operator
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TOPIC, Run, SparkLife
@@ -147,18 +150,29 @@ def test_an_abort_that_does_not_know_its_run_gives_up_nobody(newcomers_batch: in
 
 
 def reset(scene: EdgeScene, run: Run) -> None:
-    """As ``kprod txn reset``."""
+    """``kprod txn reset``."""
+    with scene._driver_side(run) as driver:
+        operator = Operator(DecisionLog(driver._client, LOG_TOPIC), driver._client)
+        operator.reset(operator.plan_reset(PREFIX, force=True))
+
+
+def lose(scene: EdgeScene, run: Run) -> None:
+    """As if the log had been deleted, and made anew."""
     with scene._driver_side(run) as driver:
         log = DecisionLog(driver._client, LOG_TOPIC)
         deadline = scene.scheduler.now + 20_000
         log.open(PREFIX, deadline).write(None, deadline)
 
 
-def test_a_driver_that_planned_before_a_reset_does_not_pass_for_one_that_planned_after_it() -> None:
-    """The key's generation is counted from 1 again, and reaches what the old driver has seen:
+@pytest.mark.parametrize("forget", [reset, lose])
+def test_a_driver_that_planned_before_a_reset_does_not_pass_for_one_that_planned_after_it(
+    forget: Callable[[EdgeScene, Run], None],
+) -> None:
+    """When the log is lost, the key's generation is counted from 1 again, and reaches what the old
+    driver has seen:
 
     A plans batch 2 (generation 1), and is frozen
-    an operator resets the key, and puts the checkpoint back to batch 1
+    the key is forgotten, and somebody puts the checkpoint back to batch 1
     B commits batch 1 (generation 1) and plans batch 2
     A commits batch 2: it is the earlier one, and must stop
     """
@@ -169,7 +183,7 @@ def test_a_driver_that_planned_before_a_reset_does_not_pass_for_one_that_planned
         scene.batch(first, 1)
         old = scene.run("run-a")
         plan_old = scene.plan(old)
-        reset(scene, old)
+        forget(scene, old)
         new = scene.run("run-b")
         scene.batch(new, 1)
         plan_new = scene.plan(new)
@@ -182,6 +196,40 @@ def test_a_driver_that_planned_before_a_reset_does_not_pass_for_one_that_planned
     scene = EdgeScene.of(play)
     rows = [row for found in scene.seen().values() for row in found]
     assert len([row for row in rows if row[0] == 2]) == len({row for row in rows if row[0] == 2})
+
+
+def test_what_was_open_before_a_reset_is_ended_by_the_first_commit_after_it() -> None:
+    """The key had moved to generation 2 by then."""
+
+    def play(scene: EdgeScene) -> None:
+        first, second = scene.run("run-0"), scene.run("run-1")
+        scene.batch(first, 0)
+        scene.batch(second, 1)
+        plan = scene.plan(second)
+        assert plan.state.generation == 2
+        scene.write(second, 2, plan)
+        second.process.kill()
+        reset(scene, scene.run("operator"))
+        assert len(scene.open_ids()) == 1
+        assert scene.batch(scene.run("run-2"), 0) is Commit.COMMITTED
+        assert scene.open_ids() == []
+
+    EdgeScene.of(play)
+
+
+def test_who_planned_before_a_reset_is_told_of_the_reset() -> None:
+    def play(scene: EdgeScene) -> None:
+        run = scene.run("run-0")
+        scene.batch(run, 0)
+        plan = scene.plan(run)
+        messages = scene.write(run, 1, plan)
+        reset(scene, scene.run("operator"))
+        with pytest.raises(CommitError, match="has lost the state of 'orders'"):
+            scene.commit(run, 1, plan, messages)
+        # Who plans behind it begins anew.
+        assert scene.batch(run, 1) is Commit.COMMITTED
+
+    EdgeScene.of(play)
 
 
 @pytest.mark.parametrize("version", [1, 2])

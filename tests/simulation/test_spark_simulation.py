@@ -151,7 +151,9 @@ def test_a_broken_protocol_still_breaks_something_that_is_there(mutant):
     [
         (spark_mutants.no_age_check, spark_lives.frozen_before_its_decision),
         (spark_mutants.abort_ignores_the_decision, spark_lives.abort_beside_a_commit),
+        (spark_mutants.s2_the_gap_before_a_write_is_not_looked_at, spark_lives.at_a_deposed_leader),
         (spark_mutants.s4_named_jobs_sweep_no_dead_runs, spark_lives.two_die),
+        (spark_mutants.s7_brokers_are_as_they_were_minutes_ago, spark_lives.a_broker_was_down),
         (
             spark_mutants.s16_a_late_request_may_open_what_was_committed,
             spark_lives.a_partition_is_late,

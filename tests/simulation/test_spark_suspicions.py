@@ -165,7 +165,7 @@ def test_a_job_that_was_aborted_leaves_no_record_unless_it_may_come_again() -> N
         with scene._driver_side(run) as driver:
             for name, numbering in (("job-1", Numbering.ONCE), ("app", Numbering.VERSIONS)):
                 owner = Owner(log_key(PREFIX, name), "job-1", "", 0, numbering=numbering)
-                driver.abort(owner, 0, (), tasks_may_live=False)
+                driver.abort(owner, 0, (), tasks_may_run=False)
             with pytest.raises(CommitError, match="run job-1 of 'orders~app' was aborted"):
                 driver.commit(owner, Batch(0, ()))
         with scene._driver_side(run) as driver:

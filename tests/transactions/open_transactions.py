@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_kafka_sink.admin.call import Call, Coordinator, RetryDecision, retry_decision
+from spark_kafka_sink.admin.call import Call, CoordinatorKey, RetryDecision, retry_decision
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.errors import ErrorCode
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
@@ -31,13 +31,13 @@ def open_transactions(
             identities[i] = (response.producer_id, response.producer_epoch)
             return _again(response.error)
 
-        return Call(InitProducerIdRequest(i, 60_000), Coordinator(i), take)
+        return Call(InitProducerIdRequest(i, 60_000), CoordinatorKey(i), take)
 
     def add(i: str) -> Call[AddPartitionsToTxnResponse]:
         def take(response: AddPartitionsToTxnResponse) -> ErrorCode | None:
             return _again(response.errors[tp])
 
-        return Call(AddPartitionsToTxnRequest(i, *identities[i], (tp,)), Coordinator(i), take)
+        return Call(AddPartitionsToTxnRequest(i, *identities[i], (tp,)), CoordinatorKey(i), take)
 
     assert client.loop.run([initialise(i) for i in ids], deadline)
     assert client.loop.run([add(i) for i in ids], deadline)

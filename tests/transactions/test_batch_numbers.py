@@ -44,7 +44,7 @@ def test_a_version_between_remembered_ones_that_was_never_written_is_an_error(nu
         check(Numbering.VERSIONS, number, VERSIONS)
     assert f"version {number} of 'p~app' was never written" in raised.value.message
     assert "version 9 is done already" in raised.value.message
-    assert "a txnAppId of their own" in str(raised.value)
+    assert "use a separate txnAppId" in str(raised.value)
 
 
 def test_a_version_of_another_query_is_no_other_one() -> None:
@@ -103,7 +103,7 @@ def test_another_micro_batch_is_an_error_also_one_that_is_remembered(
     with pytest.raises(CommitError) as raised:
         check(numbering, number, STREAM)
     assert "'p~app' is at batch 6 of query query-1" in raised.value.message
-    assert f"query unknown wants to write batch {number}" in raised.value.message
+    assert f"query unknown is about to write batch {number}" in raised.value.message
     assert "kprod txn reset p~app" in str(raised.value)
 
 
@@ -112,7 +112,7 @@ def test_another_micro_batch_is_an_error_also_one_that_is_remembered(
 def test_another_query_is_an_error_whatever_its_number_is(
     numbering: Numbering, number: int
 ) -> None:
-    with pytest.raises(CommitError, match="query query-2 wants to write"):
+    with pytest.raises(CommitError, match="query query-2 is about to write"):
         check(numbering, number, STREAM, "query-2")
 
 

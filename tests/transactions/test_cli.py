@@ -72,7 +72,7 @@ def test_list_creates_no_log(stage: Stage) -> None:
     assert f"the topic {missing} is missing" in result.stdout
     # Under another topic anything may be decided, so that nothing is changed either.
     refused = stage.run("sweep", stage.prefix, "--yes", log=missing, code=1)
-    assert "the topic of the commit log is not there" in refused.stderr
+    assert "the topic of the commit log does not exist" in refused.stderr
     assert missing not in topics_of(stage.kafka)
 
 
@@ -227,7 +227,7 @@ def test_an_abort_shuts_out_the_driver_that_is_about_to_decide(stage: Stage) -> 
     stage.run("abort", one.transactional_id, "--yes")
     with pytest.raises(SupersededError):
         driver.write(stage.state([one]), stage.soon())
-    assert stage.read() == stage.state().given_up("run-1")
+    assert stage.read() == stage.state().with_aborted_run("run-1")
 
 
 def test_a_task_that_is_alive_can_not_go_on_after_its_transaction_was_aborted(
@@ -334,7 +334,7 @@ def test_resolve_refuses_another_batch_and_what_can_still_be_committed(stage: St
     stage.write(stage.state())
     assert "nothing to resolve: batch 7 is done" in stage.refused(*resolve, "8")
     stage.write(stage.state([one]))
-    assert "has batch 8 under way (DECIDED), not 9" in stage.refused(*resolve, "9")
+    assert "has batch 8 in progress (DECIDED), not 9" in stage.refused(*resolve, "9")
     for force in ([], ["--force"]):
         told = stage.refused(*resolve, "8", *force)
         assert "is DECIDED, not PARTIAL" in told
@@ -361,14 +361,22 @@ def test_reset_forgets_a_key(stage: Stage) -> None:
     stage.json("reset", stage.prefix, "--dry-run")
     assert stage.read() == stage.state()
     assert stage.json("reset", stage.prefix, "--yes")["changed"] is True
-    assert stage.read() is None
-    assert stage.json("list", stage.prefix)["keys"] == []
+    assert stage.read() == CommitState(generation=stage.state().generation + 1)
+    (key,) = stage.json("list", stage.prefix)["keys"]
+    assert (key["runId"], key["lastDone"], key["superseded"]) == ("", None, [])
+
+
+def test_reset_leaves_nothing_of_a_job_without_txn_app_id(stage: Stage) -> None:
+    key = f"{stage.prefix}~job-1"
+    stage.write(CommitState(generation=1, run_id="job-1"), key)
+    stage.run("reset", key, "--yes")
+    assert stage.read(key) is None
 
 
 def test_reset_refuses_what_is_under_way_or_alive_unless_forced(stage: Stage) -> None:
     (one,) = stage.open(1)
     stage.write(stage.state([one]))
-    assert "is DECIDED: without the log nobody" in stage.refused("reset", stage.prefix)
+    assert "is DECIDED: without the log its" in stage.refused("reset", stage.prefix)
     stage.write(stage.state([one], lost=(one.transactional_id,)))
     assert f"kprod txn resolve {stage.prefix}" in stage.refused("reset", stage.prefix)
     stage.write(stage.state())
@@ -376,4 +384,4 @@ def test_reset_refuses_what_is_under_way_or_alive_unless_forced(stage: Stage) ->
     assert f"1 transactions of the owner of '{stage.prefix}', run run-1, are open" in told
     assert stage.read() == stage.state()
     stage.run("reset", stage.prefix, "--force", "--yes")
-    assert stage.read() is None
+    assert stage.read() == CommitState(generation=stage.state().generation + 1)

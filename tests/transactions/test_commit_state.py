@@ -93,7 +93,7 @@ def test_bytes_that_lost_a_field_are_told(state, data):
     fields = json.loads(state.encode())
     name = data.draw(st.sampled_from(["format", "generation", "runId", "queryId", "lastDone"]))
     del fields[name]
-    with pytest.raises(CommitError, match="not one of ours"):
+    with pytest.raises(CommitError, match="was not written by spark-kafka-sink"):
         CommitState.decode("p", json.dumps(fields).encode())
 
 
@@ -132,7 +132,7 @@ def test_a_record_of_somebody_else_is_told_as_such_and_nothing_else_leaves(chang
     """What passes stands in messages, so it is short and on one line."""
     fields = {k: json.dumps(v).encode() for k, v in json.loads(DECIDED.encode()).items()}
     value = b",".join(b'"%s":%s' % (k.encode(), v) for k, v in (fields | change).items())
-    with pytest.raises(CommitError, match="not one of ours") as told:
+    with pytest.raises(CommitError, match="was not written by spark-kafka-sink") as told:
         CommitState.decode("p", b"{" + value + b"}")
     assert len(str(told.value)) < 400
     assert "\n" not in told.value.message
@@ -168,20 +168,20 @@ def test_a_decision_that_names_another_key_s_transaction_is_refused_and_the_id_i
     for stranger in ("payments-flink~7~w~1", "p.b~r~w~0", "p~name~r~w~0", "q~job~1"):
         decision = Decision(7, (PreparedTransaction(stranger, 1, 2, 2),))
         value = CommitState().decided(decision).encode()
-        with pytest.raises(CommitError, match=f"'{stranger}', which is not one of its own"):
+        with pytest.raises(CommitError, match=f"'{stranger}' of another key"):
             CommitState.decode("p", value)
 
 
 @pytest.mark.parametrize("text", ["a\nb", "\x1b[31m", "x" * 201, 7])
 def test_a_text_that_can_not_be_shown_on_one_line_is_not_one_of_ours(text):
     fields = json.loads(CommitState().encode()) | {"runId": text}
-    with pytest.raises(CommitError, match="not one of ours"):
+    with pytest.raises(CommitError, match="was not written by spark-kafka-sink"):
         CommitState.decode("p", json.dumps(fields).encode())
 
 
 def test_what_nests_or_counts_without_end_is_not_one_of_ours():
     for value in (b"[" * 100_000, b'{"format": 1e400, "generation": 1}', b'{"format":1}'):
-        with pytest.raises(CommitError, match="not one of ours"):
+        with pytest.raises(CommitError, match="was not written by spark-kafka-sink"):
             CommitState.decode("p", value)
 
 
@@ -225,8 +225,8 @@ def test_parts_are_the_batch_s_own_and_end_with_their_run():
     assert json.loads(state.encode())["format"] == FORMAT
     assert state.with_part(8, part).parts == (part,)
     assert state.taken_over("s", "q").parts == ()
-    assert state.given_up("r").parts == ()
-    assert state.given_up("x").parts == state.parts
+    assert state.with_aborted_run("r").parts == ()
+    assert state.with_aborted_run("x").parts == state.parts
 
 
 def test_the_batches_done_last_are_remembered_with_what_they_were():
@@ -235,8 +235,8 @@ def test_the_batches_done_last_are_remembered_with_what_they_were():
         payload = Payload(number, number, "t")
         state = state.decided(Decision(number, (), (payload,))).finished()
     assert len(state.done) == KEPT_DONE
-    assert state.done_as(2) is None
-    assert state.done_as(KEPT_DONE + 2) == Done(KEPT_DONE + 2, (payload,))
+    assert state.done_batch(2) is None
+    assert state.done_batch(KEPT_DONE + 2) == Done(KEPT_DONE + 2, (payload,))
 
 
 def test_a_run_stands_as_the_log_says():

@@ -285,7 +285,7 @@ def test_the_earlier_of_two_sessions_is_superseded(stage: Stage) -> None:
     earlier = stage.write(stage.state())
     later = stage.log.open(stage.prefix, stage.soon())
     assert later.state == stage.state()
-    with pytest.raises(SupersededError, match="another driver writes the commit log"):
+    with pytest.raises(SupersededError, match="another driver now writes the commit log"):
         earlier.write(stage.state(last_done=8), stage.soon())
     later.write(stage.state(last_done=9), stage.soon())
     assert stage.read() == stage.state(last_done=9)
@@ -354,7 +354,7 @@ def test_an_abort_ends_what_was_prepared_and_what_was_left(query: Query) -> None
     orphans = stage.open(2, worker="dead")
     idle = str(TransactionalId(stage.prefix, "run-1", "idle", 0))
     identity = stage.client.init_producer_id(idle, 60_000, stage.soon())
-    swept = query.aborter().abort(owner, 1, [transaction], tasks_may_live=False)
+    swept = query.aborter().abort(owner, 1, [transaction], tasks_may_run=False)
     assert sorted(swept) == sorted(names(orphans))
     assert stage.still_open() == set()
     assert stage.client.describe([idle], stage.soon())[idle].producer_epoch == identity.epoch
@@ -362,7 +362,7 @@ def test_an_abort_ends_what_was_prepared_and_what_was_left(query: Query) -> None
     assert set(answers.values()) == {ErrorCode.PRODUCER_FENCED}
     again = Batch(1, (query.task(0, "again", run="run-2"),))
     assert driver.commit(query.owner("run-2", generation=1), again) is Commit.COMMITTED
-    assert query.aborter().abort(owner, 1, [transaction], tasks_may_live=False) == ()
+    assert query.aborter().abort(owner, 1, [transaction], tasks_may_run=False) == ()
     assert query.shows("kept", "again")
 
 
@@ -456,7 +456,7 @@ def test_the_later_driver_wins_and_sweeps_what_the_earlier_one_left(query: Query
     assert other.still_open() == set(names(bystander))
     with pytest.raises(SupersededError, match="run run-2"):
         query.driver().commit(query.owner("run-1", planned), Batch(1, (beaten,)))
-    assert query.aborter().abort(query.owner("run-1", planned), 1, (), tasks_may_live=False) == ()
+    assert query.aborter().abort(query.owner("run-1", planned), 1, (), tasks_may_run=False) == ()
     assert query.shows("a", "B")
     fence(other.client, names(bystander))
 

@@ -68,7 +68,7 @@ def test_parts_of_other_revisions_are_leftovers_behind_the_end_and_errors_before
     ],
 )
 def test_a_first_part_that_is_none_of_ours_is_an_error(line: bytes) -> None:
-    with pytest.raises(CommitError, match="must not be written by anybody else"):
+    with pytest.raises(CommitError, match="no other client may write"):
         join(KEY, {KEY: line + b"\nabc"})
 
 

@@ -198,7 +198,7 @@ def test_a_job_of_another_prefix_is_not_ended_with_our_rights(world: CommittingW
         write_as_0_1(world, "p~app", (stranger,))
         with (
             world.driver() as driver,
-            pytest.raises(CommitError, match="'q~8a7d6f5e~4', which is not one of its own"),
+            pytest.raises(CommitError, match="'q~8a7d6f5e~4' of another key"),
         ):
             driver.plan("p~app")
         assert world.state_of("q~8a7d6f5e~4") == "Ongoing"

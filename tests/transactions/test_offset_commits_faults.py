@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.admin.call import Call, Coordinator
+from spark_kafka_sink.admin.call import Call, CoordinatorKey
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.errors import (
     AuthorizationError,
@@ -288,7 +288,7 @@ def test_groups_and_transactional_ids_of_one_name_have_coordinators_of_their_own
     def main() -> None:
         kinds = (CoordinatorType.TRANSACTION, CoordinatorType.GROUP)
         calls: list[Call[object]] = [
-            Call(None, Coordinator(key, kind)) for key in ("a", "b") for kind in kinds
+            Call(None, CoordinatorKey(key, kind)) for key in ("a", "b") for kind in kinds
         ]
         client = world.client()
         assert client.loop.run(calls, world.soon())

@@ -85,7 +85,7 @@ def test_offsets_of_a_batch_that_is_not_decided_are_not_committed(sink: Sink) ->
     owner = sink.owner()
     with pytest.raises(CommitError, match="can't be committed"):
         sink.driver.commit(owner, gone)
-    sink.driver.abort(owner, 1, gone.transactions, tasks_may_live=False)
+    sink.driver.abort(owner, 1, gone.transactions, tasks_may_run=False)
     assert sink.committed() == 7
     assert sink.open_ids() == 0
 
@@ -95,5 +95,5 @@ def test_offsets_of_a_topic_that_the_cluster_has_not_got_fail_the_batch(sink: Si
     batch = sink.batch(0, 7, topic=f"missing-{uuid.uuid4().hex}")
     with pytest.raises(ApiError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         sink.driver.commit(owner, batch)
-    sink.driver.abort(owner, 0, batch.transactions, tasks_may_live=False)
+    sink.driver.abort(owner, 0, batch.transactions, tasks_may_run=False)
     assert sink.open_ids() == 0

@@ -74,10 +74,11 @@ def test_a_part_that_is_missing_or_too_many_is_an_error_and_nothing_is_visible(
             mine = owner(driver)
             with pytest.raises(CommitError) as raised:
                 driver.commit(mine, end(parts))
-            assert f"has 2 writes, and the commit log knows of {len(noted)}" in str(raised.value)
+            text = str(raised.value)
+            assert f"has 2 writes, and the commit log has {len(noted)} successful" in text
             assert world.visible() == []
             # Spark aborts the write that failed.
-            driver.abort(mine, 0, (), tasks_may_live=False)
+            driver.abort(mine, 0, (), tasks_may_run=False)
             assert world.visible() == []
         for k in noted:
             assert world.settled(f"{KEY}~run~w~{k}") == world.swept
@@ -133,7 +134,7 @@ def test_parts_of_another_batch_are_not_decided(world: CommittingWorld) -> None:
     def body() -> None:
         with world.driver() as driver:
             driver.commit(owner(driver), part(world, 0, "a", number=0, k=0))
-            with pytest.raises(CommitError, match="knows of 0 that ended well"):
+            with pytest.raises(CommitError, match="has 0 successful ones"):
                 driver.commit(owner(driver), end(1, number=1))
         assert world.visible() == []
 

@@ -147,7 +147,7 @@ def test_a_batch_that_is_not_decided_has_no_report(world: CommittingWorld) -> No
             mine = owner(driver, "run")
             written = batch(world, "run", b"first")
             commit_until_killed(world, mine, written, requests=12)
-            driver.abort(mine, 0, written.transactions, tasks_may_live=False)
+            driver.abort(mine, 0, written.transactions, tasks_may_run=False)
         assert world.visible() == []
         assert reports(world) == []
 
@@ -182,6 +182,6 @@ def test_a_real_broker_takes_both_kinds_and_a_missing_topic_fails_the_batch(
         missing = TopicRecord(f"{topic}-missing", b"")
         with pytest.raises((ApiError, TimeoutError)):
             driver.commit(mine, Batch(2, (), Payload(), report=missing))
-        driver.abort(mine, 2, (), tasks_may_live=False)
+        driver.abort(mine, 2, (), tasks_may_run=False)
     told = consume_topic(kafka.bootstrap, topic).values
     assert sorted(told) == [b"alone", b"alone", b"batch 0", b"batch 1"]

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_kafka_sink.admin.call import Call, Coordinator, RetryDecision, retry_decision
+from spark_kafka_sink.admin.call import Call, CoordinatorKey, RetryDecision, retry_decision
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ErrorCode, KafkaError, UnsupportedVersionError
@@ -73,8 +73,8 @@ def initialise(client: TransactionClient, request: InitProducerIdRequest) -> Ini
         return None if retry_decision(response.error) is RetryDecision.FINAL else response.error
 
     assert request.transactional_id is not None
-    call = Call(request, Coordinator(request.transactional_id), take)
-    assert client.loop.run([call], soon(client)), call.told
+    call = Call(request, CoordinatorKey(request.transactional_id), take)
+    assert client.loop.run([call], soon(client)), call.last_status
     return found[-1]
 
 
@@ -89,8 +89,8 @@ def open_transaction(
         assert code is ErrorCode.NONE or retry_decision(code) is not RetryDecision.FINAL, code.name
         return None if code is ErrorCode.NONE else code
 
-    call = Call(AddPartitionsToTxnRequest(name, *identity, (tp,)), Coordinator(name), take)
-    assert client.loop.run([call], soon(client)), call.told
+    call = Call(AddPartitionsToTxnRequest(name, *identity, (tp,)), CoordinatorKey(name), take)
+    assert client.loop.run([call], soon(client)), call.last_status
     return PreparedTransaction(name, *identity, 1)
 
 

@@ -34,7 +34,7 @@ def test_brokers_that_do_not_offer_it_are_told_and_done_without(
     ):
         assert driver.two_phase_commit("two-phases") is False
         assert driver.two_phase_commit("two-phases") is False
-    assert caplog.text.count("twoPhaseCommit=auto is off: brokers don't offer") == 1
+    assert caplog.text.count("twoPhaseCommit=auto is off: brokers don't support") == 1
 
 
 def test_a_transaction_of_it_outlives_every_time_out_and_is_committed(

@@ -1,6 +1,6 @@
-"""Reads how far a micro-batch's Kafka sources have come, where Spark has logged it.
+"""Reads the end offsets of a micro-batch's Kafka sources from Spark's offset log.
 
-Owns: finding and reading ``checkpointLocation/offsets/<batchId>``. Never: what stands in it
+Owns: finding and reading ``checkpointLocation/offsets/<batchId>``. Never: its content
 (``source_offsets.py``), a commit of offsets (``transactions/offset_commits.py``).
 
 Spark writes that file before the batch begins, and never changes it.
@@ -24,7 +24,7 @@ _MOST_BYTES: Final = 16 * 1024 * 1024
 def offsets_by_spark(
     session: SparkSession, checkpoint: str, batch_id: int
 ) -> dict[TopicPartition, int]:
-    """Read by Spark: every file system that it knows, classic and over Connect."""
+    """Reads with Spark, from every file system that it supports, classic and over Connect."""
     path = _path(checkpoint, batch_id)
     try:
         rows = session.read.text(path, wholetext=True).collect()
@@ -34,7 +34,7 @@ def offsets_by_spark(
 
 
 def offsets_by_arrow(checkpoint: str, batch_id: int) -> dict[TopicPartition, int]:
-    """Read in a process without a session: local paths, and URIs that pyarrow knows (s3, gs,
+    """Reads in a process without a session: local paths, and URIs that pyarrow supports (s3, gs,
     abfss, hdfs).
     """
     from pyarrow import fs
@@ -68,5 +68,5 @@ def _unreadable(path: str, error: Exception) -> ConfigError:
         f"offsetsGroup: {safe_text(path, 200)} can't be read: {safe_text(first, 200)}",
         hint="checkpointLocation must be given as an option, and be the query's own; in a stream "
         "pyarrow reads it, in foreach_batch and transaction Spark does, from every file system "
-        "that it knows",
+        "that it supports",
     )

@@ -1,4 +1,4 @@
-"""Where a micro-batch ends in its Kafka sources, read from what Spark logged of it.
+"""The end offsets of a micro-batch's Kafka sources, from the text of Spark's offset log.
 
 Owns: :func:`source_offsets`, from the text of ``checkpointLocation/offsets/<batchId>`` to the next
 offset of each partition. Never: reading that file, or committing the offsets
@@ -27,16 +27,16 @@ _NO_OFFSET = "-"
 
 
 def source_offsets(text: str) -> dict[TopicPartition, int]:
-    """The offset to read next of every partition that the batch's Kafka sources have.
+    """The next offset to read of every partition of the batch's Kafka sources.
 
-    Sources of other kinds are left out: their offsets have another shape. Where two sources of a
-    query read the same partition it is the lower offset, up to which both have read. Empty when
-    there is no Kafka source. DataError for a text that is no offset log of format v1 or v2.
+    Other sources are skipped: their offsets have another shape. When two sources of a query read
+    the same partition it is the lower offset, up to which both have read. Empty without a Kafka
+    source. DataError for a text that is not an offset log of format v1 or v2.
     """
     version, _, rest = text.partition("\n")
     version = version.strip()
     if version not in ("v1", "v2"):
-        raise _malformed(f"its format is '{safe_text(version, 20)}'; v1 and v2 are known")
+        raise _malformed(f"its format is '{safe_text(version, 20)}'; v1 and v2 are supported")
     metadata, *lines = rest.split("\n")
     if not isinstance(_json(metadata), dict):
         raise _malformed("its second line is not the batch's metadata")

@@ -1,12 +1,12 @@
-"""A batch's messages as the driver's side of exactly-once takes them: who commits, and what.
+"""From a batch's commit messages to the commit or abort of its transactions.
 
-Owns: what must be true of the transactions in commit messages, and the calls to
-``transactions/exactly_once.py``. It is step 15 of a record's way, seen from Spark. Never: the
-protocol (``transactions/committer.py``).
+Owns: the checks of the transactions in commit messages, and the calls to
+``transactions/exactly_once.py``. It is step 15 of a record's way. Never: the protocol
+(``transactions/committer.py``).
 
-At commit and abort of a stream Spark gives us options, messages and the micro-batch's id. Run id,
-query id and generation come out of the messages, and when an abort has none, what its driver left
-open is known by the driver's token in the transactional ids (``driver_identity``).
+At commit and abort of a stream Spark passes options, messages and the micro-batch's id. Run id,
+query id and generation are in the messages; when an abort has none, its driver's open transactions
+are found by the driver's token in the transactional ids (``driver_identity``).
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def commit(
     batch_id: int | None,
     report: TopicRecord | None = None,
 ) -> Commit:
-    """Ends what ``messages`` (which are checked) have prepared. ``plan`` is None in streams.
-    ``report`` is committed with it, if there is anything to commit.
+    """Commits the transactions of ``messages``, which are checked. ``plan`` is None in streams.
+    ``report`` is committed with them, if there is anything to commit.
 
     Raises CommitError for messages that can't be of this batch, and what ``Committer.commit``
     raises.
     """
-    from spark_kafka_sink.transactions.exactly_once import shared
+    from spark_kafka_sink.transactions.exactly_once import shared_driver
 
     owner = _owner(config, plan, messages)
     prepared = prepared_transactions(messages, owner)
@@ -63,9 +63,9 @@ def commit(
         batch = replace(batch, part=context.part, parts=context.parts)
     if config.offsets_group is not None:
         batch = replace(batch, offsets=_offsets(config, config.offsets_group, plan, batch_id))
-    with shared(config.producer, config.commit_log_topic) as driver:
+    with shared_driver(config.producer, config.commit_log_topic) as driver:
         if context is not None and context.abort:
-            driver.abort(owner, number, prepared, tasks_may_live=True)
+            driver.abort(owner, number, prepared, tasks_may_run=True)
             return Commit.EMPTY
         return driver.commit(owner, batch)
 
@@ -76,15 +76,15 @@ def abort(
     messages: Sequence[TaskCommitMessage],
     batch_id: int | None,
     *,
-    tasks_may_live: bool,
+    tasks_may_run: bool,
     driver_token: str = "",
 ) -> tuple[str, ...]:
-    """Undoes what is not decided; gives the ids of orphans that it ended. Raises KafkaError."""
-    from spark_kafka_sink.transactions.exactly_once import shared
+    """Aborts what is not decided; returns the ids of swept orphans. Raises KafkaError."""
+    from spark_kafka_sink.transactions.exactly_once import shared_driver
 
     if plan is not None and plan.skips:
         return ()
-    with shared(config.producer, config.commit_log_topic) as driver:
+    with shared_driver(config.producer, config.commit_log_topic) as driver:
         if plan is None and not messages:
             if driver_token:
                 key = log_key(prefix_of(config, streaming=True))
@@ -92,32 +92,34 @@ def abort(
             warn(
                 _log,
                 Kind.ORPHANS_UNSEEN,
-                "kprod abort: no task told whose run this is, and no JVM is to be seen from here; "
-                "what tasks left open is ended at the next start's first commit, or after "
-                "kafka.transaction.timeout.ms (%d)",
+                "kprod abort: no task reported its run, and this process has no JVM as an "
+                "ancestor; open transactions of the tasks are aborted by the first commit after "
+                "the next start, or after kafka.transaction.timeout.ms (%d)",
                 config.producer.transaction_timeout_ms,
             )
             return ()
         owner = _owner(config, plan, messages)
         prepared = prepared_transactions(messages, owner)
         number = _number(plan, batch_id)
-        return driver.abort(owner, number, prepared, tasks_may_live=tasks_may_live)
+        return driver.abort(owner, number, prepared, tasks_may_run=tasks_may_run)
 
 
 def payload_of(messages: Sequence[TaskCommitMessage], topic: str | None) -> Payload | None:
-    """What all tasks wrote, or would have written; None when one of them didn't look."""
-    told = [m.payload for m in messages if m.payload is not None]
-    if len(told) < len(messages):
+    """What all tasks wrote, or would have written; None when one of them didn't count."""
+    payloads = [m.payload for m in messages if m.payload is not None]
+    if len(payloads) < len(messages):
         return None
-    return Payload(sum(rows for rows, _ in told), sum(size for _, size in told), topic or "")
+    return Payload(
+        sum(rows for rows, _ in payloads), sum(size for _, size in payloads), topic or ""
+    )
 
 
 def prepared_transactions(
     messages: Sequence[TaskCommitMessage], owner: Owner
 ) -> tuple[PreparedTransaction, ...]:
-    """One for each task that wrote a row; CommitError unless each is one that its task could have.
+    """One for each task that wrote a row; CommitError unless each can be its task's.
 
-    An id of somebody else would end a stranger's transaction, with our rights.
+    Another client's id would end that client's transaction, with our rights.
     """
     found: dict[str, PreparedTransaction] = {}
     for index, message in enumerate(messages):
@@ -131,7 +133,7 @@ def prepared_transactions(
             continue
         problem = _problem(prepared, message, owner)
         if prepared.transactional_id in found:
-            problem = "another task has it too"
+            problem = "another task has it, too"
         if problem is not None:
             raise CommitError(
                 f"task {index} names transaction "
@@ -144,13 +146,13 @@ def prepared_transactions(
 def _problem(prepared: PreparedTransaction, message: TaskCommitMessage, owner: Owner) -> str | None:
     found = parse(prepared.transactional_id)
     if found is None:
-        return "it is no transactional id of a task"
+        return "it is not the transactional id of a task"
     if found.key != owner.key:
         return f"its key is not '{owner.key}'"
     if found.run != owner.run_id:
         return f"its run is not {owner.run_id}"
-    told = (message.producer_id, message.producer_epoch)
-    if told != (prepared.producer_id, prepared.producer_epoch):
+    identity = (message.producer_id, message.producer_epoch)
+    if identity != (prepared.producer_id, prepared.producer_epoch):
         return "its producer id is not the task's"
     return None
 
@@ -158,21 +160,21 @@ def _problem(prepared: PreparedTransaction, message: TaskCommitMessage, owner: O
 def _owner(
     config: SinkConfig, plan: TransactionPlan | None, messages: Sequence[TaskCommitMessage]
 ) -> Owner:
-    """Who commits: of a job, what was planned; of a stream, what all tasks say."""
+    """The run that commits: the planned one of a job, the tasks' one of a stream."""
     if plan is not None:
         if any(m.generation != plan.state.generation for m in messages):
             raise CommitError("a task's commit message is of another plan than this writer's")
         return plan.owner
-    told = {(m.run_id, m.query_id, m.generation, m.incarnation) for m in messages}
-    if len(told) != 1:
+    owners = {(m.run_id, m.query_id, m.generation, m.incarnation) for m in messages}
+    if len(owners) != 1:
         raise CommitError(
-            f"the commit messages of one micro-batch name {len(told)} runs, queries or "
-            "generations of the commit log; they must be of one"
+            f"the commit messages of one micro-batch name {len(owners)} runs, queries or "
+            "generations of the commit log; they must have the same one"
         )
-    run_id, query_id, generation, incarnation = told.pop()
+    run_id, query_id, generation, incarnation = owners.pop()
     if not run_id or not query_id or generation < 0:
         raise CommitError(
-            "the commit messages don't say which run of which query they are of",
+            "the commit messages don't have the run and the query that they belong to",
             hint="the micro-batch was written without deliveryGuarantee=exactly-once",
         )
     key = log_key(prefix_of(config, streaming=True))
@@ -182,12 +184,12 @@ def _owner(
 def _offsets(
     config: SinkConfig, group_id: str, plan: TransactionPlan | None, batch_id: int | None
 ) -> GroupOffsets | None:
-    """Up to where the sources of this batch were read; None when none of them is Kafka's."""
+    """The end offsets of this batch's sources; None without a Kafka source."""
     if plan is not None:
-        told = (plan.context and plan.context.offsets) or {}
+        offsets_of = (plan.context and plan.context.offsets) or {}
         offsets = {
             TopicPartition(topic, int(partition)): offset
-            for topic, partitions in told.items()
+            for topic, partitions in offsets_of.items()
             for partition, offset in partitions.items()
         }
     else:

@@ -1,13 +1,13 @@
-"""What planning ships to the tasks for exactly-once: whose transactions, and what is done already.
+"""What planning passes to the tasks for exactly-once: the key's state, and what is done already.
 
 Owns: :class:`TransactionPlan`, the options of exactly-once that depend on the mode (batch or
-stream), and the first look at the commit log. It stands before step 1 of a record's way. Never: a
-transaction (``transactional_producers``), a commit (``transaction_commit``).
+stream), and the first read of the commit log, before step 1 of a record's way. Never: a transaction
+(``transactional_producers``), a commit (``transaction_commit``).
 
-A batch job is named by its writer, which Spark makes once and carries everywhere: a run made here
-(or by ``foreach_batch``) is the same in the tasks and at commit, and what the log says of its
-number is checked here. A stream is named by Spark: its run id and its query id are known in tasks
-only, so what depends on them is checked there, before anything is written.
+The run of a batch job is part of its writer, which Spark creates once and pickles: a run that is
+generated here (or by ``foreach_batch``) is the same in the tasks and at commit, and its number is
+checked here. The run id and the query id of a stream are Spark's and known in tasks only, so their
+checks run there, before anything is written.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TransactionPlan:
-    """Of one batch or micro-batch. Immutable and picklable.
+    """The plan of one batch or micro-batch. Immutable and picklable.
 
-    ``key`` is the commit log's, ``state`` what it said when the batch was planned. ``context`` says
-    who writes a batch job, and ``number`` which batch it is; both are None in streams. ``driver``
-    is the token of ``driver_identity``. ``verify``: a batch that is done already is read, and
-    compared. Times are milliseconds.
+    ``key`` is the commit log's, ``state`` its state when the batch was planned. ``context`` is the
+    run of a batch job, and ``number`` its batch; both are None in streams. ``driver`` is the token
+    of ``driver_identity``. ``verify``: the rows of a batch that is done are read, and compared.
+    Times are milliseconds.
     """
 
     key: str
@@ -63,7 +63,7 @@ class TransactionPlan:
 
     @property
     def skips(self) -> bool:
-        """A batch job whose batch is committed already."""
+        """Whether it is a batch job whose batch is committed already."""
         return (
             self.number is not None
             and self.numbering is not Numbering.ONCE
@@ -82,7 +82,7 @@ class TransactionPlan:
 
     @property
     def owner(self) -> Owner:
-        """Who commits or aborts a batch job."""
+        """The run that commits or aborts a batch job."""
         assert self.context is not None
         return Owner(
             self.key,
@@ -94,7 +94,7 @@ class TransactionPlan:
         )
 
     def is_done(self, identity: TaskIdentity) -> bool:
-        """True: what this task belongs to is committed already, and it must write nothing.
+        """True when the batch of this task is committed already, so that it must write nothing.
 
         Raises SupersededError when another run took over, and CommitError when the query or its
         micro-batch isn't the one that the log expects; nothing is written then.
@@ -104,7 +104,7 @@ class TransactionPlan:
         number = identity.batch_id
         if number < 0 or not is_part(identity.run_id):
             raise IllegalStateError(
-                "Spark did not tell this task which run and micro-batch it belongs to",
+                "Spark did not pass the run and the micro-batch to this task",
                 hint="exactly-once needs the local properties streaming.sql.batchId and "
                 "spark.jobGroup.id of a micro-batch; this Spark sets another one",
             )
@@ -119,7 +119,7 @@ def check_run(key: str, run: str, state: CommitState) -> None:
         raise SupersededError(
             f"another run has taken over '{key}': run {run} must stop, before its batch is written",
             hint="a query runs twice with one checkpoint, or two queries share a "
-            "transactionalIdPrefix or a name of foreach_batch: give each query one of its own",
+            "transactionalIdPrefix or a name of foreach_batch: use a different one for each query",
         )
 
 
@@ -131,21 +131,21 @@ def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
     prefix = config.transactional_id_prefix
     if streaming and config.txn_version is not None:
         raise ConfigError(
-            "txnAppId and txnVersion are for batch writes; a stream counts its micro-batches by "
-            "itself",
+            "txnAppId and txnVersion are for batch writes; a stream has its micro-batch ids "
+            "already",
             hint="with foreachBatch, spark_kafka_sink.foreach_batch(name, ...) sets both",
         )
     if streaming and prefix is None:
         raise ConfigError(
             "deliveryGuarantee=exactly-once in a stream needs the option transactionalIdPrefix",
-            hint="decisions are kept under it, and a restarted query must find its own: choose a "
-            "name that no other query has, and never change it while the checkpoint lives",
+            hint="it is the key of the query's decisions, also after a restart: choose a name that "
+            "no other query has, and never change it while the checkpoint is in use",
         )
     if config.txn_app_id is not None:
         check_part("txnAppId", config.txn_app_id)
     if config.offsets_group is not None:
         check_group_id("offsetsGroup", config.offsets_group)
-        # (foreach_batch and transaction have read them, and tell them in their context.)
+        # (foreach_batch and transaction have read them, and pass them in their context.)
         if (config.checkpoint_location if streaming else config.txn_context) is None:
             raise ConfigError(
                 "offsetsGroup needs the option checkpointLocation: offsets are read there",
@@ -157,20 +157,20 @@ def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
 
 
 def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") -> TransactionPlan:
-    """Looks into the commit log, after ending what an earlier driver decided. Asks brokers.
+    """Reads the commit log, after committing what an earlier driver decided. Connects to brokers.
 
-    Raises what ``ExactlyOnceDriver.plan`` raises: missing rights, a transaction.timeout.ms that
+    Raises what ``ExactlyOnceDriver.plan`` raises: for missing rights, a transaction.timeout.ms that
     brokers don't allow, brokers that are too old, a batch that an operator has to resolve; and
-    CommitError for a batch job whose number can't be the next one, nor one that was written.
+    CommitError for a batch job whose number is neither the next one nor a written one.
     """
-    from spark_kafka_sink.transactions.exactly_once import shared
+    from spark_kafka_sink.transactions.exactly_once import shared_driver
 
     prefix = prefix_of(config, streaming=streaming)
     context, numbering, key = None, Numbering.STREAM, log_key(prefix)
     if not streaming:
         context, numbering = _context(config)
         key = log_key(prefix, config.txn_app_id or context.run)
-    with shared(config.producer, config.commit_log_topic) as driver_side:
+    with shared_driver(config.producer, config.commit_log_topic) as driver_side:
         state = driver_side.plan(key)
         two_phase_commit = config.two_phase_commit and driver_side.two_phase_commit(key)
     plan = TransactionPlan(
@@ -189,7 +189,7 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
         check_run(key, context.run, state)
         check_number(key, numbering, context.query_id, plan.number, state)
     if plan.skips:
-        # An older one than the last may be a re-run, or come too late and never have been written.
+        # A version older than the last may be a re-run, or come too late and not be written.
         warn(
             _log,
             Kind.NOTHING_WRITTEN,
@@ -203,7 +203,7 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
 
 
 def _context(config: SinkConfig) -> tuple[WriteContext, Numbering]:
-    """Who writes a batch job, and how its batches follow each other."""
+    """The run of a batch job, and how its batches are numbered."""
     if config.txn_context is not None:
         return WriteContext.of_option(config.txn_context), Numbering.MICRO_BATCHES
     numbering = Numbering.ONCE if config.txn_app_id is None else Numbering.VERSIONS

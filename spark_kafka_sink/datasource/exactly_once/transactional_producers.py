@@ -1,34 +1,33 @@
-"""Producers for exactly-once: which transactional id a task gets, and when one is used again.
+"""Producers for exactly-once: which transactional id a task gets, and when it is reused.
 
-Owns: the worker's token, its ids and what they were last used for, and the warm producers that wait
-with a prepared transaction. It stands where ``producer_cache`` stands without transactions. Never:
-a transaction's states (``producer/transaction/transaction_manager.py``), a row.
+Owns: the worker's token, its ids and their last uses, and the warm producers with a prepared
+transaction. It takes the place of ``producer_cache``, which is without transactions. Never: a
+transaction's states (``producer/transaction/transaction_manager.py``), a row.
 
-**No two processes ever share an id.** Spark gives a failed, a speculative and a forgotten attempt
-of one task the same names, and any of them may come back late: a stalled InitProducerId of one
-would abort what another has prepared. So
-an id belongs to a worker process: ``{key}~{run}~g{generation}.{driver}.{token}~{k}``. The token is
-made once in a process, anew after a fork; before it stands the driver's (``driver_identity``), and
-the log's generation when the batch was planned (``transactional_ids``). k is the smallest whose
-last use is over for sure: the batch of that use is done, as the driver's plan says (``last_done``),
-and the driver has not burnt the id (``sweep.py``). A use counts from the moment on when the id is
-taken, whether its attempt failed or not.
+**No two processes ever share an id.** A failed, a speculative and a lost attempt of one task have
+the same names in Spark, and any of them may resume late: a delayed InitProducerId of one would
+abort the prepared transaction of another. So an id belongs to a worker process:
+``{key}~{run}~g{generation}.{driver}.{token}~{k}``. The token is generated once per process, and
+again after a fork; it follows the driver's (``driver_identity``), and the log's generation when the
+batch was planned (``transactional_ids``). k is the smallest one whose last use has surely ended:
+the batch of that use is done in the driver's plan (``last_done``), and the driver has not burnt the
+id (``sweep.py``). A use counts from the moment when the id is taken, even if its attempt failed.
 
 A micro-batch that gives a worker three tasks, with lastDone 6 when it is planned::
 
-    task A of batch 7   k=0 (last used in 6: over)      prepared, kept warm
-    task B of batch 7   k=1 (0 is used in 7)            fails, is fenced; used in 7 all the same
+    task A of batch 7   k=0 (last used in 6: done)      prepared, kept warm
+    task B of batch 7   k=1 (0 is used in 7)            fails, is fenced; counts as used in 7
     task C of batch 7   k=2                             prepared
     batch 8, planned with lastDone 7: A' takes k=0, warm: forget_prepared, InitProducerId, begin
 
-InitProducerId, even where the identity could be kept: it waits for the markers of the transaction
-before, and aborts one that nobody decided on (the loser of a speculative pair).
+InitProducerId, even where the identity could be kept: it waits for the markers of the previous
+transaction, and aborts an undecided one (the loser of a speculative pair).
 
-**An id whose InitProducerId got lost is never used.** The producer asks again, as it must; but
-should the first one be on its way still, it hurts the transaction that the second one began::
+**An id whose InitProducerId timed out is never used.** The producer retries, as it must; but the
+first request may still be in flight, and would abort the transaction that follows the second one::
 
-    InitProducerId               on its way for long; request.timeout.ms passes
-    InitProducerId, again        answered; rows, prepare; the driver has checked the transaction
+    InitProducerId               in flight for long; request.timeout.ms passes
+    InitProducerId, again        succeeds; rows, prepare; the driver has checked the transaction
     the first one arrives        the transaction is aborted
     the driver decides           a batch of which one task's rows are gone
 """
@@ -61,22 +60,22 @@ from spark_kafka_sink.transactions.commit_state import NOTHING_DONE
 from spark_kafka_sink.transactions.ownership import Numbering
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 
-#: How long a failed attempt may take to abort its transaction. The sweep ends what is left then.
+#: How long a failed attempt may take to abort its transaction, in ms. A sweep ends what is left.
 ABANDON_MS = 5_000
 
-#: Ids that a task tries at most.
+#: Ids that a task tries, at most.
 _MOST_IDS = 3
 _NEVER = 2**63
-#: Between the driver's token and the worker's.
+#: Separates the driver's token and the worker's.
 _OF_DRIVER = "."
 
 
 class TransactionalProducer(TaskProducer, Protocol):
-    """What a task needs of a producer with a transactional id (``KafkaProducer``)."""
+    """The producer with a transactional id that a task uses (``KafkaProducer``)."""
 
     @property
     def identity_in_doubt(self) -> bool:
-        """An InitProducerId or AddPartitionsToTxn of it may be on its way still."""
+        """Whether an InitProducerId or AddPartitionsToTxn of it may still be in flight."""
         ...
 
     def init_transactions(self) -> None: ...
@@ -84,35 +83,35 @@ class TransactionalProducer(TaskProducer, Protocol):
     def begin_transaction(self) -> None: ...
 
     def prepare(self) -> PreparedTransaction:
-        """From here on only the driver, or the broker's time-out, ends the transaction."""
+        """From here on only the driver, or the broker's timeout, ends the transaction."""
         ...
 
     def forget_prepared(self) -> None:
-        """The driver ended it; ``init_transactions`` comes next."""
+        """The driver has ended it; ``init_transactions`` comes next."""
         ...
 
     def abandon(self, timeout_ms: int) -> None:
-        """Abort what is open, and close."""
+        """Abort the open transaction, and close."""
         ...
 
 
 class WorkerIds:
-    """The ids of one process, whose ``token`` nobody else has. ``_lock`` guards all fields.
+    """The ids of one process, whose ``token`` is unique. ``_lock`` guards all fields.
 
-    Nothing is ever forgotten: an id that is not known as used would be used again. That is a number
-    for each task of the largest micro-batch of each run (and of its first one, which takes over).
+    Entries are never removed: an id without one would be reused. That is a number for each task of
+    the largest micro-batch of each run (and of its first one, which takes over).
     """
 
     def __init__(self, token: str = "") -> None:
         self.token = token or os.urandom(6).hex()
         self._lock = threading.Lock()
-        #: By key, run and generation: the batch in which each k was used last.
+        #: By key, run and generation: the batch of the last use of each k.
         self._used: dict[tuple[str, str, int | None], list[int]] = {}
 
     def take(
         self, plan: TransactionPlan, run: str, batch_id: int, last_done: int
     ) -> TransactionalId:
-        """The id for the next task of ``batch_id``; it counts as used in that."""
+        """The id for the next task of ``batch_id``; it counts as used in that batch."""
         worker = f"{plan.driver}{_OF_DRIVER}{self.token}" if plan.driver else self.token
         burnt, generation = plan.state.burnt, plan.state.generation
         with self._lock:
@@ -128,7 +127,7 @@ class WorkerIds:
         return found
 
     def give_up(self, id_: TransactionalId) -> None:
-        """It is never taken again."""
+        """The id is never taken again."""
         with self._lock:
             self._used[id_.key, id_.run, id_.planned][id_.number] = _NEVER
 
@@ -157,9 +156,9 @@ class TransactionalProducers:
         self._id: TransactionalId | None = None
 
     def acquire(self) -> TaskProducer:
-        """A producer with a transaction that has begun. Asks the coordinator, for max.block.ms.
+        """A producer in a transaction. Calls the coordinator, for at most max.block.ms.
 
-        KafkaTimeoutError when InitProducerId gets lost and there is no other id to take.
+        KafkaTimeoutError when InitProducerId times out for every id that may be tried.
         """
         for _ in range(_MOST_IDS):
             self._id = self._next_id()
@@ -175,7 +174,7 @@ class TransactionalProducers:
         )
 
     def _begun(self, id_: TransactionalId) -> TransactionalProducer | None:
-        """With a transaction that has begun; None when its identity is in doubt."""
+        """A producer in a transaction; None when its identity is in doubt."""
         self._config = replace(self._config, transactional_id=str(id_))
         warm = None if self._warm is None else self._warm.take(self._config)
         producer = _own(warm or self._factory(self._config, self._cluster))
@@ -193,15 +192,15 @@ class TransactionalProducers:
         return producer
 
     def prepare(self, producer: TaskProducer) -> PreparedTransaction:
-        """KafkaTimeoutError when an AddPartitionsToTxn got lost: should it arrive after the commit,
-        nobody could tell any more that the transaction was committed.
+        """KafkaTimeoutError when an AddPartitionsToTxn timed out: if it arrives after the commit,
+        the coordinator's state no longer shows that the transaction was committed.
         """
         own = _own(producer)
         if own.identity_in_doubt:
             raise KafkaTimeoutError(
                 f"AddPartitionsToTxn for '{self._id}' timed out and was retried; the first request "
-                "may still reach the broker, behind the commit",
-                hint="this attempt is given up, and Spark makes another one",
+                "may still reach the broker, after the commit",
+                hint="this attempt fails, and Spark starts another one",
                 code=ErrorCode.REQUEST_TIMED_OUT,
             )
         return own.prepare()
@@ -225,7 +224,7 @@ def producers_of_task(
     factory: ProducerFactory = new_producer,
     worker: Worker | None = None,
 ) -> TransactionalProducers:
-    """Where a task of ``plan`` gets its producer from. No id is taken before it is needed."""
+    """The producer source for a task of ``plan``. An id is taken when it is needed."""
     config = effective_config(config, identity.app_id)
     config = replace(config, two_phase_commit=plan.two_phase_commit)
     worker = process_worker() if worker is None else worker
@@ -244,24 +243,24 @@ def producers_of_task(
 
 
 def is_of_driver(id_: TransactionalId, driver: str) -> bool:
-    """A worker process took the id for a task that ``driver`` planned."""
+    """Whether a worker process took the id for a task that ``driver`` planned."""
     return id_.worker.startswith(driver + _OF_DRIVER)
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What a worker process keeps between its tasks."""
+    """The state that a worker process keeps between its tasks."""
 
     ids: WorkerIds
     warm: ProducerCache
 
 
-#: The one of this process.
+#: The one in this process.
 process_worker = ProcessLocal(lambda: Worker(WorkerIds(), process_cache()))
 
 
 def _own(producer: TaskProducer) -> TransactionalProducer:
-    """What :meth:`TransactionalProducers.acquire` gave comes back."""
+    """The producer that :meth:`TransactionalProducers.acquire` returned."""
     return cast("TransactionalProducer", producer)
 
 

@@ -4,7 +4,7 @@ Owns, by file:
 
 ======================  =========================================================================
 kprod_listener          Spark's events and the batches' reports, joined
-instruments             which metrics there are, and of which field each is made
+instruments             the metrics, and the field that each comes from
 measurements            the values in a report or a progress, and the bound on labels
 prometheus_metrics      Prometheus' client library
 open_telemetry_metrics  OpenTelemetry's API

@@ -1,14 +1,14 @@
 """The table of metrics: name, kind, unit, labels, and the field that each comes from.
 
-Owns: :data:`INSTRUMENTS`, of which docs/metrics.md and the tests of dashboard and alert rules are
-made, and the names under which Prometheus has them. Never: a value.
+Owns: :data:`INSTRUMENTS`, from which docs/metrics.md and the tests of dashboard and alert rules are
+generated, and their names in Prometheus. Never: a value.
 
 Names and units follow OpenTelemetry: dotted names, UCUM units, no unit in the name (but ``ratio``,
 which some exporters to Prometheus add for the unit 1 and others do not). Prometheus'
 names are derived as OpenTelemetry's own exporters derive them (the unit as a suffix, then
-``_total``), so that one dashboard and one set of rules serve both ways. What tells series apart is
-bounded: a query, a broker, an outcome, an error's code, a phase of a micro-batch; never a
-partition, a task, a batch or a run.
+``_total``), so that one dashboard and one set of rules serve both. Labels are bounded: a query, a
+broker, an outcome, an error's code, a phase of a micro-batch; never a partition, a task, a batch or
+a run.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from spark_kafka_sink.error_kinds import Kind
 
 
 class InstrumentKind(Enum):
-    """Is a value added to the metric, or does it replace the metric's value?"""
+    """Whether a value is added to the metric, or replaces the metric's value."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
 
 
 class Origin(Enum):
-    """Whose field it is: a write's report's, Spark's progress', or the listener's own."""
+    """The source of the field: a write's report, Spark's progress, or the listener."""
 
     REPORT = "report"
     PROGRESS = "progress"
@@ -37,7 +37,7 @@ class Origin(Enum):
 
 
 class Label(Enum):
-    """What series are told apart by, beside the query."""
+    """The label besides the query."""
 
     BROKER = "broker"
     CODE = "code"
@@ -173,7 +173,7 @@ _TRANSACTIONS = (
                "kafka.transaction.timeout.ms, after which brokers abort a transaction.", _MS),
 )  # fmt: skip
 
-#: Of Spark's own progress, so that one place tells what Spark did and what the sink did.
+#: From Spark's own progress, so that one place shows what Spark did and what the sink did.
 _QUERIES = (
     Instrument("kprod.query.input.rows", _C, "{row}", _PROGRESS, "numInputRows",
                "Rows that micro-batches read."),

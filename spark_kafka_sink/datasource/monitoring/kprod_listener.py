@@ -1,11 +1,11 @@
-"""Spark's listener that counts: a streaming query's events, joined with the reports of its batches.
+"""A listener of Spark that joins a streaming query's events with the reports of its batches.
 
-Owns: :class:`KprodListener`. Never: a report's making or its way here (``datasource/report/``),
-what a value means (``instruments.py``).
+Owns: :class:`KprodListener`. Never: making or delivering a report (``datasource/report/``), the
+meaning of a value (``instruments.py``).
 
-Spark's progress tells nothing of what a Python sink did but rows, and the report of a batch is made
-in another process, so this is the one place where both are known. It runs in the user's process:
-on a classic session's driver, or at the client of a Connect session.
+Spark's progress has only the number of rows of a Python sink, and the report of a batch is made in
+another process; here both are available. It runs in the user's process: on a classic session's
+driver, or in the client of a Connect session.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
-#: Reports of a query that wait for their progress: Spark may tell of batches late, not that late.
+#: Reports of a query that wait for their progress, at most: Spark's progress may be late.
 MAX_WAITING: Final = 100
 
 _CODE = re.compile(r"\[(KP\d{4})\]")
@@ -47,14 +47,14 @@ class KprodListener(StreamingQueryListener):
     """``spark.streams.addListener(KprodListener(PrometheusMetrics()))``.
 
     ``libraries`` get every value: ``PrometheusMetrics``, ``OpenTelemetryMetrics``, or any object
-    with their method. ``reports`` is the ``reportPath`` of the session's writes, as this process
-    sees it, or a function that gives the reports that it has not given before, as dictionaries of
-    their JSON. ``on_batch`` is called with the progress and the reports of each micro-batch
-    (several, when foreachBatch writes several times; none, when nothing was written by ``kprod``),
-    all as dictionaries.
+    with their method. ``reports`` is the ``reportPath`` of the session's writes, as a path of this
+    process, or a function that returns the reports since its last call, as dictionaries of their
+    JSON. ``on_batch`` is called with the progress and the reports of each micro-batch (several,
+    when foreachBatch writes several times; none, when ``kprod`` wrote nothing), all as
+    dictionaries.
 
-    Every query of the session is counted; of one that does not write by ``kprod`` there is Spark's
-    part alone.
+    Every query of the session is counted; a query that does not write with ``kprod`` has Spark's
+    metrics only.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class KprodListener(StreamingQueryListener):
         self._new_reports = reports if callable(reports) else NewReports(reports)
         self._on_batch = on_batch
         self._wall_s = wall_s
-        #: By run id. A run's name is told at its start alone, and by its progress.
+        #: By run id. Only a run's start and its progress have its name.
         self._names: dict[str, str] = {}
-        #: By query id: what a report may not have, and must be called as Spark's part is.
+        #: By query id: a report may not have the name, and must get the same label as Spark's part.
         self._queries: dict[str, str] = {}
-        #: Reports that came before the progress of their batch, by query id.
+        #: Reports that arrived before the progress of their batch, by query id.
         self._waiting: dict[str, deque[Document]] = {}
-        #: Names of queries of which a report was seen, by the fingerprint of their options.
+        #: Names of queries with a report, by the fingerprint of their options.
         self._ours: dict[str, str] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
@@ -112,8 +112,8 @@ class KprodListener(StreamingQueryListener):
             self._metrics.event("kprod.query.failures", 1, name, code[1] if code else OTHER)
 
     def read_reports(self) -> None:
-        """Counts the reports that came since it was last called. The events do it for streams;
-        after a batch job it is the caller's.
+        """Counts the reports since the last call. Streams' events call it; after a batch job the
+        user does.
         """
         for report in self._new_reports():
             query_id, fingerprint = report.get("queryId"), str(report.get("optionsFingerprint"))
@@ -128,7 +128,7 @@ class KprodListener(StreamingQueryListener):
             self._metrics.report(report, query)
 
     def _of_batch(self, query_id: str, batch_id: object) -> list[Document]:
-        """The reports of a micro-batch; older ones are forgotten."""
+        """The reports of a micro-batch; drops older ones."""
         waiting = self._waiting.get(query_id, deque())
         found = [one for one in waiting if one.get("batchId") == batch_id]
         while waiting and found:

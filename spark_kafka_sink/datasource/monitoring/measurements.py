@@ -1,7 +1,7 @@
 """A report or a progress, as values of instruments.
 
-Owns: :func:`measure`, which finds the values, :class:`Metrics`, which hands them to the libraries,
-and the bound on what a label may hold. Never: an instrument's meaning (``instruments``).
+Owns: :func:`measure`, which finds the values, :class:`Metrics`, which passes them to the libraries,
+and the bound on a label's values. Never: an instrument's meaning (``instruments``).
 
 A label's value never comes from a row, an option or a message of an error: it is a query's name or
 id, a broker's number, a member of a fixed set, or a code.
@@ -27,12 +27,12 @@ from spark_kafka_sink.datasource.monitoring.instruments import (
 #: A document as ``json.loads`` gives it.
 Document = Mapping[str, object]
 
-#: Different values of a label; what comes after them is ``other``. A query's names are the user's,
-#: and the ids of brokers that come and go add up.
+#: Different values of a label; later ones are ``other``. Names of queries are the user's, and the
+#: ids of replaced brokers add up.
 MAX_LABEL_VALUES: Final = 100
 OTHER: Final = "other"
 
-#: The label ``query`` of what no streaming query wrote.
+#: The label ``query`` of batch jobs.
 NO_QUERY: Final = "batch"
 
 _CODE = re.compile(r"KP\d{4}")
@@ -48,7 +48,7 @@ class Measurement:
 
 
 class MetricsLibrary(Protocol):
-    """What keeps metrics and shows them to others (``prometheus_metrics``, ...)."""
+    """A library that keeps and exports metrics (``prometheus_metrics``, ...)."""
 
     def record(self, measurement: Measurement) -> None:
         """Adds the value of a counter, sets that of a gauge."""
@@ -56,8 +56,8 @@ class MetricsLibrary(Protocol):
 
 
 def measure(document: Document, origin: Origin, query: str) -> Iterator[Measurement]:
-    """The values in ``document``, a report or Spark's progress. A field that is not there, is null
-    or is no number has none, so that a report of a later version is read as far as it is known.
+    """The values in ``document``, a report or Spark's progress. A field that is missing, null or
+    not a number has none, so that reports of later versions are read as far as possible.
     """
     for instrument in INSTRUMENTS:
         if instrument.origin is origin:
@@ -106,8 +106,8 @@ def query_of(document: Document) -> str:
 
 @dataclass(slots=True)
 class Metrics:
-    """What a process's reports and progresses are handed to. Not thread-safe: Spark calls a
-    listener's methods one after the other.
+    """Counts a process's reports and progresses. Not thread-safe: Spark calls a listener's methods
+    one after the other.
     """
 
     libraries: tuple[MetricsLibrary, ...]
@@ -122,7 +122,7 @@ class Metrics:
         self._record(measure(document, Origin.PROGRESS, query))
 
     def event(self, name: str, value: float, query: str, *label: str) -> None:
-        """Counts what the listener alone knows; ``label`` is there if the instrument has one."""
+        """Counts a value of the listener; with ``label`` if the instrument has one."""
         self._record([Measurement(BY_NAME[name], value, (query, *label))])
 
     def begin(self, query: str) -> None:

@@ -1,4 +1,4 @@
-"""Reports that were written since somebody last looked.
+"""Reports that were written since the last read.
 
 Owns: :class:`NewReports`, the reading side of the option ``reportPath``. Never: the writing
 (``datasource/report/report_file.py``).
@@ -13,8 +13,8 @@ from spark_kafka_sink.datasource.monitoring.measurements import Document
 
 
 class NewReports:
-    """The reports that are added to ``path``, a file or a directory, from now on; what is there
-    already is history. A path that does not exist yet is one without reports.
+    """The reports that are added to ``path``, a file or a directory, from now on; existing ones
+    are skipped. A path that does not exist yet has no reports.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -23,8 +23,8 @@ class NewReports:
         self._known = self._names()
 
     def __call__(self) -> list[Document]:
-        """Those since the last call. OSError for a path that can't be read, ValueError for one
-        that holds something else.
+        """The reports since the last call. OSError for a path that can't be read, ValueError for
+        other content.
         """
         lines = self._new_files() if self._path.is_dir() else self._new_lines()
         return [json.loads(line) for line in lines]
@@ -34,17 +34,17 @@ class NewReports:
             return []
         with self._path.open("rb") as file:
             file.seek(self._read_to)
-            # What has no end of line yet is being written.
+            # A line without its end is still being written.
             lines, _, _ = file.read().rpartition(b"\n")
         self._read_to += len(lines) + 1 if lines else 0
         return lines.splitlines()
 
     def _new_files(self) -> list[bytes]:
-        """A file of its own for each report; its name begins with the time."""
+        """One file per report; its name begins with the time."""
         names = self._names()
         new = {name: (self._path / name).read_bytes() for name in sorted(names - self._known)}
         whole = {name: content for name, content in new.items() if content.endswith(b"\n")}
-        # Forgets what was cleaned away, and looks again at what is being written.
+        # Forgets deleted files, and reads incomplete ones again.
         self._known = (names & self._known) | whole.keys()
         return list(whole.values())
 

@@ -1,7 +1,7 @@
-"""OpenTelemetry's API as a keeper of metrics.
+"""Metrics through OpenTelemetry's API.
 
-Owns: :class:`OpenTelemetryMetrics`. Never: where metrics go: that is the meter provider's, which
-the user, his platform or ``opentelemetry-instrument`` sets up.
+Owns: :class:`OpenTelemetryMetrics`. Never: where metrics go: the user, the platform or
+``opentelemetry-instrument`` configures the meter provider.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 class OpenTelemetryMetrics:
-    """Makes all metrics instruments of ``meter_provider``, the process's own by default. Without
-    an SDK they go nowhere, as OpenTelemetry defines it.
+    """Creates the metrics as instruments of ``meter_provider``, by default the process's. Without
+    an SDK they are no-ops, as OpenTelemetry defines it.
     """
 
     def __init__(self, meter_provider: MeterProvider | None = None) -> None:

@@ -1,7 +1,7 @@
-"""Prometheus' client library as a keeper of metrics.
+"""Metrics in Prometheus' client library.
 
-Owns: :class:`PrometheusMetrics`. Never: an HTTP server: ``prometheus_client.start_http_server`` is
-the user's to call, with the address and the port that suit him.
+Owns: :class:`PrometheusMetrics`. Never: an HTTP server: the user calls
+``prometheus_client.start_http_server`` with an address and a port.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PrometheusMetrics:
-    """Keeps all metrics in ``registry``, the process's own by default. One for each registry:
+    """Keeps all metrics in ``registry``, by default the process's. Only one for each registry:
     prometheus_client raises ValueError for a second one.
     """
 

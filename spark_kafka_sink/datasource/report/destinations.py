@@ -1,14 +1,14 @@
-"""Where finished reports go.
+"""The destinations of reports.
 
-Owns: :data:`DESTINATIONS`, the one registry, and :func:`publish`, which hands a report to each.
-Never: what a report says; an error: a destination that fails is a warning, because the batch is
-what it is.
+Owns: :data:`DESTINATIONS`, the registry, and :func:`publish`, which passes a report to each. Never:
+the content of a report; an error: a failed destination is a warning, because it does not change the
+batch.
 
 **To receive every report, add a row to** :data:`DESTINATIONS`: a function that gets the
-:class:`~spark_kafka_sink.config.sink_config.SinkConfig` of the write and gives a destination (any
-callable that takes a :class:`WriteReport`), or None when the options don't ask for it. It is called
-on the driver, in the process and on the thread of Spark's ``commit`` or ``abort``, for every
-outcome; it must come back soon, because the next micro-batch waits for it.
+:class:`~spark_kafka_sink.config.sink_config.SinkConfig` of the write and returns a destination (any
+callable that takes a :class:`WriteReport`), or None when the options don't set it. It is called on
+the driver, in the process and on the thread of Spark's ``commit`` or ``abort``, for every outcome;
+it must return soon, because the next micro-batch waits for it.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _log = logging.getLogger(__name__)
 
 Destination = Callable[[WriteReport], object]
 
-#: How long brokers may take to acknowledge a report that is in no decision: they may be down.
+#: How long brokers may take to acknowledge a report outside of a decision, in ms.
 REPORT_TOPIC_MS = 10_000
 _DECIDED = (Outcome.COMMITTED, Outcome.PREPARED, Outcome.DONE_BEFORE)
 
 
 def publish(report: WriteReport, config: SinkConfig) -> None:
-    """Hands ``report`` to every destination that ``config`` asks for. Never raises."""
+    """Passes ``report`` to every destination in ``config``. Never raises."""
     for of_config in DESTINATIONS:
         _deliver(of_config, config, report)
 
@@ -65,7 +65,7 @@ def _log_line(config: SinkConfig) -> Destination:  # noqa: ARG001 - every write 
 
 
 def _log_success(report: WriteReport) -> None:
-    """A commit that failed raises, and an abort has a warning of its own (``write_plan``)."""
+    """Successful commits only: failed ones raise, and aborts log a warning (``write_plan``)."""
     if report.outcome.is_success:
         configure_logging()
         # Spark's JSON log of Python workers shows the fields of "context" as columns.
@@ -92,8 +92,8 @@ def _report_path(config: SinkConfig) -> Destination | None:
 
 
 def topic_record(report: WriteReport, report_topic: str) -> TopicRecord:
-    """What ``reportTopic`` gets; of an exactly-once batch, in its decision."""
-    # Not above: a commit without it loads no network and no Arrow.
+    """The record for ``reportTopic``; that of an exactly-once batch is part of its decision."""
+    # Imported here, so that a commit without it loads neither network nor Arrow.
     from spark_kafka_sink.transactions.topic_records import TopicRecord
 
     return TopicRecord(report_topic, report.json().encode())
@@ -107,9 +107,9 @@ def _report_topic(config: SinkConfig) -> Destination | None:
     def write(report: WriteReport) -> None:
         if report.outcome in _DECIDED:
             return  # it was written with the decision (``topic_record``), maybe by another driver
-        from spark_kafka_sink.transactions.exactly_once import shared
+        from spark_kafka_sink.transactions.exactly_once import shared_driver
 
-        with shared(config.producer, config.commit_log_topic) as driver:
+        with shared_driver(config.producer, config.commit_log_topic) as driver:
             driver.write_record(topic_record(report, topic), REPORT_TOPIC_MS)
 
     return write
@@ -128,11 +128,11 @@ def _listener(path: str, config: SinkConfig) -> Destination:  # noqa: ARG001 - a
 
 
 def listener(path: str) -> Destination:
-    """What ``path``, of the option reportListeners, names. ConfigError."""
+    """The listener that ``path``, of the option reportListeners, names. ConfigError."""
     return find_function(path, "reportListeners", "report")
 
 
-#: In the order in which they are called.
+#: In calling order.
 DESTINATIONS: tuple[Callable[[SinkConfig], Destination | None], ...] = (
     _log_line,
     _last_report,

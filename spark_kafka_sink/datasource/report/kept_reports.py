@@ -1,11 +1,11 @@
-"""The last report of each query, kept on the driver for who asks.
+"""The last report of each query, kept on the driver for ``last_report``.
 
-Owns: where they are kept, which of them are, and which one is meant. Never: who asks
+Owns: where they are kept, which are kept, and which one is returned. Never: reading it from afar
 (``last_report.py``).
 
-Spark runs ``commit`` and ``abort`` in Python processes of their own, in which no memory outlives
-the call. All Python processes that Spark starts on a driver are told of one directory that is the
-application's own, and that Spark deletes with it: ``SPARK_LOCAL_DIRS``.
+Spark runs ``commit`` and ``abort`` in separate Python processes, which keep nothing in memory. But
+all Python processes of a driver have the application's directory in ``SPARK_LOCAL_DIRS``, which
+Spark deletes with the application.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from spark_kafka_sink.security.local_files import UnusableFileError, read_file, 
 
 _VARIABLE: Final = "SPARK_LOCAL_DIRS"
 _FOLDER: Final = "kprod-reports"
-#: Queries, and sets of options of writes that belong to none, whose last report is kept.
+#: Queries, and option sets of writes without a query, whose last report is kept, at most.
 MOST_KEPT: Final = 100
 _QUERY_ID: Final = re.compile(r"[0-9a-f-]{1,64}")
-#: Stands for the query of a report that has none.
+#: In place of the query of a report without one.
 _NO_QUERY: Final = "none"
-#: Between query, options and what sorts by time.
+#: Separates query, options and time.
 _BETWEEN: Final = "~"
 
 
 def folder() -> Path | None:
-    """Where they are; None where Spark names no directory."""
+    """Their directory; None when Spark sets none."""
     first = os.environ.get(_VARIABLE, "").partition(",")[0]
     return Path(first) / _FOLDER if first else None
 
 
 def keep(report: WriteReport) -> None:
-    """In the place of the one before of its query and options. UnusableFileError."""
+    """Replaces the previous report of its query and options. UnusableFileError."""
     there = folder()
     if there is None:
         return
@@ -78,8 +78,8 @@ def is_kept(report: WriteReport) -> bool:
 
 
 def _query_of(report: WriteReport, every: Sequence[Path]) -> str:
-    """Only tasks know the query: of a micro-batch of which none was finished, the options tell.
-    ``every`` report that is kept, the oldest first.
+    """The query of a report: only tasks know it, so without a finished task it is that of the
+    options. ``every`` kept report, the oldest first.
     """
     if report.query_id is not None:
         return _fit(report.query_id)

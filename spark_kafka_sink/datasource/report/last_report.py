@@ -1,11 +1,11 @@
-"""``last_report``: a query's, or a session's, last report, in the user's process.
+"""``last_report``: the last report of a query or a session, in the user's process.
 
-Owns: the question and its answer. Never: where reports are kept (``kept_reports.py``).
+Owns: the request and its response. Never: where reports are kept (``kept_reports.py``).
 
-A session's Python, or a Connect session's client on another machine, shares neither memory nor
-files with the process in which Spark commits. What it can make Spark do is to look at the schema of
-a data source, which runs on the driver, beside the commits, needs no task and so no free slot. So
-the report travels as the metadata of a column (:func:`schema_with_report`).
+A session's Python process, or a Connect client on another machine, shares neither memory nor files
+with the process in which Spark commits. But it can request the schema of a data source, which runs
+on the driver, concurrently with commits, and needs no task and so no free slot. So the report is
+returned as the metadata of a column (:func:`schema_with_report`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: The option of the data source that asks for a report, and its value for that of any write.
+#: The option of the data source that requests a report, and its value for that of any write.
 LAST_REPORT: Final = "lastReport"
 _OF_ANY: Final = "any"
 _COLUMN: Final = "report"
@@ -35,8 +35,8 @@ _HINT: Final = "give the writes the option reportPath (or reportTopic), and read
 
 
 class NoReportsKeptError(KafkaError):
-    """Whether there is a report can't be known: the driver keeps none, or not in a way that this
-    package understands.
+    """Reports can't be read: the driver keeps none, or keeps them in a format that this version
+    doesn't support.
     """
 
     default_kind = Kind.NO_REPORTS_KEPT
@@ -47,9 +47,9 @@ def last_report(query_or_spark: StreamingQuery | SparkSession) -> WriteReport | 
     that a session belongs to (over Spark Connect: of the server, all sessions of it). None when
     there is none yet: nothing was written by ``kprod``, or it is not committed.
 
-    For classic and Connect sessions. It asks the driver, starts no job, and takes some tens of
-    milliseconds. A report of a micro-batch of which no task was finished counts as its query's when
-    a batch of the same options came before it. Raises NoReportsKeptError.
+    For classic and Connect sessions. It calls the driver, starts no job, and takes some tens of
+    milliseconds. A report of a micro-batch without a finished task counts as its query's when it
+    follows a batch with the same options. Raises NoReportsKeptError.
     """
     from pyspark.sql import SparkSession
 
@@ -58,34 +58,34 @@ def last_report(query_or_spark: StreamingQuery | SparkSession) -> WriteReport | 
     spark = SparkSession.active() if query_id is not None else query_or_spark
     asked = _OF_ANY if query_id is None else str(query_id)
     schema = spark.read.format("kprod").option(LAST_REPORT, asked).load().schema  # type: ignore[union-attr] # a session, then
-    told = schema[_COLUMN].metadata if _COLUMN in schema.names else None
-    if told is None:
+    found = schema[_COLUMN].metadata if _COLUMN in schema.names else None
+    if found is None:
         raise NoReportsKeptError(
             "the driver's spark-kafka-sink is older, and keeps no reports", hint=_HINT
         )
-    if _PROBLEM in told:
-        raise NoReportsKeptError(f"the driver keeps no reports: {told[_PROBLEM]}", hint=_HINT)
-    return _report(told[_TEXT]) if _TEXT in told else None
+    if _PROBLEM in found:
+        raise NoReportsKeptError(f"the driver keeps no reports: {found[_PROBLEM]}", hint=_HINT)
+    return _report(found[_TEXT]) if _TEXT in found else None
 
 
 def schema_with_report(asked: str) -> StructType:
-    """What the data source answers on the driver."""
+    """The schema that the data source returns on the driver."""
     try:
         text = kept(None if asked == _OF_ANY else asked)
-        told = {} if text is None else {_TEXT: text}
+        metadata = {} if text is None else {_TEXT: text}
     except UnusableFileError as error:
-        told = {_PROBLEM: str(error)}
-    return StructType([StructField(_COLUMN, StringType(), metadata=told)])
+        metadata = {_PROBLEM: str(error)}
+    return StructType([StructField(_COLUMN, StringType(), metadata=metadata)])
 
 
 def _report(text: str) -> WriteReport:
-    told = json.loads(text)
+    fields = json.loads(text)
     try:
-        if told["reportVersion"] == REPORT_VERSION:
-            return from_json(WriteReport, told)
+        if fields["reportVersion"] == REPORT_VERSION:
+            return from_json(WriteReport, fields)
     except (KeyError, TypeError, ValueError):
         pass
     raise NoReportsKeptError(
-        "the driver's spark-kafka-sink is of another version, and its report can't be understood",
+        "the driver's spark-kafka-sink has another version, and its report can't be read",
         hint="install the same version here and on the driver",
     )

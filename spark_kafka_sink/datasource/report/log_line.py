@@ -1,6 +1,6 @@
-"""A report's one line in the driver's log.
+"""A report's line in the driver's log.
 
-Owns: which values stand in it, and its bound. Never: where it is logged (``destinations.py``).
+Owns: its values, and its maximum length. Never: where it is logged (``destinations.py``).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from spark_kafka_sink.config.sink_config import DeliveryGuarantee
 from spark_kafka_sink.datasource.report.write_report import WriteReport
 
-#: Partitions that the line names; the report has them all.
+#: Partitions that the line lists; the report has all.
 LOGGED_PARTITIONS = 20
 
 

@@ -21,9 +21,9 @@ from spark_kafka_sink.security.local_files import (
 
 
 def write_report_file(path: str, report: WriteReport) -> None:
-    """Adds the report to a file, as one line of JSON (JSON Lines): a stream adds a line for every
-    micro-batch, and a job that runs every hour keeps its history in one file. A directory gets a
-    file of its own for each report. ConfigError.
+    """Appends the report to a file, as one line of JSON (JSON Lines): a stream adds a line for
+    every micro-batch, and a job that runs every hour keeps its history in one file. A directory
+    gets one file per report. ConfigError.
     """
     check_report_path(path)
     line = (report.json() + "\n").encode()

@@ -1,4 +1,4 @@
-"""Makes a batch's report, out of what its tasks and its commit told.
+"""Makes a batch's report from its commit messages and its result.
 
 Owns: :func:`report_of_batch`. Never: what a field means (``write_report.py``), where a report goes.
 """
@@ -35,7 +35,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX
 
-#: Unfinished tasks and topics that a report names.
+#: Unfinished tasks and topics that a report lists.
 NAMED = 100
 _LONGEST_TEXT = 2_000
 
@@ -51,8 +51,7 @@ def report_of_batch(
     wall_ms: int | None = None,
 ) -> WriteReport:
     """The report of a batch whose finished tasks sent ``messages``; ``unfinished`` are the indices
-    of the others. ``wall_ms`` is now, in ms since the epoch. What becomes known behind it is
-    replaced (:func:`after_commit`).
+    of the others. ``wall_ms`` is now, in ms since the epoch. :func:`after_commit` adds the result.
     """
     now = time.time_ns() // 1_000_000 if wall_ms is None else wall_ms
     produced = ProduceReport.merge(m.produced() for m in messages)
@@ -72,11 +71,11 @@ def report_of_batch(
         version=__version__,
         spark_version=pyspark.__version__,
         host=platform.node(),
-        application_id=_told(m.app_id for m in messages),
-        application_name=_told(m.app_name for m in messages),
-        query_id=_told(m.query_id for m in messages),
-        query_name=_told(m.query_name for m in messages),
-        run_id=_told(m.run_id for m in messages),
+        application_id=_first_known(m.app_id for m in messages),
+        application_name=_first_known(m.app_name for m in messages),
+        query_id=_first_known(m.query_id for m in messages),
+        query_name=_first_known(m.query_name for m in messages),
+        run_id=_first_known(m.run_id for m in messages),
         batch_id=batch_id
         if batch_id is not None
         else next((m.batch_id for m in messages if m.batch_id >= 0), None),
@@ -139,7 +138,7 @@ def report_of_batch(
 def after_commit(
     report: WriteReport, outcome: Outcome, error: KafkaError | None, took_ms: int
 ) -> WriteReport:
-    """``report``, which was made before the commit, with what came of that."""
+    """``report``, which was made before the commit, with the commit's result."""
     why = None if error is None else _error(error)
     return replace(report, outcome=outcome, error=why, commit_ms=took_ms)
 
@@ -153,7 +152,7 @@ def _report_id(messages: Sequence[TaskCommitMessage]) -> str:
 
 
 def outcome_of_error(error: BaseException) -> Outcome:
-    """What became of a batch whose commit raised ``error``."""
+    """The outcome of a batch whose commit raised ``error``."""
     if isinstance(error, CommitOutcomeUnknownError):
         return Outcome.UNKNOWN
     return Outcome.PARTIAL if isinstance(error, PartialCommitError) else Outcome.FAILED
@@ -167,8 +166,8 @@ def _error(error: KafkaError) -> ErrorReport:
     )
 
 
-def _told(texts: Iterable[str]) -> str | None:
-    """The first that is one."""
+def _first_known(texts: Iterable[str]) -> str | None:
+    """The first non-empty text."""
     return next((safe_text(text) for text in texts if text), None)
 
 

@@ -2,11 +2,11 @@
 
 Owns: :class:`WriteReport` and its parts, their meaning and units, and the JSON of a report. The
 JSON Schema (``write_report.schema.json`` beside this file) and docs/reports.md are generated.
-Never: how the values are found (``report_of_batch.py``), where a report goes
+Never: how the values are computed (``report_of_batch.py``), where a report goes
 (``destinations.py``).
 
-No field holds what came from a row or what is secret. A field may be added in version 1; one that
-goes, or changes its meaning, makes version 2.
+No field has data of a row or a secret. A field may be added in version 1; one that
+is removed, or changes its meaning, needs version 2.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from spark_kafka_sink.datasource.described_fields import Described, as_json
 
 REPORT_VERSION = 1
 
-#: A report is never larger: it must fit into a record of a topic with Kafka's own limits. What does
-#: not fit are partitions, and ``partitions_left_out`` counts them.
+#: The limit of a report's size, so that it fits into a record of a topic with Kafka's defaults. Of
+#: a larger one partitions are omitted, and ``partitions_left_out`` counts them.
 MAX_JSON_BYTES = 900_000
 
 _MS = "ms"
@@ -29,7 +29,7 @@ _EPOCH_MS = "ms since 1970-01-01 UTC"
 
 
 class Outcome(StrEnum):
-    """What became of the rows of a batch."""
+    """The outcome of a batch's rows."""
 
     #: deliveryGuarantee=at-least-once or none: every row is acknowledged.
     ACKNOWLEDGED = "acknowledged"
@@ -40,11 +40,11 @@ class Outcome(StrEnum):
     PREPARED = "prepared, to be decided with other writes"
     #: The commit raised: see ``error``.
     FAILED = "failed"
-    #: It is not known whether the batch is committed; the next start finds out.
+    #: It is not known whether the batch is committed; the next start resolves it.
     UNKNOWN = "unknown"
     #: Committed in part: the broker aborted some of the transactions.
     PARTIAL = "partial"
-    #: Spark gave the batch up before its commit: a task failed, or the query was stopped.
+    #: Spark aborted the batch before its commit: a task failed, or the query was stopped.
     ABORTED = "aborted"
 
     @property
@@ -86,8 +86,8 @@ class BrokerReport:
     last_answer: Annotated[
         str,
         Described(
-            "The last answer, or failure of the connection, because of which a batch was sent"
-            " again; empty when there was none."
+            "The last response, or failure of the connection, that caused a retry; empty when there"
+            " was none."
         ),
     ]
 
@@ -98,8 +98,12 @@ class PartitionReport:
 
     topic: Annotated[str, Described("The topic.")]
     partition: Annotated[int, Described("The partition.")]
-    first_offset: Annotated[int, Described("The first offset that any task was told.", "offset")]
-    last_offset: Annotated[int, Described("The last offset that any task was told.", "offset")]
+    first_offset: Annotated[
+        int, Described("The first offset in any task's acknowledgements.", "offset")
+    ]
+    last_offset: Annotated[
+        int, Described("The last offset in any task's acknowledgements.", "offset")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ class TaskReport:
     attempt: Annotated[int, Described("The attempt that was finished, from 0.")]
     host: Annotated[str, Described("The executor's host.")]
     rows: Annotated[int, Described("Rows that it wrote.", "rows")]
-    elapsed_ms: Annotated[int, Described("From its first look at the input to its end.", _MS)]
+    elapsed_ms: Annotated[int, Described("From its first read of the input to its end.", _MS)]
     input_wait_ms: Annotated[
         int, Described("Of that, how long it waited for Spark's next rows.", _MS)
     ]
@@ -120,30 +124,25 @@ class TaskReport:
 class WriteReport:
     """What one batch or micro-batch wrote, or why it was not written.
 
-    Sums are over the tasks whose commit messages the driver has. A batch has one report of each
-    time that Spark ran it: of its commit, whether that went well or failed, or, if Spark tried
-    none, of its abort.
+    Sums are over the tasks whose commit messages the driver has. A batch has one report for each
+    run by Spark: of its commit, successful or not, or, without a commit, of its abort.
     """
 
     report_version: Annotated[int, Described("Version of this schema.")] = REPORT_VERSION
-    report_id: Annotated[
-        str, Described("Unlike that of every other report; the same at all destinations.")
-    ]
+    report_id: Annotated[str, Described("Unique for each report; the same at all destinations.")]
     written_at_ms: Annotated[
         int, Described("When the report was made: the commit, or the abort, began.", _EPOCH_MS)
     ]
     outcome: Annotated[Outcome, Described("What became of the rows.")]
     error: Annotated[ErrorReport | None, Described("Why the batch failed; null when it did not.")]
 
-    # -- whose it is --------------------------------------------------------------------------
+    # -- identity -----------------------------------------------------------------------------
     version: Annotated[str, Described("Version of spark-kafka-sink.")]
     spark_version: Annotated[str, Described("Version of PySpark on the driver.")]
     host: Annotated[str, Described("The driver's host.")]
     application_id: Annotated[
         str | None,
-        Described(
-            "Spark's application id. What only tasks know is null when no task has finished."
-        ),
+        Described("Spark's application id. Tasks' values are null when no task has finished."),
     ]
     application_name: Annotated[str | None, Described("Spark's application name.")]
     query_id: Annotated[str | None, Described("The streaming query's id; null in batch jobs.")]
@@ -302,7 +301,7 @@ class WriteReport:
     def json(self) -> str:
         """One line of JSON of at most MAX_JSON_BYTES bytes (it is ASCII).
 
-        Several destinations take the same one: the last is remembered.
+        The last one is cached, for several destinations.
         """
         global _last
         if _last is None or _last[0] is not self:
@@ -326,7 +325,7 @@ class WriteReport:
         return text
 
 
-#: The report whose JSON was made last, and that. Any thread; who comes in between makes it again.
+#: The last report that was serialized, and its JSON. Thread-safe: a lost update costs a repetition.
 _last: tuple[WriteReport, str] | None = None
 
 

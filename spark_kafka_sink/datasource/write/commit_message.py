@@ -1,11 +1,11 @@
-"""What a task tells the driver: step 13 of a record's way, counted.
+"""A task's commit message to the driver: step 13 of a record's way.
 
 Owns: :class:`TaskCommitMessage`, its wire form (plain ints, strings and tuples, with the schema
 version and the package version in front), and its validation on the driver. Never: what is done
 with it (``write_plan``, ``report/``).
 
-A message travels by Spark's own pickle from an executor to the driver. It rebuilds through
-:func:`rebuild_message` alone, which accepts any versions and never fails: a message of another
+Spark pickles a message on the executor and unpickles it on the driver, through
+:func:`rebuild_message` only, which accepts any version and never fails: a message of another
 version becomes a :class:`ForeignCommitMessage`, so that ``commit`` can name both versions instead
 of failing on a missing field.
 """
@@ -30,11 +30,11 @@ from spark_kafka_sink.producer.metrics.produce_report import (
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
-#: Raised by one whenever a field is added, removed or changes its meaning.
+#: Incremented whenever a field is added, removed or changes its meaning.
 SCHEMA_VERSION = 6
 
-#: node id, requests, total latency in ms, longest latency in ms, last answer that made a batch go
-#: again (empty: none)
+#: node id, requests, total latency in ms, longest latency in ms, the last response that caused a
+#: retry (empty: none)
 NodeLatency = tuple[int, int, int, int, str]
 #: topic, partition, first offset, last offset (both acknowledged, both included)
 PartitionOffsets = tuple[str, int, int, int]
@@ -46,23 +46,23 @@ TransactionFields = tuple[str, int, int, int]
 class TaskCommitMessage(WriterCommitMessage):
     """One task attempt that wrote all of its rows. Frozen; ints, strings and tuples only.
 
-    ``rows`` is what Spark handed to the task, ``acknowledged`` what brokers confirmed: they are
-    equal, or the message is refused. ``bytes`` is what the record batches weighed on the wire,
-    ``batch_bytes`` the same before compression; the other counters are ``ProduceReport``'s.
-    ``cluster_id`` is empty when nothing was sent, ``offsets`` with acks=0 too. ``host`` and the
-    ids say where the attempt ran; ``query_id`` and ``run_id`` are empty and ``batch_id`` is -1
-    outside of streaming. ``producer_id`` is -1 without idempotence.
+    ``rows`` are those that Spark passed to the task, ``acknowledged`` those that brokers confirmed:
+    they must be equal. ``bytes`` is the size of the record batches on the wire, ``batch_bytes`` the
+    same before compression; the other counters are ``ProduceReport``'s. ``cluster_id`` is empty
+    when nothing was sent, ``offsets`` also with acks=0. ``host`` and the ids say where the attempt
+    ran; ``query_id`` and ``run_id`` are empty and ``batch_id`` is -1 outside of streaming.
+    ``producer_id`` is -1 without idempotence.
 
-    ``transaction`` is what the driver has to end, None when nothing was written or without
-    exactly-once. ``generation`` and ``incarnation`` are the commit log's as the driver shipped them
+    ``transaction`` is to be ended by the driver, None when nothing was written or without
+    exactly-once. ``generation`` and ``incarnation`` are the commit log's in the driver's plan
     (-1: no exactly-once), ``start_ms`` the wall time of the transaction's first row (-1: none).
     ``begun_ms`` is the wall time at which the attempt began, ``input_wait_ms`` how long it waited
     for Spark's next rows, ``broker_wait_ms`` for acknowledgements after the last one;
-    ``skipped_rows`` are those that onNullValue=skip left out, beside ``rows``,
-    and ``rate_wait_ms`` the wait for maxRecordsPerSecond or maxBytesPerSecond. ``app_id``,
-    ``app_name`` and ``query_name`` are Spark's, empty when it did not tell them.
-    ``payload`` are rows and bytes that the task wrote, or that it would have written had its batch
-    not been committed already; None when it didn't look, or without exactly-once.
+    ``skipped_rows`` are those that onNullValue=skip dropped, not included in ``rows``, and
+    ``rate_wait_ms`` the wait for maxRecordsPerSecond or maxBytesPerSecond. ``app_id``, ``app_name``
+    and ``query_name`` are Spark's, empty when they are not available. ``payload`` are the rows and
+    bytes that the task wrote, or would have written if its batch were not committed already; None
+    when it didn't count them, or without exactly-once.
     """
 
     rows: int
@@ -110,11 +110,11 @@ class TaskCommitMessage(WriterCommitMessage):
 
     @property
     def prepared(self) -> PreparedTransaction | None:
-        """:attr:`transaction`, as the driver's side knows it."""
+        """:attr:`transaction` as the driver's type."""
         return None if self.transaction is None else PreparedTransaction(*self.transaction)
 
     def produced(self) -> ProduceReport:
-        """The counters, as the producer's own report has them."""
+        """The counters as a producer's report."""
         counts: dict[str, Any] = {
             name: getattr(self, name) for name in (*SUMMED, *LARGEST) if name != "rows"
         }
@@ -143,7 +143,7 @@ class ForeignCommitMessage(WriterCommitMessage):
 def rebuild_message(
     schema_version: object, package_version: object, values: object
 ) -> WriterCommitMessage:
-    """The message of a pickle. Never raises, whatever the arguments are."""
+    """The unpickled message. Never raises, for any arguments."""
     if schema_version != SCHEMA_VERSION or package_version != __version__:
         return ForeignCommitMessage(schema_version, package_version, "of another version")
     try:
@@ -155,17 +155,17 @@ def rebuild_message(
 def checked_messages(
     messages: Sequence[WriterCommitMessage | None],
 ) -> tuple[TaskCommitMessage, ...]:
-    """Every message, if each is whole and true; else CommitError. Runs on the driver.
+    """Every message, if each is complete and valid; else CommitError. Runs on the driver.
 
-    A None means a task that Spark calls done and that never told us so. The one known cause is
-    the continuous trigger, with which Spark never calls a Python sink's ``write``: its rows are
-    dropped by Spark (Spark builds the error for it and does not throw it).
+    None is a task that Spark considers done and that sent no message. The only known cause is the
+    continuous trigger, with which Spark never calls a Python sink's ``write``: its rows are dropped
+    by Spark (Spark builds the error for it and does not throw it).
     """
     missing = [i for i, message in enumerate(messages) if message is None]
     if missing:
         raise CommitError(
             f"{len(missing)} of {len(messages)} tasks sent no commit message (first: task "
-            f"{missing[0]}), so their rows can't be vouched for",
+            f"{missing[0]}), so their rows can't be confirmed",
             hint="with the continuous trigger Spark never calls a Python sink and drops every row: "
             "use trigger(processingTime=...) or trigger(availableNow=True)",
             kind=Kind.NO_COMMIT_MESSAGE,
@@ -178,7 +178,7 @@ def checked_messages(
 def finished_messages(
     messages: Sequence[WriterCommitMessage | None],
 ) -> tuple[TaskCommitMessage, ...]:
-    """The usable messages of an abort; what is missing or foreign is left out. Never raises."""
+    """The usable messages of an abort, without missing and foreign ones. Never raises."""
     return tuple(m for m in messages if isinstance(m, TaskCommitMessage))
 
 
@@ -190,7 +190,7 @@ def _checked(index: int, message: WriterCommitMessage | None) -> TaskCommitMessa
             f"{safe_text(str(message.schema_version), 20)}) there, {__version__} (schema "
             f"{SCHEMA_VERSION}) on the driver",
             hint="install the same spark-kafka-sink on driver and executors; the rows were "
-            "acknowledged, and writing them again doubles them",
+            "acknowledged, and writing them again duplicates them",
             kind=Kind.VERSIONS_DIFFER,
         )
     if not isinstance(message, TaskCommitMessage):
@@ -214,7 +214,7 @@ _TEXTS = (
 
 
 def _problems(message: TaskCommitMessage) -> list[str]:
-    """What is wrong with the fields of ``message``; types first, then the counts."""
+    """The errors in the fields of ``message``; types first, then the counts."""
     wrong = [
         f"{name} is not an int >= {least}"
         for names, least in ((_COUNTS, 0), (_IDS, -1))

@@ -1,11 +1,11 @@
 """The columns that keyColumns, valueColumns and headersColumns name, found in a DataFrame's schema.
 
-Owns: which column a name means, which types can be written, and the errors that say so. Never:
+Owns: how a name is resolved, which types can be written, and their errors. Never:
 values of rows (``records/json_text.py``), Arrow. Runs on the driver, before any task.
 
-A name means what it means to Spark with ``spark.sql.caseSensitive=false``: the column of that name
-in any case. One of exactly that name comes first, so that a schema of the other setting can be
-written, too. As in ``to_json(struct(id))``, JSON has the name as the user writes it.
+A name is resolved as by Spark with ``spark.sql.caseSensitive=false``: the column of that name in
+any case. An exact match comes first, so that a schema of the other setting can be written, too. As
+in ``to_json(struct(id))``, JSON has the name as the user writes it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: that of Spark's cast.
 _MOST_PLAIN_DIGITS = 6
 
-#: What of a type can't be written, as a path below the column and a type; None: all can.
+#: The part of a type that can't be written, as a path below the column and a type; None: none.
 _Problem = tuple[str, str] | None
 
 
@@ -84,7 +84,7 @@ def _find(schema: StructType, name: str, option: str) -> NamedColumn:
         raise SchemaError(
             f"{option} names a column {safe_text(name)}, and the DataFrame has several: "
             f"{safe_text(', '.join(schema.names[i] for i in found), 200)}",
-            hint="write it in the case of the one that is meant, or rename the others",
+            hint="write it in the case of the intended one, or rename the others",
             kind=Kind.NO_SUCH_COLUMN,
         )
     return NamedColumn(name, found[0])

@@ -1,23 +1,23 @@
 """Warm producers between the tasks of one worker process (rule R4).
 
-Owns: which idle producers a process keeps, under which key, and when one must go. Never: whether
-a producer is fit for reuse (it says so itself), connections.
+Owns: which idle producers a process keeps, by which key, and when one is evicted. Never: whether a
+producer is reusable (the producer decides), connections.
 
-A Spark worker process runs one task after the other; with a warm producer a micro-batch pays no
-connection, no InitProducerId and no metadata. Spark stops workers that are idle for a minute, so
-nothing here needs a timer. Rules:
+A Spark worker process runs one task after the other; with a warm producer a micro-batch needs no
+new connection, no InitProducerId and no metadata. Spark stops workers that are idle for a minute,
+so nothing here needs a timer. Rules:
 
 - the key is the whole effective ProducerConfig: two writes that differ in one option never share;
   with exactly-once the transactional id is in it (``transactional_producers``);
 - a producer in use is not in the cache; :meth:`ProducerCache.keep` takes it back only when it is
   reusable, and parks it (no buffers, no timers);
-- at most two idle ones with transactions and two without; the longest idle goes first, and of those
-  with transactions the one whose id has the greatest number, which is needed last.
+- at most two idle ones with transactions and two without; the longest idle is evicted first, and of
+  those with transactions the one whose id has the greatest number, which is needed last.
 
-**client.id.** Left to its default it becomes ``spark-kafka-sink-<application id>``
+**client.id.** Its default becomes ``spark-kafka-sink-<application id>``
 (:func:`effective_config`): the same for all tasks of an application, so that broker quotas, metrics
-and request logs name the application, and tasks of different queries, micro-batches and
-partitions still share a key. An id with query or partition in it would make every task cold.
+and request logs show the application, and tasks of different queries, micro-batches and partitions
+still share a key. With the query or the partition in it, no task would find a warm producer.
 """
 
 from __future__ import annotations
@@ -33,19 +33,17 @@ from spark_kafka_sink.network.process_local import ProcessLocal
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
 
-#: Idle producers of one process. Two: a stream that writes to two clusters keeps both warm.
+#: Idle producers of a process. Two, so that a stream that writes to two clusters keeps both.
 CAPACITY = 2
 
-#: A producer that goes while it is idle has nothing in flight; this bounds a stuck socket.
+#: An evicted producer has nothing in flight; this bounds a stuck socket, in ms.
 EVICTION_CLOSE_MS = 1_000
 
 ProducerFactory = Callable[[ProducerConfig, Cluster | None], TaskProducer]
 
 
 class ProducerCache:
-    """Idle producers by config. ``_lock`` guards ``_idle``; closing, which asks nothing of a
-    broker, is outside of it.
-    """
+    """Idle producers by config. ``_lock`` guards ``_idle``; producers are closed outside of it."""
 
     def __init__(self, *, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
@@ -56,8 +54,8 @@ class ProducerCache:
         return len(self._idle)
 
     def take(self, config: ProducerConfig) -> TaskProducer | None:
-        """A warm producer of exactly this config, or None. The caller owns it now. Those that can't
-        come to use any more are closed.
+        """A warm producer of exactly this config, or None. The caller owns it now. Producers that
+        can't be used any more are closed.
         """
         wanted = _id_of(config)
         with self._lock:
@@ -68,7 +66,7 @@ class ProducerCache:
             close(old)
         if found is None or found.reusable:
             return found
-        close(found, 0)  # it failed while it was idle (its sender died): nobody's rows were in it
+        close(found, 0)  # it failed while it was idle (its sender ended): it had no rows
         return None
 
     def keep(self, config: ProducerConfig, producer: TaskProducer) -> None:
@@ -86,8 +84,8 @@ class ProducerCache:
             close(old)
 
     def close(self) -> None:
-        """Closes every idle producer (tests, and a process that ends in an orderly way); their
-        transactions stay prepared.
+        """Closes every idle producer (for tests, and at an orderly exit); their transactions stay
+        prepared.
         """
         with self._lock:
             idle = list(self._idle.values())
@@ -101,7 +99,7 @@ def _id_of(config: ProducerConfig) -> TransactionalId | None:
 
 
 def _replaces(wanted: TransactionalId, other: TransactionalId | None) -> bool:
-    """``other`` is the same id under another config, or another run's of the same key."""
+    """Whether ``other`` is the same id with another config, or another run's of the same key."""
     return other is not None and (
         other == wanted or (other.key == wanted.key and other.run != wanted.run)
     )
@@ -125,8 +123,8 @@ def new_producer(config: ProducerConfig, cluster: Cluster | None) -> TaskProduce
 
 @dataclass(frozen=True, slots=True)
 class CachedProducers:
-    """The :class:`ProducerSource` of one task: this config, from this cache. ``factory`` makes one
-    with the cluster metadata that the driver shipped.
+    """The :class:`ProducerSource` of one task: this config, from this cache. ``factory`` creates a
+    producer with the cluster metadata from the driver.
     """
 
     cache: ProducerCache
@@ -148,7 +146,7 @@ class CachedProducers:
 
 
 def close(producer: TaskProducer, timeout_ms: int = EVICTION_CLOSE_MS) -> None:
-    """Never raises: the rows are settled, or the caller has its own error."""
+    """Never raises: the rows are acknowledged, or the caller has its own error."""
     with contextlib.suppress(Exception):
         producer.close(timeout_ms)
 

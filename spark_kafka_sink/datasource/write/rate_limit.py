@@ -1,16 +1,17 @@
-"""A task's share of maxRecordsPerSecond and maxBytesPerSecond, and the wait that keeps it.
+"""A task's share of maxRecordsPerSecond and maxBytesPerSecond, and the wait that enforces it.
 
-Owns: :class:`RateLimit`, a token bucket in terms of time, and how many tasks share a rate. Never:
+Owns: :class:`RateLimit`, a token bucket in units of time, and how many tasks share a rate. Never:
 what is sent (``write_task``), a clock of its own.
 
-**The bucket.** A row costs the time that its share of the rate takes; it is sent when that time has
-passed since the row before, or since the first rows came: the bucket starts empty, so that a write
-of many short tasks is no faster. Later waits for input count for a second at most.
+**The bucket.** A row costs the time that it takes at the task's share of the rate; it is sent when
+that time has passed since the previous row, or since the first rows arrived: the bucket starts
+empty, so that a write of many short tasks is no faster. Later waits for input earn credit for at
+most a second.
 
-**The share.** A Python writer is told neither how many partitions its write has nor where Spark
-runs them. What tasks see is Spark's configuration, and with it how many tasks the application can
-run at once; the rate is divided by that. So the sum over tasks is never above the rate, and it is
-below where fewer of them run.
+**The share.** A Python writer knows neither how many partitions its write has nor where Spark runs
+them. Tasks can read Spark's configuration, and with it how many tasks the application can run at
+once; the rate is divided by that. So the sum over tasks is never above the rate, and below it when
+fewer tasks run.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from spark_kafka_sink.config.rate_limits import RateLimits
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.records.record_columns import RecordColumns
 
-#: What is sent at once takes so long at the limit; one row is, whatever it takes.
+#: The time at the limit of the rows that are sent at once, in ms; at least one row.
 PART_MS = 200
-#: So much of the time in which nothing was sent may be made up for.
+#: The credit for time in which nothing was sent, at most, in ms.
 _BURST_MS = 1_000
 
 _LOCAL = re.compile(r"local(?:\[(?P<threads>[0-9]+|\*)(?:,.*)?\])?")
@@ -36,13 +37,13 @@ _LOCAL_CLUSTER = re.compile(r"local-cluster\[ *([0-9]+) *, *([0-9]+) *, *[0-9]+ 
 
 
 class RateLimit:
-    """One task's. ``waited_ms`` is how long it has waited so far; other threads may read it."""
+    """One task's limit. ``waited_ms`` is how long it has waited; other threads may read it."""
 
     def __init__(self, limits: RateLimits, tasks: int, clock: Clock | None = None) -> None:
         self._clock = SystemClock() if clock is None else clock
         self._ms_per_record = _ms_of_one(limits.records_per_second, tasks)
         self._ms_per_byte = _ms_of_one(limits.bytes_per_second, tasks)
-        #: None before the first row: the wait for it is no time to make up for.
+        #: None before the first row: the wait for that earns no credit.
         self._paid_until_ms: float | None = None
         self.waited_ms = 0
         self.text = f"{' and '.join(limits.limits)}, shared by {tasks} tasks"
@@ -61,41 +62,41 @@ class RateLimit:
             start, paid = end, paid + cost
 
     def cost_ms(self, columns: RecordColumns) -> int:
-        """How long ``columns`` take at the limit."""
+        """How long ``columns`` take at the limit, in ms."""
         size = int(columns.input_bytes().sum())
         return int(max(columns.rows * self._ms_per_record, size * self._ms_per_byte))
 
     def wait(self, cost_ms: float) -> None:
-        """Wait until what costs ``cost_ms`` may be sent. An interrupt ends it."""
+        """Wait until rows that cost ``cost_ms`` may be sent. An interrupt ends it."""
         now = self._clock.now_ms()
         paid = now if self._paid_until_ms is None else self._paid_until_ms
         self._paid_until_ms = max(paid, now - _BURST_MS) + cost_ms
-        # Rounded up: a limit is a limit.
+        # Rounded up, so that the limit is never exceeded.
         until = -int(-self._paid_until_ms // 1)
         if until > now:
             self._clock.wait(Latch(), until)
             self.waited_ms += self._clock.now_ms() - now
 
 
-def tasks_at_once(limits: RateLimits, told: Callable[[str], str]) -> int:
-    """How many tasks share the rate: tasksAtOnce, or what Spark's configuration allows. ``told``
-    gives one of its entries, empty when it is not set. ConfigError when neither says it.
+def tasks_at_once(limits: RateLimits, conf: Callable[[str], str]) -> int:
+    """How many tasks share the rate: tasksAtOnce, or what Spark's configuration allows. ``conf``
+    returns one of its entries, empty when it is not set. ConfigError when neither is known.
     """
     if limits.tasks_at_once is not None:
         return limits.tasks_at_once
-    cores = _cores(told)
+    cores = _cores(conf)
     if cores is None:
         raise ConfigError(
-            f"{limits.limits[0]} is for all tasks together, and Spark's configuration does not tell"
+            f"{limits.limits[0]} is for all tasks together, and Spark's configuration does not show"
             " how many run at once",
             hint="set tasksAtOnce: the cores of all executors, or the partitions of the DataFrame"
             " if these are fewer",
         )
-    return max(1, cores // _number(told("spark.task.cpus"), 1))
+    return max(1, cores // _number(conf("spark.task.cpus"), 1))
 
 
-def _cores(told: Callable[[str], str]) -> int | None:
-    master = told("spark.master")
+def _cores(conf: Callable[[str], str]) -> int | None:
+    master = conf("spark.master")
     local = _LOCAL.fullmatch(master)
     if local is not None:
         threads = local["threads"] or "1"
@@ -103,15 +104,15 @@ def _cores(told: Callable[[str], str]) -> int | None:
     cluster = _LOCAL_CLUSTER.fullmatch(master)
     if cluster is not None:
         return int(cluster[1]) * int(cluster[2])
-    most = _number(told("spark.cores.max"), 0)
+    most = _number(conf("spark.cores.max"), 0)
     if master.startswith("spark:") and most:
         return most
-    one = _number(told("spark.executor.cores"), 0)
+    one = _number(conf("spark.executor.cores"), 0)
     if not one and master.startswith(("yarn", "k8s:")):
         one = 1  # Spark's default there
-    dynamic = told("spark.dynamicAllocation.enabled") == "true"
+    dynamic = conf("spark.dynamicAllocation.enabled") == "true"
     count = _number(
-        told("spark.dynamicAllocation.maxExecutors" if dynamic else "spark.executor.instances"), 0
+        conf("spark.dynamicAllocation.maxExecutors" if dynamic else "spark.executor.instances"), 0
     )
     return one * count or None
 

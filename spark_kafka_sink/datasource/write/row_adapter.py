@@ -1,8 +1,8 @@
 """Rows to Arrow batches, for streams on pyspark 4.0, which has no Arrow stream writer.
 
 Owns: the conversion of the columns that a :class:`ColumnPlan` names. Never: any other column,
-any rule about values (those are ``records/record_columns``). The one place where rows are touched
-one by one: Spark has made them one by one already.
+any rule about values (those are ``records/record_columns``). The only place where rows are handled
+one by one, as Spark passes them.
 """
 
 from __future__ import annotations

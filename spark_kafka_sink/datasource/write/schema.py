@@ -1,4 +1,4 @@
-"""Spark's sink contract: which columns a Kafka sink takes, of which types, and who beats whom.
+"""Spark's sink contract: the columns of a Kafka sink, their types and their precedence.
 
 Owns: the checks of a DataFrame's schema with the texts of Spark's own Kafka sink
 (``KafkaWriter.scala``), and the :class:`ColumnPlan` that follows. Never: values of rows (those
@@ -13,10 +13,9 @@ are ``records/record_columns``), Arrow. Runs on the driver, before any task.
 | partition | int | the partitioner decides | the partitioner decides |
 | timestamp | timestamp, timestamp_ntz or bigint (ms since the epoch) | time of sending | the same |
 
-As in Spark's sink, names are case-sensitive, the first match counts, the ``topic`` option beats
+As in Spark's sink, names are case-sensitive, the first match counts, the ``topic`` option overrides
 the column (which is then not even type-checked), other columns are ignored. ``timestamp`` and map
-headers are ours. Collated, char and varchar strings are taken too: their bytes are UTF-8 all the
-same.
+headers are ours. Collated, char and varchar strings are accepted, too: their bytes are also UTF-8.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 _NONE_NAMED = NamedColumns()
 
-#: The columns of a table or a stream that says nothing else (``DataSource.schema()``).
+#: The columns of a table or a stream without a schema (``DataSource.schema()``).
 CANONICAL_SCHEMA = (
     "key binary, value binary, topic string, partition int, "
     "headers array<struct<key:string,value:binary>>, timestamp timestamp"
@@ -52,9 +51,9 @@ def plan_columns(
 ) -> ColumnPlan:
     """The plan of a DataFrame's columns, or SchemaError with the text of Spark's sink.
 
-    ``topic`` is the option, or None, and ``named`` what options name for key, value and headers.
-    The order of the checks is Spark's: topic, key, value, headers, partition; then timestamp, then
-    what Spark could not hand to us at all.
+    ``topic`` is the option, or None, and ``named`` the columns that options name for key, value and
+    headers. The order of the checks is Spark's: topic, key, value, headers, partition; then
+    timestamp, then columns that Spark can't pass to a Python sink.
     """
     topic = None if topic is None else topic.strip()
     topic_column = None if topic is not None else _topic_column(schema)
@@ -91,14 +90,14 @@ def plan_columns(
 
 
 def with_keys_required(plan: ColumnPlan) -> ColumnPlan:
-    """The plan for a compacted topic, whose brokers take no record without a key (INVALID_RECORD).
+    """The plan for a compacted topic, whose brokers reject records without a key (INVALID_RECORD).
     SchemaError when no row has one.
     """
     if plan.key_column is None and plan.key is None:
         raise SchemaError(
-            f"topic {plan.topic} is compacted (cleanup.policy), so brokers refuse every row "
-            "without a key, and no column makes one",
-            hint="add a column key, or set keyColumns; preflight=off writes without this look at "
+            f"topic {plan.topic} is compacted (cleanup.policy), so brokers reject every row "
+            "without a key, and there is no column for it",
+            hint="add a column key, or set keyColumns; preflight=off writes without this check of "
             "the topic",
             kind=Kind.NULL_KEY,
         )
@@ -106,8 +105,8 @@ def with_keys_required(plan: ColumnPlan) -> ColumnPlan:
 
 
 def _refuse_replaced_columns(schema: StructType, plan: ColumnPlan) -> None:
-    """A column of the sink's own names that an option replaces must be in an option: nobody who has
-    it means it to be dropped without a word.
+    """A column of the sink's own names that an option replaces must be in an option: it would be
+    dropped silently, which is surely not intended.
     """
     used = _named_indices(plan)
     replaced = {
@@ -189,7 +188,7 @@ _NAMES = frozenset({"key", "value", "topic", "headers", "partition", "timestamp"
 
 
 def _refuse_what_spark_cannot_ship(schema: StructType) -> None:
-    """Columns with which every task would fail inside Spark, before it calls us."""
+    """SchemaError for columns with which every task would fail in Spark, before it calls us."""
     from pyspark.sql.types import YearMonthIntervalType
 
     seen: set[str] = set()

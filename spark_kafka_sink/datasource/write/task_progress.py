@@ -1,8 +1,8 @@
-"""What a task that runs says of itself: one line of the log every 30 s, and a call of each of the
-user's progressListeners.
+"""The progress of a running task: a log line every 30 s, and a call of each of the user's
+progressListeners.
 
-Owns: :class:`TaskProgress`, and :class:`ProgressLog`, whose thread says it, whatever the task's own
-threads wait for. Never: the counting (``producer/metrics/``); a cost for each row or batch.
+Owns: :class:`TaskProgress`, and :class:`ProgressLog`, whose thread reports it even while the task's
+own threads wait. Never: the counting (``producer/metrics/``); a cost for each row or batch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EVERY_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProgress:
-    """How far one task attempt has come."""
+    """The progress of one task attempt."""
 
     partition: Annotated[int, Described("The DataFrame's partition, which is the task's index.")]
     attempt: Annotated[int, Described("The attempt, from 0.")]
@@ -49,17 +49,15 @@ class TaskProgress:
         int, Described("Waited so far for maxRecordsPerSecond or maxBytesPerSecond.", "ms")
     ] = 0
     waits_for: Annotated[
-        str, Described("What the task waits for now, and which brokers owe it an answer.")
+        str, Described("What the task waits for now, and the brokers with outstanding responses.")
     ]
-    last_answer: Annotated[
-        str, Described("The last answer because of which a batch was sent again, and whose.")
-    ]
+    last_answer: Annotated[str, Described("The last response that caused a retry, and its broker.")]
 
     def line(self) -> str:
         """One line of ``name=value``."""
-        told = as_json(self)
-        assert isinstance(told, dict)
-        values = " ".join(f"{name}={value}" for name, value in told.items() if value != "")
+        fields = as_json(self)
+        assert isinstance(fields, dict)
+        values = " ".join(f"{name}={value}" for name, value in fields.items() if value != "")
         return f"kprod writes {values}"
 
 
@@ -67,7 +65,7 @@ ProgressListener = Callable[[TaskProgress], object]
 
 
 def progress_listener(path: str) -> ProgressListener:
-    """What ``path``, of the option progressListeners, names. ConfigError."""
+    """The listener that ``path``, of the option progressListeners, names. ConfigError."""
     from spark_kafka_sink.security.import_paths import find_function
 
     return find_function(path, "progressListeners", "progress")
@@ -75,17 +73,17 @@ def progress_listener(path: str) -> ProgressListener:
 
 class ProgressLog:
     """A context manager around a task's attempt: logs :meth:`TaskProgress.line` and calls
-    ``listeners`` every ``every_s`` seconds, from a thread of its own, which the end of the attempt
-    does not wait for. ``look`` gives what is so now; it is called on that thread.
+    ``listeners`` every ``every_s`` seconds, from its own thread, which the end of the attempt does
+    not wait for. ``progress`` returns the current state; it is called on that thread.
     """
 
     def __init__(
         self,
-        look: Callable[[], TaskProgress],
+        progress: Callable[[], TaskProgress],
         every_s: float = EVERY_S,
         listeners: Sequence[ProgressListener] = (),
     ) -> None:
-        self._look = look
+        self._progress = progress
         self._every_s = every_s
         self._listeners = listeners
         self._over = threading.Lock()
@@ -106,8 +104,8 @@ class ProgressLog:
     def _speak(self) -> None:
         while not self._over.acquire(timeout=self._every_s):
             try:
-                progress = self._look()
-            except Exception:  # noqa: BLE001 - the task goes on without its line
+                progress = self._progress()
+            except Exception:  # noqa: BLE001 - the task continues without its line
                 _log.debug("a task's progress can't be reported", exc_info=True)
                 continue
             configure_logging()
@@ -127,7 +125,7 @@ def _deliver(listener: ProgressListener, progress: TaskProgress) -> None:
 
 
 def waits_for(step: str, progress: ProducerProgress | None) -> str:
-    """``step`` of the writer, or the memory that it waits for, and who could end that wait."""
+    """``step`` of the writer, or its wait for memory, and the brokers that could end that wait."""
     if progress is None:
         return step
     what = "memory (buffer.memory is used up)" if progress.waits_for_memory else step

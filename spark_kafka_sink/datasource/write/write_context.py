@@ -1,10 +1,10 @@
-"""What ``foreach_batch`` and ``transaction`` tell the writes that they make: an option of our own.
+"""The context that ``foreach_batch`` and ``transaction`` pass to their writes, as an option.
 
 Owns: :class:`WriteContext` and its form as an option. Never: what it means
 (``transaction_plan.py``, ``transaction_commit.py``).
 
-It travels as an option because nothing else does: neither Spark's local properties (a thread of
-one's own and Spark Connect have none) nor the state of a Python process.
+Only an option reaches the write: Spark's local properties don't exist in user threads and with
+Spark Connect, and the state of a Python process is not shared.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from spark_kafka_sink.transactions.transactional_ids import is_part
 
 @dataclass(frozen=True, slots=True)
 class WriteContext:
-    """``run`` is whoever writes: one query's life, as far as Python can tell. ``query_id`` is empty
-    where it isn't known.
+    """``run`` identifies the writer: one query run, as far as Python can tell. ``query_id`` is
+    empty when it is not known.
 
-    Of several writes that are decided together: ``part`` is the index of this one; the last one has
-    ``parts``, how many they were, and ``abort`` when they are not to be decided. ``offsets`` are
-    those of the option offsetsGroup, by topic and partition.
+    For writes that are decided together: ``part`` is the index of this one; the last one has
+    ``parts``, their number, and ``abort`` when they are not to be decided. ``offsets`` are those of
+    the option offsetsGroup, by topic and partition.
     """
 
     run: str
@@ -56,7 +56,7 @@ class WriteContext:
 
 
 def _numbers(offsets: object) -> list[int | None]:
-    """All offsets; -1 for what is none."""
+    """All offsets; -1 for an invalid one."""
     if offsets is None:
         return []
     partitions = list(offsets.values()) if isinstance(offsets, dict) else [None]

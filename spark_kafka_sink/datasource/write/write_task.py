@@ -1,12 +1,11 @@
 """One task attempt: Arrow batches in, a commit message out. Steps 2 and 13 of a record's way.
 
-Owns: the loop over Spark's iterator, the count of its rows, and the end of the attempt, good or
-bad. Never: columns (``records/``), delivery (``producer/``), where a producer comes from
-(``producer_cache``).
+Owns: the loop over Spark's iterator, the count of its rows, and the end of the attempt, with or
+without an error. Never: columns (``records/``), delivery (``producer/``), where a producer comes
+from (``producer_cache``).
 
-``write`` returns only when every row is acknowledged, and it counts (rule R8). An
-attempt that fails closes its producer, and nothing of it is used again: Spark writes the whole
-partition anew in another attempt.
+``write`` returns only when every row is acknowledged, and it counts (rule R8). A failed attempt
+closes its producer, which is not reused: Spark writes the whole partition again in another attempt.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class TaskProducer(Protocol):
-    """What a task needs of a producer (``producer/kafka_producer.py`` is the real one)."""
+    """The producer that a task uses (implemented in ``producer/kafka_producer.py``)."""
 
     @property
     def reusable(self) -> bool:
@@ -61,7 +60,7 @@ class TaskProducer(Protocol):
     def start_attempt(self) -> None: ...
 
     def waiting_for_input(self) -> contextlib.AbstractContextManager[None]:
-        """Around the wait for more rows: linger.ms runs only inside."""
+        """A context around the wait for more rows: linger.ms counts only inside."""
         ...
 
     def send_columns(self, columns: RecordColumns) -> None:
@@ -73,7 +72,7 @@ class TaskProducer(Protocol):
         ...
 
     def progress(self) -> ProducerProgress:
-        """Of the attempt so far; any thread."""
+        """The attempt's progress so far; thread-safe."""
         ...
 
     def park(self) -> None: ...
@@ -89,7 +88,7 @@ class ProducerSource(Protocol):
     def acquire(self) -> TaskProducer: ...
 
     def prepare(self, producer: TaskProducer) -> PreparedTransaction | None:
-        """After everything is acknowledged: what the driver has to end, if that is how it goes."""
+        """After everything is acknowledged: the transaction for the driver to end, if any."""
         ...
 
     def release(self, producer: TaskProducer) -> None:
@@ -97,13 +96,13 @@ class ProducerSource(Protocol):
         ...
 
     def discard(self, producer: TaskProducer) -> None:
-        """After a failure: closed at once, without waiting for anything in flight."""
+        """After a failure: closed immediately, without waiting for anything in flight."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
-    """Which attempt of which task this is, as far as Spark's TaskContext tells Python."""
+    """The task and the attempt, as far as Spark's TaskContext in Python has them."""
 
     partition_id: int = 0
     attempt: int = 0
@@ -118,7 +117,7 @@ class TaskIdentity:
 
     @classmethod
     def current(cls) -> TaskIdentity:
-        """The identity of the task that this process runs now; IllegalStateError outside of one.
+        """The identity of the task that runs in this process; IllegalStateError outside of one.
 
         The names of the local properties are Spark's own (``StreamExecution.QUERY_ID_KEY``,
         ``MicroBatchExecution.BATCH_ID_KEY``; the job group of a stream is its run id, the job's
@@ -147,13 +146,14 @@ class TaskIdentity:
         )
 
 
-#: What Spark sets between the lines of a query's description: a new line, and before 4.0 "<br/>".
+#: Separates the lines of a query's description: a newline, before Spark 4.0 "<br/>".
 _NEW_LINES = ("\n", "<br/>")
 
 
 def _query_name(description: str, query_id: str) -> str:
-    """Of the description of a micro-batch's job (``StreamExecution.getBatchDescriptionString``):
-    the name, "id = ...", "runId = ..." and "batch = ...", a line each. Empty without a name.
+    """The query's name in the description of a micro-batch's job, empty without one. The
+    description (``StreamExecution.getBatchDescriptionString``) has the name, "id = ...",
+    "runId = ..." and "batch = ...", a line each.
     """
     before, _, found = description.partition(f"id = {query_id}")
     line = next((one for one in _NEW_LINES if found and before.endswith(one)), None)
@@ -161,8 +161,8 @@ def _query_name(description: str, query_id: str) -> str:
 
 
 def local_property(name: str) -> str:
-    """A local property of the task that runs here, or an entry of Spark's configuration, which
-    Spark makes one of; empty when it is not set.
+    """A local property of the current task, or an entry of Spark's configuration, which Spark makes
+    available as one; empty when it is not set.
     """
     from pyspark import TaskContext
 
@@ -172,9 +172,9 @@ def local_property(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TransactionTime:
-    """How long a task's transaction may be open: all of ``timeout_ms`` (transaction.timeout.ms)
-    but ``margin_ms``, which the driver's commit needs. ``generation`` and ``incarnation`` are
-    echoed to the driver.
+    """How long a task's transaction may be open: ``timeout_ms`` (transaction.timeout.ms) minus
+    ``margin_ms``, which the driver's commit needs. ``generation`` and ``incarnation`` are returned
+    to the driver.
     """
 
     timeout_ms: int
@@ -183,13 +183,13 @@ class TransactionTime:
     incarnation: str = ""
 
     def check(self, open_ms: int, partition_id: int) -> None:
-        """DeliveryError when a transaction that is open for so long can't be committed in time."""
+        """DeliveryError when a transaction of age ``open_ms`` can't be committed in time."""
         if open_ms <= self.timeout_ms - self.margin_ms:
             return
         raise DeliveryError(
             f"partition {partition_id}: its transaction is open for {open_ms} ms, and of "
             f"kafka.transaction.timeout.ms ({self.timeout_ms}) the driver needs the last "
-            f"{self.margin_ms} to commit, so this attempt is given up",
+            f"{self.margin_ms} to commit, so this attempt fails",
             hint="an exactly-once job must finish within transaction.timeout.ms of its first row: "
             "raise it (the broker's transaction.max.timeout.ms is the limit), or write in smaller "
             "jobs or micro-batches",
@@ -198,8 +198,8 @@ class TransactionTime:
     def check_rate(
         self, open_ms: int, rows: int, needed_ms: int, rate: str, partition: int
     ) -> None:
-        """DeliveryError when ``rows`` that take ``needed_ms`` at a limit can't be sent in time:
-        now, and not after the wait.
+        """DeliveryError, before the wait, when ``rows`` that take ``needed_ms`` at a rate limit
+        can't be sent in time.
         """
         left_ms = self.timeout_ms - self.margin_ms - open_ms
         if needed_ms <= left_ms:
@@ -215,7 +215,7 @@ class TransactionTime:
 
 
 class WriteTask:
-    """Runs once: :meth:`run` takes the iterator that Spark gives to ``write``."""
+    """Runs once: :meth:`run` takes the iterator that Spark passes to ``write``."""
 
     def __init__(
         self,
@@ -247,17 +247,17 @@ class WriteTask:
         self._begun_ms = monotonic_ms()
         self._progress_every_s = progress_every_s
         self._progress_listeners = progress_listeners
-        #: What the writer's thread is at, for :meth:`_progress`, and its producer.
+        #: The current step of the writer's thread, for :meth:`_progress`, and its producer.
         self._step = ""
         self._producer: TaskProducer | None = None
-        self._told_before = (self._begun_ms, 0)
+        self._reported_before = (self._begun_ms, 0)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Writes every row; returns when all are acknowledged.
 
         A partition without rows opens no connection. Raises DataError for a row that can't be
-        sent, DeliveryError (or what caused it) when rows were not acknowledged, or when its
-        transaction has no time left, and whatever Spark's own input raises.
+        sent, DeliveryError (or its cause) when rows were not acknowledged, or when the transaction
+        has no time left, and any exception of Spark's input.
         """
         with ProgressLog(self._progress, self._progress_every_s, self._progress_listeners):
             return self._run(self._kept(batches))
@@ -293,26 +293,26 @@ class WriteTask:
             transaction = self._producers.prepare(producer)
             identity = producer.producer_id_and_epoch
         except BaseException:
-            # Also for a KeyboardInterrupt: what is half sent must never meet the next task.
+            # Also for a KeyboardInterrupt: a later task must not reuse a producer with unsent rows.
             self._producers.discard(producer)
             raise
         self._producers.release(producer)
         return self._message(report, transaction, identity, self._monotonic_ms() - start)
 
-    def drop(self, batches: Iterator[pa.RecordBatch], *, look: bool) -> TaskCommitMessage:
-        """As :meth:`run`, for a batch that is committed already: nothing is written. With ``look``
-        its rows are counted, so that the driver can tell whether they are those that were written.
+    def drop(self, batches: Iterator[pa.RecordBatch], *, count: bool) -> TaskCommitMessage:
+        """As :meth:`run`, for a batch that is committed already: writes nothing. With ``count``
+        its rows are counted, so that the driver can compare them with those that were written.
         """
         start = self._monotonic_ms()
         rows = size = 0
-        for batch in self._kept(batches) if look else ():
+        for batch in self._kept(batches) if count else ():
             rows += batch.num_rows
             size += from_record_batch(batch, self._plan, self._wall_ms()).payload_bytes()
         message = self._message(None, None, (-1, -1), self._monotonic_ms() - start)
-        return replace(message, payload=(rows, size) if look else None)
+        return replace(message, payload=(rows, size) if count else None)
 
     def _kept(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """``batches`` without the rows that onNullValue=skip leaves out, which are counted."""
+        """``batches`` without the rows that onNullValue=skip drops, which are counted."""
         if self._plan.on_null_value is not OnNullValue.SKIP:
             return batches
         return self._with_value(batches)
@@ -333,11 +333,11 @@ class WriteTask:
             self._input_wait_ms += self._monotonic_ms() - begun
 
     def _progress(self) -> TaskProgress:
-        """On the thread of :class:`ProgressLog`."""
+        """Called on the thread of :class:`ProgressLog`."""
         identity, producer, now = self._identity, self._producer, self._monotonic_ms()
         progress = None if producer is None else producer.progress()
         report = ProduceReport() if progress is None else progress.report
-        (before_ms, before), self._told_before = self._told_before, (now, report.rows)
+        (before_ms, before), self._reported_before = self._reported_before, (now, report.rows)
         slowest, seen = max(
             report.nodes.items(), key=lambda one: one[1].mean_latency_ms, default=(-1, None)
         )
@@ -382,8 +382,8 @@ class WriteTask:
             else:
                 self._send_at_rate(producer, columns, self._rate)
         except (DataError, RecordTooLargeError) as error:
-            # One of these rows is at fault. The rooms below count rows of one Arrow batch; Spark's
-            # user knows partitions. (Any other error may be of rows that were sent long before.)
+            # One of these rows caused it. The rooms below count rows of one Arrow batch, users
+            # rows of a partition. (Any other error may be caused by rows that were sent before.)
             skipped = f", of which {self._skipped_rows} rows were skipped and are not counted"
             error.add_note(
                 f"  while sending rows {before} to {self._rows - 1} of partition "
@@ -405,7 +405,7 @@ class WriteTask:
             )
         for part, cost_ms in rate.parts(columns):
             self._step = f"its rate ({rate.text})"
-            # As for input: what was sent before does not wait for more.
+            # As for input: the batches that were sent before don't wait for more rows.
             with producer.waiting_for_input():
                 rate.wait(cost_ms)
             self._step = ""
@@ -448,7 +448,7 @@ class WriteTask:
                 )
                 for node, seen in sorted(report.nodes.items())
             ),
-            # -1: a broker that says "duplicate" does not always say where the first copy is
+            # -1: a broker that reports a duplicate may not have the first copy's offset
             offsets=tuple(
                 (tp.topic, tp.partition, first, last)
                 for tp, (first, last) in sorted(report.offsets.items())

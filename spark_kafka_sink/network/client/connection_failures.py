@@ -25,7 +25,7 @@ _ADDRESSES_OF_A_NODE = 16
 SILENT_LISTENER = "is it a TLS or SASL listener, or not Kafka?"
 
 #: The likely cause when it responds to ApiVersions only.
-WANTS_SASL = "does it want SASL? Then set security.protocol to SASL_PLAINTEXT or SASL_SSL"
+WANTS_SASL = "does it require SASL? Then set security.protocol to SASL_PLAINTEXT or SASL_SSL"
 
 #: The possible first requests after ApiVersions.
 _FIRST_REQUESTS = frozenset({ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID, ApiKey.FIND_COORDINATOR})
