@@ -13,7 +13,7 @@ from spark_kafka_sink.version import __version__
 
 #: The site; each release has its own copy below it, and ``latest`` is the unreleased one.
 SITE: Final = "https://spark-kafka-sink.readthedocs.io/en"
-#: The page of all errors, with an anchor for each code.
+#: The page of all errors, with an anchor for each code; each has a page of its own below it.
 ERRORS_PAGE: Final = "errors"
 #: The page of what to do, by what is seen.
 RUNBOOK_PAGE: Final = "runbook"
@@ -48,7 +48,7 @@ def page_url(page: str, anchor: str = "") -> str:
 
 def error_url(code: str) -> str:
     """The address of what is said about an error's code, such as ``KP0301``."""
-    return page_url(ERRORS_PAGE, code.lower())
+    return page_url(f"{ERRORS_PAGE}/{code}")
 
 
 def runbook_url(code: str) -> str | None:

@@ -1,6 +1,7 @@
 """Builds the documentation site: ``make site``.
 
-The pages are docs/ and those of the repository that lie elsewhere (:data:`ELSEWHERE`); where
+The pages are docs/, those of the repository that lie elsewhere (:data:`ELSEWHERE`), and one for
+each code of an error (``error_docs.py``); where
 docs/api names a class, mkdocstrings puts its docstrings. They are collected below build/, with
 their links turned to where the pages are there, and mkdocs builds them strictly: a dead link or
 anchor is an error.
@@ -23,7 +24,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from spark_kafka_sink import documentation, error_kinds, errors  # noqa: E402 - a bare checkout
+import error_docs  # noqa: E402 - a bare checkout
+
+from spark_kafka_sink import documentation, error_kinds, errors  # noqa: E402
 from spark_kafka_sink.version import __version__  # noqa: E402
 
 PAGES = ROOT / "build" / "site-pages"
@@ -75,6 +78,11 @@ def collect(into: Path) -> None:
         text = path.read_text(encoding="utf-8")
         (into / place).parent.mkdir(parents=True, exist_ok=True)
         (into / place).write_text(page(text, path, place, places), encoding="utf-8")
+    index = ROOT / "docs" / f"{documentation.ERRORS_PAGE}.md"
+    (into / documentation.ERRORS_PAGE).mkdir()
+    for code, text in error_docs.pages():
+        place = Path(documentation.ERRORS_PAGE, f"{code}.md")
+        (into / place).write_text(page(text, index, place, places), encoding="utf-8")
 
 
 def page(text: str, path: Path, place: Path, places: dict[Path, Path]) -> str:
@@ -145,7 +153,10 @@ def named() -> Iterator[tuple[str, str, str]]:
     """Pages and anchors that users are sent to: by whom, page, anchor."""
     kinds = [kind.kp_code for kind in error_kinds.ENTRIES]
     for code in (*kinds, *(code.kp_code for code in errors.CODES)):
-        yield f"error {code}", documentation.ERRORS_PAGE, code.lower()
+        yield f"the old address of {code}", documentation.ERRORS_PAGE, code.lower()
+    for code, _ in error_docs.pages():
+        address = documentation.error_url(code)
+        yield f"error {code}", address.removeprefix(documentation.page_url("x")[:-2]).strip("/"), ""
     call = re.compile(r'page_url\(\s*"([a-z-]+)"(?:,\s*"([a-z0-9-]+)")?\s*\)')
     for path in (ROOT / "spark_kafka_sink").rglob("*.py"):
         for name, anchor in call.findall(path.read_text(encoding="utf-8")):

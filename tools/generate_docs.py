@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import inspect
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -19,11 +17,12 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 import cli_docs  # noqa: E402 - runs from a bare checkout
+import error_docs  # noqa: E402
 import report_docs  # noqa: E402
 import task_options  # noqa: E402
 import upstream_behaviours  # noqa: E402
+from tables import heading, paragraph, row  # noqa: E402
 
-from spark_kafka_sink import documentation, error_kinds, errors  # noqa: E402
 from spark_kafka_sink.config import unknown_options  # noqa: E402
 from spark_kafka_sink.config.option import (  # noqa: E402
     INT_MAX,
@@ -52,7 +51,7 @@ def options_page() -> str:
 
 def errors_page() -> str:
     """docs/errors.md."""
-    return "\n".join(_errors_lines()) + "\n"
+    return "\n".join(["# Errors", "", NOTICE, "", *error_docs.page_lines()]) + "\n"
 
 
 def metrics_page() -> str:
@@ -102,7 +101,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 def _options_lines() -> Iterator[str]:
     yield from ("# Options", "", NOTICE, "")
-    yield _text(
+    yield paragraph(
         "Options of Kafka's producer have Java's names behind `kafka.`; the sink's own have no",
         "prefix. Upper and lower case don't matter in names. Everything is checked on the driver",
         "before a task starts. An unknown name is an error that proposes the nearest one.",
@@ -119,11 +118,11 @@ def _options_lines() -> Iterator[str]:
 
 
 def _own_options() -> Iterator[str]:
-    yield from _heading("The sink's own options", "Option", "Default", "Values", "What it does")
+    yield from heading("The sink's own options", "Option", "Default", "Values", "What it does")
     for option in _public(SINK_OPTIONS):
         if option.status is Status.HONOURED:
             default = "by mode" if option.name == "preflight" else _default(option)
-            yield _row(f"`{option.name}`", default, _values(option), option.doc)
+            yield row(f"`{option.name}`", default, _values(option), option.doc)
     yield ""
 
 
@@ -135,14 +134,14 @@ def _obeyed_options() -> Iterator[str]:
         if option.status is Status.HONOURED or option.name == "security.protocol"
     ]
     for importance in Importance:
-        yield from _heading(
+        yield from heading(
             f"Importance: {importance.value}",
             *("Option", "Type", "Default", "Values", "What it does"),
             level=3,
         )
         for option in sorted(obeyed, key=lambda o: o.name):
             if option.importance is importance:
-                yield _row(
+                yield row(
                     f"`kafka.{option.name}`",
                     option.type.value,
                     _default(option),
@@ -153,67 +152,65 @@ def _obeyed_options() -> Iterator[str]:
 
 
 def _different_defaults() -> Iterator[str]:
-    yield from _heading(
-        "Defaults that differ from the Java client", "Option", "Here", "Java", "Why"
-    )
+    yield from heading("Defaults that differ from the Java client", "Option", "Here", "Java", "Why")
     for option in _public(PRODUCER_OPTIONS):
         if option.java_default is not None:
             name = f"`kafka.{option.name}`"
-            yield _row(name, _default(option), option.java_default, option.why)
+            yield row(name, _default(option), option.java_default, option.why)
     yield ""
 
 
 def _later_options() -> Iterator[str]:
-    yield from _heading(
+    yield from heading(
         "Not supported by this version",
         *("Option", "What it is", "Note"),
-        text=_text(
+        text=paragraph(
             "Set to anything but their default, these are an error, because to ignore them would",
             "give you something else than you asked for.",
         ),
     )
     for option in _prefixed(Status.LATER_REFUSED):
-        yield _row(f"`{option.name}`", option.doc, option.note)
+        yield row(f"`{option.name}`", option.doc, option.note)
     yield ""
 
 
 def _options_without_effect() -> Iterator[str]:
-    yield from _heading(
+    yield from heading(
         "Known, without effect",
         *("Option", "What it is", "Why it does nothing"),
-        text=_text(
+        text=paragraph(
             "Kafka's Java producer has these. They are checked, and one warning says that they do",
             "nothing, unless what they ask for is nothing (`false`, an empty list).",
         ),
     )
     known = (*_prefixed(Status.NO_MEANING), *_prefixed(Status.LATER_IGNORED))
     for option in known:
-        yield _row(f"`{option.name}`", option.doc, option.note)
+        yield row(f"`{option.name}`", option.doc, option.note)
     for beginning, note in NO_MEANING_PREFIXES.items():
-        yield _row(f"`kafka.{beginning}*`", "A family of names.", note)
+        yield row(f"`kafka.{beginning}*`", "A family of names.", note)
     yield ""
-    yield _text(
+    yield paragraph(
         "Options of TLS and SASL are never passed over: one that would have no effect, because of",
         "`kafka.security.protocol`, of the mechanism or of another store, is an error. See",
         "[security.md](security.md#what-would-have-no-effect).",
     )
     yield ""
-    yield from _heading(
+    yield from heading(
         "Removed from Kafka",
         *("Option", "Last in", "Instead"),
         text="Java's producer has dropped these. One warning, no effect.",
     )
     for option in _prefixed(Status.REMOVED):
         last = option.doc.removeprefix("Last known to ").removesuffix(".")
-        yield _row(f"`{option.name}`", last, option.note)
+        yield row(f"`{option.name}`", last, option.note)
     yield ""
 
 
 def _refused_options() -> Iterator[str]:
-    yield from _heading("Refused", "Option", "Error")
-    yield _row("`kafka.transactional.id`", "All tasks would share one id and fence each other.")
+    yield from heading("Refused", "Option", "Error")
+    yield row("`kafka.transactional.id`", "All tasks would share one id and fence each other.")
     for option in _prefixed(Status.REFUSED):
-        yield _row(f"`{option.name}`", option.note)
+        yield row(f"`{option.name}`", option.note)
     connect = {*unknown_options.CONNECT_KEYS, "errors.*"}
     connect |= {f"{beginning}*" for beginning in unknown_options.CONNECT_BEGINNINGS}
     registry = {*unknown_options.REGISTRY_KEYS}
@@ -239,27 +236,27 @@ def _refused_options() -> Iterator[str]:
     )
     for name, java in sorted(librdkafka.items()):
         if java is not None:
-            yield _row(f"`{name}`", f"`kafka.{java}`" if " " not in java else java)
-    yield _row(_names(name for name, java in librdkafka.items() if java is None), "nothing like it")
+            yield row(f"`{name}`", f"`kafka.{java}`" if " " not in java else java)
+    yield row(_names(name for name, java in librdkafka.items() if java is None), "nothing like it")
     yield ""
 
 
 def _spark_options() -> Iterator[str]:
-    yield from _heading(
+    yield from heading(
         "Accepted and ignored",
         *("Option", "What it is"),
         text="Spark adds these to a write by itself, or its own Kafka sink knows them.",
     )
     for name, what in unknown_options.SPARK_OPTIONS.items():
-        yield _row(f"`{name}`", what)
+        yield row(f"`{name}`", what)
     yield ""
 
 
 def _partitioner_classes() -> Iterator[str]:
-    yield from _heading(
+    yield from heading(
         "Partitioner classes",
         *("Class", "Here"),
-        text=_text(
+        text=paragraph(
             "`kafka.partitioner.class` takes these classes of the Java client, with or without",
             "their package.",
         ),
@@ -268,17 +265,17 @@ def _partitioner_classes() -> Iterator[str]:
         here = "the same" if partitioner.name else "the built-in partitioner"
         if partitioner.ignores_keys:
             here += " with `kafka.partitioner.ignore.keys=true`"
-        yield _row(f"`{name}`", here)
+        yield row(f"`{name}`", here)
     yield ""
     yield from _key_rules()
 
 
 def _key_rules() -> Iterator[str]:
     """What a null, an empty and another key mean to each partitioner."""
-    yield from _heading(
+    yield from heading(
         "Keys and partitioners",
         *("Partitioner", "Null key", "Empty key", "Other keys", "The hash"),
-        text=_text(
+        text=paragraph(
             "`kafka.partitioner.class` also takes librdkafka's names, with librdkafka's meaning",
             "(its own default is `consistent_random`), and three of our own. *Hash*: the hash",
             "modulo the number of all partitions. *Sticky*: one partition with a leader until it",
@@ -297,16 +294,16 @@ def _key_rules() -> Iterator[str]:
         empty = f"hash ({rule.number(b'')})"
         cells = (_CHOICES[c] or empty for c in (rule.null, rule.empty))
         integers = rule.widths is not None
-        yield _row(
+        yield row(
             name,
             next(cells),
             "an error" if integers else next(cells),
             _CHOICES[rule.other] or "hash",
             rule.doc,
         )
-    yield _row("`RoundRobinPartitioner`", *["every partition with a leader in turn"] * 3, "none")
+    yield row("`RoundRobinPartitioner`", *["every partition with a leader in turn"] * 3, "none")
     yield ""
-    yield _text(
+    yield paragraph(
         "With `iceberg_bucket` a topic of N partitions has in partition i what Iceberg's",
         "`bucket[N]` has in bucket i (Iceberg has no bucket for null). Iceberg hashes a value",
         "according to its type, and a key arrives as text or bytes. So a column of strings or",
@@ -321,18 +318,6 @@ def _key_rules() -> Iterator[str]:
 
 _CHOICES = {key_rules.Choice.STICKY: "sticky", key_rules.Choice.RANDOM: "random",
             key_rules.Choice.HASH: None}  # fmt: skip
-
-
-def _text(*lines: str) -> str:
-    return " ".join(lines)
-
-
-def _heading(title: str, *columns: str, text: str = "", level: int = 2) -> Iterator[str]:
-    """A heading, a paragraph when there is one, and the head of a table."""
-    yield from (f"{'#' * level} {title}", "")
-    if text:
-        yield from (text, "")
-    yield from (_row(*columns), "|" + "---|" * len(columns))
 
 
 def _prefixed(status: Status) -> Iterator[Option]:
@@ -383,130 +368,11 @@ def _values(option: Option) -> str:
     return "`true`, `false`" if option.type is OptionType.BOOLEAN else ""
 
 
-def _row(*cells: str) -> str:
-    """A row; a page that a cell names is a link to it."""
-    linked = (
-        re.sub(r"(?<![\[\w./-])(?<!\]\()([a-z-]+)\.md\b", r"[\1](\1.md)", cell) for cell in cells
-    )
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in linked) + " |"
-
-
-def _errors_lines() -> Iterator[str]:
-    yield from ("# Errors", "", NOTICE, "")
-    yield _text(
-        "Every error is one line that says what went wrong, where, and what to do, behind the code",
-        "of its kind; a second line has a hint, where there is one, and the address of this page.",
-        "None contains a row, a key, a header or a secret. In Spark, an error of the driver's",
-        "planning arrives inside PYTHON_DATA_SOURCE_ERROR, and one of a task inside the job's",
-        "failure; the lines are the same. A warning is a line of the log, with a code and the",
-        "address as an error has them. A code keeps its meaning forever. `kprod explain CODE`",
-        "says what stands here, without a network ([the command line](cli.md)). What has no code",
-        "of ours is in [troubleshooting](troubleshooting.md).",
-    )
-    yield ""
-    yield from _kinds()
-    yield from ("## The exceptions", "", "All are in `spark_kafka_sink.errors`.", "")
-    yield from _tree(errors.KafkaError, 0)
-    yield ""
-    yield from _heading(
-        "What a broker can answer",
-        *("Code", "Number", "Name", "What happens", "Exception", "Meaning", "Hint"),
-        text=_text(
-            "*Retried*: sent again with growing pauses, until it succeeds or",
-            "kafka.delivery.timeout.ms is over. *Fails the batch*: the task fails, and Spark may",
-            "run it again; MESSAGE_TOO_LARGE first has a batch of several records split.",
-        ),
-    )
-    for code, info in sorted(errors.CODES.items()):
-        yield _row(
-            _anchored(code.kp_code),
-            str(int(code)),
-            f"`{code.name}`",
-            _REACTIONS[info.error_class],
-            "" if code is errors.ErrorCode.NONE else f"`{info.error_type.__name__}`",
-            info.meaning,
-            (info.hint or "") + _in_runbook(code.kp_code),
-        )
-
-
-#: The areas of the codes, by their first two digits.
-_AREAS = {
-    "00": "General",
-    "01": "Options",
-    "02": "Columns and rows",
-    "03": "Brokers",
-    "04": "Who we are",
-    "05": "Delivery",
-    "06": "Commit and exactly-once",
-    "07": "Code of your own, and reports",
-    "09": "Bugs",
-}
-
-
-def _kinds() -> Iterator[str]:
-    """A section for each kind, with its code as the anchor, and what its messages look like."""
-    area = None
-    for kind, entry in error_kinds.ENTRIES.items():
-        if kind.kp_code[2:4] != area:
-            area = kind.kp_code[2:4]
-            yield from (f"## {_AREAS[area]}", "")
-        yield from (f"### {_anchored(kind.kp_code)}: {entry.title}", "")
-        if entry.says:
-            yield from (*(f"> {_escaped(message)}  " for message in entry.says), "")
-        yield from (f"{entry.advice}{_in_runbook(kind.kp_code)}", "")
-
-
-def _in_runbook(code: str) -> str:
-    """A link to the section that an error has there, or nothing."""
-    anchor = documentation.RUNBOOK.get(code)
-    if anchor is None:
-        return ""
-    page = f"{documentation.RUNBOOK_PAGE}.md"
-    headings = (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()
-    (title,) = (
-        h.removeprefix("## ")
-        for h in headings
-        if h.startswith("## ") and h[3:].lower().replace(" ", "-") == anchor
-    )
-    return f" Runbook: [{title}]({page}#{anchor})."
-
-
-def _anchored(code: str) -> str:
-    """The code, where an address that ends in ``#kp0301`` leads."""
-    return f'<a id="{code.lower()}"></a>{code}'
-
-
-def _escaped(message: str) -> str:
-    """A message as it is, in Markdown."""
-    return message.replace("*", "\\*").replace("_", "\\_")
-
-
-_REACTIONS = {
-    errors.ErrorClass.SUCCESS: "success",
-    errors.ErrorClass.RETRIABLE: "retried",
-    errors.ErrorClass.REFRESH_METADATA: "retried, with fresh metadata",
-    errors.ErrorClass.FIND_COORDINATOR: "retried, with the coordinator looked up again",
-    errors.ErrorClass.SEQUENCE: "depends on the batch's sequence",
-    errors.ErrorClass.FATAL: "fails the batch",
-}
-
-
-def _tree(cls: type[errors.KafkaError], depth: int) -> Iterator[str]:
-    private = cls.__name__.startswith("_")  # nobody can catch it: its children stand in its place
-    if not private:
-        text = inspect.getdoc(cls) or ""
-        first = " ".join(text.split("\n\n")[0].split())
-        yield f"{'    ' * depth}- `{cls.__name__}`: {first}"
-    for child in cls.__subclasses__():
-        if child.__module__ == errors.__name__:
-            yield from _tree(child, depth if private else depth + 1)
-
-
 def _metrics_lines() -> Iterator[str]:
     yield from ("# Metrics", "", NOTICE, "")
     yield from _exported_metrics()
     yield from ("## The producer without Spark", "")
-    yield _text(
+    yield paragraph(
         "`KafkaProducer.metrics()` answers with a mapping of `MetricName(name, group, tags)` to a",
         "number. Names, groups and units are those of Kafka's Java producer; Java's metrics that",
         "do not apply (app-info, the count of metrics, offsets sent to transactions) are left out.",
@@ -517,7 +383,7 @@ def _metrics_lines() -> Iterator[str]:
     )
     yield from (
         "",
-        _text(
+        paragraph(
             "A Spark task's figures come with its commit message, and the driver adds them up in",
             "the write report.",
         ),
@@ -531,17 +397,17 @@ def _metrics_lines() -> Iterator[str]:
         " (`node-1`; a bootstrap server's is `node--1`).",
     }
     for group, text in tags.items():
-        yield from _heading(group.value, "Metric", "What it is", "How it is made", text=text)
+        yield from heading(group.value, "Metric", "What it is", "How it is made", text=text)
         for metric in producer_metrics.METRICS:
             if metric.group is group:
-                yield _row(f"`{metric.name}`", metric.description, metric.statistic.value)
+                yield row(f"`{metric.name}`", metric.description, metric.statistic.value)
         yield ""
 
 
 def _exported_metrics() -> Iterator[str]:
     """What the listener exports, by whose figures they are."""
     yield from ("## Of a session's writes, for Prometheus and OpenTelemetry", "")
-    yield _text(
+    yield paragraph(
         "`KprodListener` feeds these ([monitoring](monitoring.md) says how). Every metric has the",
         f"label `{instruments.QUERY}`: the streaming query's name, else its id; `batch` outside of",
         "streams. Prometheus adds `job` and `instance`. Times are in seconds, sizes in bytes.",
@@ -554,11 +420,11 @@ def _exported_metrics() -> Iterator[str]:
     }
     for origin, text in texts.items():
         yield from (text, "")
-        yield _row("Prometheus", "OpenTelemetry", "Unit", "Further label", "Field", "What it is")
-        yield _row(*["---"] * 6)
+        yield row("Prometheus", "OpenTelemetry", "Unit", "Further label", "Field", "What it is")
+        yield row(*["---"] * 6)
         for one in instruments.INSTRUMENTS:
             if one.origin is origin:
-                yield _row(
+                yield row(
                     f"`{one.prometheus_name}`",
                     f"`{one.name}` ({one.kind.value})",
                     f"`{one.unit}`",

@@ -35,6 +35,8 @@ IMPORT_RATIO = 2.5
 TASK_MODULES = (
     "spark_kafka_sink.datasource.write.write_task, spark_kafka_sink.producer.kafka_producer"
 )
+#: As a Go module, of a proxy and with a checksum that Go looks up.
+ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 #: What belongs into a wheel beside code.
 IN_WHEEL = (
     "spark_kafka_sink/py.typed",
@@ -128,17 +130,21 @@ def metadata(wheel: Path) -> str:
 
 
 def workflows() -> str:
-    """They are what GitHub's schemas say, and each make target they run is there."""
+    """They are what GitHub's schemas and actionlint say, and each make target they run is there."""
     checked = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
     run(BIN / "check-jsonschema", "--builtin-schema", "vendor.github-workflows", *checked)
     run(BIN / "check-jsonschema", "--builtin-schema", "vendor.dependabot",
         ROOT / ".github" / "dependabot.yml")  # fmt: skip
+    go = shutil.which("go")
+    if go is not None:
+        run(go, "run", ACTIONLINT, *checked)
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for path in checked:
         for target in re.findall(r"\bmake ([a-z-]+)", path.read_text()):
             if target not in targets:
                 raise ReleaseError(f"{path.name}: make {target} is no target")
-    return ", ".join(path.name for path in checked)
+    linted = "with actionlint" if go else "without actionlint: no Go here"
+    return f"{', '.join(path.name for path in checked)} ({linted})"
 
 
 def environment(home: Path, python: str, *requirements: str | Path) -> Path:

@@ -45,6 +45,7 @@ ALLOWED = {
         "has_unresolved_batches",
     ],
     "the local Kafka's public methods (CONTRIBUTING.md)": ["wait_until_in_sync", "thaw"],
+    "pytest's, by its name as a fixture": ["kafka_bootstrap"],
 }
 
 

@@ -176,6 +176,71 @@ def options(
     work.options(search, config, as_json=as_json)
 
 
+@app.command(epilog=EXAMPLE + "kprod size --tasks 200 --leaders 12")
+def size(
+    tasks: Annotated[
+        int, typer.Option("--tasks", metavar="N", min=1, help="Tasks that run at once.")
+    ],
+    leaders: Annotated[
+        int,
+        typer.Option(
+            "--leaders", metavar="N", min=1, help="Brokers that lead a partition of the topics."
+        ),
+    ],
+    cores: Annotated[
+        int,
+        typer.Option(
+            "--cores", metavar="N", min=1, help="Tasks at once in an executor; usually 4."
+        ),
+    ] = 4,
+    executor_memory: Annotated[
+        str, typer.Option("--executor-memory", metavar="SIZE", help="spark.executor.memory.")
+    ] = "4g",
+    buffer_memory: Annotated[
+        str, typer.Option("--buffer-memory", metavar="SIZE", help="kafka.buffer.memory.")
+    ] = "32m",
+    row_bytes: Annotated[
+        str, typer.Option("--row-bytes", metavar="SIZE", help="Of a row: key, value, headers.")
+    ] = "1000",
+    arrow_rows: Annotated[
+        int,
+        typer.Option(
+            "--arrow-rows",
+            metavar="N",
+            min=1,
+            help="spark.sql.execution.arrow.maxRecordsPerBatch; usually 10000.",
+        ),
+    ] = 10_000,
+    arrow_bytes: Annotated[
+        str,
+        typer.Option(
+            "--arrow-bytes",
+            metavar="SIZE",
+            help="spark.sql.execution.arrow.maxBytesPerBatch; 0 on Spark 4.0, which has none.",
+        ),
+    ] = "64m",
+    as_json: AsJson = False,
+) -> None:
+    """Connections, and memory beside the JVM, of a write that is planned. Asks nobody.
+
+    A Python worker's figure is what it has while brokers are slower than it; it was within 15 % of
+    what was measured.
+    """
+    from spark_kafka_sink.cli import size as work
+
+    load = work.Load(
+        tasks=tasks,
+        leaders=leaders,
+        cores=cores,
+        executor_memory=work.memory(executor_memory),
+        buffer_memory=work.memory(buffer_memory),
+        row_bytes=work.memory(row_bytes),
+        arrow_rows=arrow_rows,
+        arrow_bytes=work.memory(arrow_bytes),
+    )
+    work.size(load, as_json=as_json)
+
+
 @app.command(epilog=EXAMPLE + "kprod template confluent-cloud > client.properties")
 def template(
     name: Annotated[

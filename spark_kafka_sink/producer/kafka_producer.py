@@ -189,6 +189,7 @@ class KafkaProducer:
             self._interceptors,
             options.serializers,
             self._wakeup,
+            self._check_usable,
         )
         try:
             if client is None:
@@ -291,7 +292,7 @@ class KafkaProducer:
         error.
         """
         try:
-            return self._records.append(record, callback, self._check_usable)
+            return self._records.append(record, callback)
         except BaseException:
             if self._accumulator.failure is not None:
                 self._failure.fail_producer(self._accumulator.failure)

@@ -85,7 +85,7 @@ def _nothing() -> None:
 class Metadata:
     """Thread-safe store of cluster metadata; implements the network's ``MetadataStore``.
 
-    One lock (``_lock``) guards everything but ``_cluster``, which is immutable and
+    One lock (``_lock``) guards everything but ``cluster``, which is immutable and
     replaced atomically, so that :meth:`fetch` takes no lock. Wakeups are called without it.
     """
 
@@ -111,13 +111,13 @@ class Metadata:
         self._wakeup: Callable[[], None] = _nothing
         self._connection_failures: Callable[[], Mapping[str, str]] = dict
         now = clock.now_ms()
-        self._cluster = cluster if cluster is not None and cluster.nodes else self._bootstrap
-        self._fetched = self._cluster is not self._bootstrap
-        self._topics = dict.fromkeys(self._cluster.topics, now + self._max_idle_ms)
+        self.cluster = cluster if cluster is not None and cluster.nodes else self._bootstrap
+        self._fetched = self.cluster is not self._bootstrap
+        self._topics = dict.fromkeys(self.cluster.topics, now + self._max_idle_ms)
         self._new_topics: set[str] = set()
         self._errors: dict[str, ErrorCode] = {}
         # The last epoch known of each partition's leader, -1 where none is.
-        self._epochs = {t: p.leader_epochs() for t, p in self._cluster.topics.items()}
+        self._epochs = {t: p.leader_epochs() for t, p in self.cluster.topics.items()}
         self._need_full = False
         self._need_partial = False
         self._requested_partial = False
@@ -138,7 +138,7 @@ class Metadata:
         self.metrics: ProducerMetrics | None = None
         self._listeners: list[ClusterResourceListener] = []
         # The last one known: a response may omit it.
-        self._cluster_id = self._cluster.cluster_id
+        self._cluster_id = self.cluster.cluster_id
 
     def add_cluster_listener(self, listener: ClusterResourceListener) -> None:
         """Notify ``listener`` of every change of the cluster's id; immediately, if it is known."""
@@ -159,7 +159,7 @@ class Metadata:
 
     def fetch(self) -> Cluster:
         """The cluster as known now. Never blocks."""
-        return self._cluster
+        return self.cluster
 
     def add_topics(self, topics: Iterable[str], now: int) -> None:
         """Use ``topics`` (for metadata.max.idle.ms again); unknown ones are requested soon."""
@@ -173,7 +173,7 @@ class Metadata:
         topic (or the unreachable addresses) as its hint; InvalidTopicError and AuthorizationError
         as soon as a broker returns them; the error that closed this metadata.
         """
-        cluster = self._cluster
+        cluster = self.cluster
         for topic in topics:
             if topic not in cluster.topics:
                 # A request can't encode it, so no request would be sent any more, for any topic.
@@ -217,14 +217,14 @@ class Metadata:
             while True:
                 with self._lock:
                     if self._answered_version >= wanted:
-                        return self._cluster
+                        return self.cluster
                     if self._closed is not None:
                         raise self._closed
                     if self._failure is not None and self._failures > failures:
                         raise self._failure
                     latch = self._updated.enlist()
                 if not self._clock.wait(latch, deadline):
-                    return self._cluster
+                    return self.cluster
         finally:
             with self._lock:
                 self._waiting -= 1
@@ -236,7 +236,7 @@ class Metadata:
         version = self._update_version
         while True:
             with self._lock:
-                cluster = self._cluster
+                cluster = self.cluster
                 missing = [t for t in topics if t not in cluster.topics]
                 if self._closed is not None:
                     raise self._closed
@@ -291,7 +291,7 @@ class Metadata:
 
     def leader_known(self, tp: TopicPartition) -> str:
         """The known leader of ``tp``, for messages, or why there is none."""
-        cluster = self._cluster
+        cluster = self.cluster
         info = cluster.partition(tp)
         if info is None:
             return "nothing is known of the partition now"
@@ -349,7 +349,7 @@ class Metadata:
         leader is known or among ``nodes``.
         """
         with self._lock:
-            cluster = self._cluster
+            cluster = self.cluster
             partitions = cluster.topics.get(tp.topic)
             if partitions is None or not 0 <= tp.partition < len(partitions):
                 return False
@@ -362,7 +362,7 @@ class Metadata:
                 return False
             partitions = partitions.with_leader(tp.partition, leader, epoch)
             epochs[tp.partition] = epoch
-            self._cluster = replace(
+            self.cluster = replace(
                 cluster, nodes=known, topics={**cluster.topics, tp.topic: partitions}
             )
             return True
@@ -377,7 +377,7 @@ class Metadata:
     # -- MetadataStore, for the network client ----------------------------------------------------
 
     def nodes(self) -> Sequence[Node]:
-        return self._cluster.node_list()
+        return self.cluster.node_list()
 
     def request_update(self, *, reset_equivalent_backoff: bool = False) -> None:
         with self._lock:
@@ -442,7 +442,7 @@ class Metadata:
         """Only the network thread handles responses, so this needs no lock; listeners run without
         one.
         """
-        before, now = self._cluster_id, self._cluster.cluster_id
+        before, now = self._cluster_id, self.cluster.cluster_id
         if now is None or now == before:
             return
         self._cluster_id = now
@@ -472,7 +472,7 @@ class Metadata:
     def rebootstrap(self, now: int) -> None:
         """Forget the brokers, not the partitions: the writer continues during the rebootstrap."""
         with self._lock:
-            self._cluster = replace(self._cluster, nodes=self._bootstrap.nodes, controller=-1)
+            self.cluster = replace(self.cluster, nodes=self._bootstrap.nodes, controller=-1)
             self._need_full = True
             self._request_version += 1
             self._allowed_ms = now
@@ -508,20 +508,20 @@ class Metadata:
             del self._topics[topic]
             self._errors.pop(topic, None)
             self._epochs.pop(topic, None)
-        self._cluster = replace(
-            self._cluster,
-            topics={t: p for t, p in self._cluster.topics.items() if t in self._topics},
+        self.cluster = replace(
+            self.cluster,
+            topics={t: p for t, p in self.cluster.topics.items() if t in self._topics},
         )
 
     def _merge(self, response: MetadataResponse, *, partial: bool) -> bool:
         """Apply a response's brokers and topics; False when nothing changed."""
-        old = self._cluster
+        old = self.cluster
         found = merge(
             response, old, self._errors, self._epochs, in_use=self._topics, partial=partial
         )
         self._new_topics.difference_update(found.answered)
         self._need_full = self._need_full or found.update_again
         changed = (found.cluster, found.errors) != (old, self._errors)
-        self._cluster = found.cluster
+        self.cluster = found.cluster
         self._errors = found.errors
         return changed

@@ -139,6 +139,9 @@ def _whole_number(value: object, what: str, java_name: str) -> int:
     return value
 
 
+_NONE_GIVEN: tuple[Header, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class ProducerRecord:
     """One record to send (Java's ProducerRecord).
@@ -163,7 +166,7 @@ class ProducerRecord:
         key: object = None,
         partition: int | None = None,
         timestamp: int | None = None,
-        headers: Headers | Iterable[Header] = (),
+        headers: Headers | Iterable[Header] = _NONE_GIVEN,
     ) -> None:
         # By hand, because there is one for each record: half the time of a generated one that
         # hands over to __post_init__.
@@ -182,13 +185,33 @@ class ProducerRecord:
         _set_key(self, key)
         _set_partition(self, partition)
         _set_timestamp(self, timestamp)
-        _set_headers(self, headers if type(headers) is Headers else Headers(headers))
+        if headers is _NONE_GIVEN:
+            set_headers(self, None)  # most have none: see _headers_of
+        else:
+            set_headers(self, headers if type(headers) is Headers else Headers(headers))
 
 
 #: A frozen object's fields are set by their slots; by name it takes twice as long.
-_set_topic, _set_value, _set_key, _set_partition, _set_timestamp, _set_headers = (
+_set_topic, _set_value, _set_key, _set_partition, _set_timestamp, set_headers = (
     vars(ProducerRecord)[each.name].__set__ for each in fields(ProducerRecord)
 )
+
+#: The headers of a record, if any were given or asked for; None: its :class:`Headers` is not made.
+headers_or_none: Callable[[ProducerRecord], Headers | None] = vars(ProducerRecord)[
+    "headers"
+].__get__
+
+
+def _headers_of(record: ProducerRecord) -> Headers:
+    headers = headers_or_none(record)
+    if headers is None:
+        headers = Headers()
+        set_headers(record, headers)
+    return headers
+
+
+# They are made when somebody looks: a Headers for each record would take a third of making it.
+ProducerRecord.headers = property(_headers_of, set_headers)  # type: ignore[assignment,misc]
 
 
 class RecordMetadata(NamedTuple):

@@ -23,7 +23,7 @@ from spark_kafka_sink.errors import (
     RecordTooLargeError,
     safe_text,
 )
-from spark_kafka_sink.producer.accumulator.producer_batch import new_unplaced
+from spark_kafka_sink.producer.accumulator.producer_batch import UnplacedRecord
 from spark_kafka_sink.producer.accumulator.record_accumulator import (
     PARTITION_CHANGED,
     Memory,
@@ -32,9 +32,12 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import (
 from spark_kafka_sink.producer.interceptors import Interceptors
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.producer_record import (
+    NO_HEADERS,
     Headers,
     ProducerRecord,
     RecordMetadata,
+    headers_or_none,
+    set_headers,
     tp_of,
 )
 from spark_kafka_sink.producer.record_future import (
@@ -44,10 +47,16 @@ from spark_kafka_sink.producer.record_future import (
     intercepted,
 )
 from spark_kafka_sink.producer.record_partitioner import RecordPartitioner, StickyPartition
+from spark_kafka_sink.producer.sender.network_thread import ForkCounter
 from spark_kafka_sink.producer.serialization import BytesSerializer, Serializer, serialize
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
 from spark_kafka_sink.protocol.cluster import PartitionInfos
-from spark_kafka_sink.records.single_record import LARGEST_OVERHEAD, record_tail, size_upper_bound
+from spark_kafka_sink.records.single_record import (
+    EMPTY_SECTION,
+    MOST_OVERHEAD,
+    headers_section,
+    size_upper_bound,
+)
 
 #: Interval at which a topic's last use is updated: metadata.max.idle.ms is at least 5 seconds.
 _TOUCH_MS = 1_000
@@ -67,10 +76,13 @@ class RecordAppender:
         interceptors: Interceptors | None,
         serializers: tuple[Serializer, Serializer],
         wakeup: Callable[[], None],
+        check_usable: Callable[[], None],
     ) -> None:
+        """``check_usable`` raises when the producer is closed, has failed, or was forked."""
         self._max_block_ms = config.max_block_ms
         self._max_request_size = config.max_request_size
-        self._largest_tail = min(config.max_request_size, config.buffer_memory) - LARGEST_OVERHEAD
+        self._buffer_memory = config.buffer_memory
+        self._surely_fits = min(config.max_request_size, config.buffer_memory) - MOST_OVERHEAD
         self._clock = clock
         self._metadata = metadata
         self._accumulator = accumulator
@@ -82,19 +94,18 @@ class RecordAppender:
         )
         self._interceptors = interceptors
         self._keys, self._values = serializers
-        # Bytes need no serializer call.
-        self._keys_are_bytes = type(self._keys) is BytesSerializer
-        self._values_are_bytes = type(self._values) is BytesSerializer
+        # Bytes need no serializer call, and headers that nobody added are not made.
+        self._plain = interceptors is None and all(
+            type(serializer) is BytesSerializer for serializer in serializers
+        )
+        self._numbers = partitioner.numbers
         self._wakeup = wakeup
+        self._check_producer = check_usable
+        self._forks = ForkCounter.count
         #: Until this time a topic's last use need not be updated.
         self._touched_until: dict[str, int] = {}
 
-    def append(
-        self,
-        record: ProducerRecord,
-        callback: Callback | None,
-        check_usable: Callable[[], None],
-    ) -> RecordFuture:
+    def append(self, record: ProducerRecord, callback: Callback | None) -> RecordFuture:
         """Append ``record``; see ``KafkaProducer.send``.
 
         An ApiError goes into the future and the callback, and makes a transaction abortable; any
@@ -102,13 +113,12 @@ class RecordAppender:
         """
         if self._interceptors is not None:
             record = self._interceptors.on_send(record)
-        try:
-            check_usable()
-            if self._manager is not None:
-                self._manager.ensure_in_transaction()
-        except Exception as error:
-            self._notify_interceptors(record, error)
-            raise
+        if (
+            self._accumulator.closed
+            or self._forks != ForkCounter.count
+            or self._manager is not None
+        ):
+            self._check_usable(record)
         try:
             future = self._append(record, callback)
         except ApiError as error:
@@ -128,65 +138,108 @@ class RecordAppender:
             self._manager.maybe_add_partition(future.tp)
         return future
 
+    def _append(self, record: ProducerRecord, callback: Callback | None) -> RecordFuture:
+        # What most records need is in line: a call is a hundredth of what a record costs.
+        topic, partition = record.topic, record.partition
+        given_key, given_value = record.key, record.value
+        deadline, sticky = None, None
+        partitions = self._metadata.cluster.topics.get(topic)
+        if partitions is None or (
+            partition is not None and partition >= partitions.partition_count
+        ):
+            deadline = self._clock.now_ms() + self._max_block_ms
+            partitions = self._await_partitions(record, deadline)
+        key: bytes | None
+        value: bytes | None
+        if (
+            self._plain
+            and type(given_value) is bytes
+            and (given_key is None or type(given_key) is bytes)
+            and headers_or_none(record) is None
+        ):
+            key, value, headers = given_key, given_value, EMPTY_SECTION
+            set_headers(record, NO_HEADERS)
+        else:
+            key, value, headers, callback = self._serialize(record, callback)
+        if partition is None:
+            if key and self._numbers is not None:
+                number = self._numbers.get(key)
+                if number is None:
+                    number = self._partitioner.number(key)
+                partition = number % partitions.partition_count
+            else:
+                partition, sticky = self._choose(topic, key, value, partitions)
+        size = len(headers) + (len(key) if key else 0) + (len(value) if value else 0)
+        if size > self._surely_fits:
+            self._check_size(topic, size_upper_bound(key, value, headers))
+        timestamp = record.timestamp
+        if timestamp is None:
+            timestamp = self._clock.wall_ms()
+        unplaced = (timestamp, key, value, headers, callback)
+        placed = self._accumulator.append_record(partitions.tps[partition], unplaced, sticky)
+        if type(placed) is RecordFuture:
+            return placed
+        return self._append_waiting(partitions, partition, sticky, unplaced, placed, deadline)
+
+    def _check_usable(self, record: ProducerRecord) -> None:
+        try:
+            self._check_producer()
+            if self._manager is not None:
+                self._manager.ensure_in_transaction()
+        except Exception as error:
+            self._notify_interceptors(record, error)
+            raise
+
     def _notify_interceptors(self, record: ProducerRecord, error: Exception) -> None:
         if self._interceptors is not None:
             known = error if isinstance(error, KafkaError) else KafkaError(type(error).__name__)
             self._interceptors.on_send_error(record, known)
 
-    def _append(self, record: ProducerRecord, callback: Callback | None) -> RecordFuture:
-        now = self._clock.now_ms()
-        deadline = now + self._max_block_ms
-        topic, headers, key, value = record.topic, record.headers, record.key, record.value
+    def _serialize(
+        self, record: ProducerRecord, callback: Callback | None
+    ) -> tuple[bytes | None, bytes | None, bytes, Callback | None]:
+        """Key, value and headers section of ``record``, and who gets its outcome."""
+        headers = record.headers
         assert type(headers) is Headers
-        partitions = self._metadata.fetch().topics.get(topic)
-        if (
-            partitions is None
-            or now >= self._touched_until.get(topic, now)
-            or record.partition is not None
-            or self._metadata.parked
-        ):
-            partitions = self._partitions(record, now, deadline)
-        if type(key) is not bytes or not self._keys_are_bytes:
-            key = serialize(self._keys, "key.serializer", topic, key, headers)
-        if type(value) is not bytes or not self._values_are_bytes:
-            value = serialize(self._values, "value.serializer", topic, value, headers)
-        choice: int | StickyPartition = (
-            self._choose(topic, key, value, partitions)
-            if record.partition is None
-            else record.partition
-        )
+        key = serialize(self._keys, "key.serializer", record.topic, record.key, headers)
+        value = serialize(self._values, "value.serializer", record.topic, record.value, headers)
         headers.set_read_only()
-        tail = record_tail(key, value, headers)
-        if len(tail) > self._largest_tail:
-            self._refuse_size(topic, size_upper_bound(tail))
         if self._interceptors is not None:
             callback = intercepted(callback, self._interceptors, headers)
-        unplaced = new_unplaced(
-            (
-                self._clock.wall_ms() if record.timestamp is None else record.timestamp,
-                tail,
-                -1 if key is None else len(key),
-                -1 if value is None else len(value),
-                callback,
-            )
-        )
-        # The loop of Java's append: until memory is allocated and the partition is unchanged.
-        accumulator = self._accumulator
+        return key, value, headers_section(headers) if headers else EMPTY_SECTION, callback
+
+    def _append_waiting(
+        self,
+        partitions: PartitionInfos,
+        partition: int,
+        sticky: StickyPartition | None,
+        unplaced: UnplacedRecord,
+        placed: RecordFuture | int,
+        deadline: int | None,
+    ) -> RecordFuture:
+        """The loop of Java's append, until memory is allocated and the partition is unchanged.
+        ``placed`` is what the first round got.
+        """
+        accumulator, topic = self._accumulator, partitions.topic
+        now = self._clock.now_ms()
+        if deadline is None:
+            deadline = now + self._max_block_ms
+        # A topic's last use: whenever its batches want memory, for that is often enough.
+        if self._metadata.parked:
+            self._metadata.await_topics([topic], deadline)
+        elif now >= self._touched_until.get(topic, now):
+            self._touched_until[topic] = now + _TOUCH_MS
+            self._metadata.add_topics([topic], now)
         memory: Memory | None = None
         try:
-            while True:
-                if isinstance(choice, int):
-                    sticky, tp = None, partitions.tp(choice)
-                else:
-                    sticky, tp = choice, partitions.tp(choice.partition)
-                placed = accumulator.append_record(tp, unplaced, now, sticky, memory)
-                if isinstance(placed, RecordFuture):
-                    return placed
+            while not isinstance(placed, RecordFuture):
                 if placed == PARTITION_CHANGED:
-                    choice = self._choose(topic, key, value, partitions)
-                    continue
-                memory = self._allocate(memory, placed, deadline)
-                now = self._clock.now_ms()
+                    partition, sticky = self._choose(topic, unplaced[1], unplaced[2], partitions)
+                else:
+                    memory = self._allocate(memory, placed, deadline)
+                tp = partitions.tps[partition]
+                placed = accumulator.append_record(tp, unplaced, sticky, memory)
+            return placed
         finally:
             if memory is not None and memory.size:
                 accumulator.pool.deallocate(memory.size)
@@ -197,16 +250,17 @@ class RecordAppender:
         key: bytes | None,
         value: bytes | None,
         partitions: PartitionInfos,
-    ) -> int | StickyPartition:
+    ) -> tuple[int, StickyPartition | None]:
+        """The partition of a record without one, and whether load decided it."""
         choice = self._partitioner.partition(topic, key, value, partitions)
-        number = choice if isinstance(choice, int) else choice.partition
+        number, sticky = (choice, None) if isinstance(choice, int) else (choice.partition, choice)
         if 0 <= number < partitions.partition_count:
-            return choice
+            return number, sticky
         # The load-based choice uses the newest metadata, and the topic may have grown meanwhile.
         partitions = self._metadata.fetch().topics.get(topic, partitions)
         if 0 <= number < len(partitions):
-            return choice
-        if not isinstance(choice, int):
+            return number, sticky
+        if sticky is not None:
             # The topic was recreated with fewer partitions.
             self._partitioner.move_on(topic)
             return self._choose(topic, key, value, partitions)
@@ -215,18 +269,12 @@ class RecordAppender:
             f" {len(partitions)} partitions"
         )
 
-    def _partitions(self, record: ProducerRecord, now: int, deadline: int) -> PartitionInfos:
+    def _await_partitions(self, record: ProducerRecord, deadline: int) -> PartitionInfos:
         """The topic's partitions; waits while the topic or the record's partition is unknown
         (Java's waitOnMetadata).
         """
         metadata, topic, wanted = self._metadata, record.topic, record.partition
-        partitions = metadata.fetch().topics.get(topic)
-        if partitions is None or metadata.parked:
-            cluster = metadata.await_topics([topic], deadline)
-            partitions = cluster.topics[topic]
-        elif now >= self._touched_until.get(topic, now):
-            self._touched_until[topic] = now + _TOUCH_MS
-            metadata.add_topics([topic], now)
+        partitions = metadata.await_topics([topic], deadline).topics[topic]
         while wanted is not None and wanted >= len(partitions):
             if self._clock.now_ms() >= deadline:
                 raise KafkaTimeoutError(
@@ -237,8 +285,8 @@ class RecordAppender:
             partitions = metadata.refresh(deadline).topics.get(topic, partitions)
         return partitions
 
-    def _refuse_size(self, topic: str, size: int) -> None:
-        """Raise RecordTooLargeError for a record larger than a request or the pool."""
+    def _check_size(self, topic: str, size: int) -> None:
+        """RecordTooLargeError for a record larger than a request or the pool."""
         if size > self._max_request_size:
             raise RecordTooLargeError(
                 f"{safe_text(topic)}: The message is {size} bytes when serialized which is larger"
@@ -247,13 +295,14 @@ class RecordAppender:
                 hint="raise max.request.size, and max.message.bytes of the topic with it",
                 code=ErrorCode.MESSAGE_TOO_LARGE,
             )
-        raise RecordTooLargeError(
-            f"{safe_text(topic)}: The message is {size} bytes when serialized which is larger"
-            " than the total memory buffer you have configured with the buffer.memory"
-            " configuration.",
-            hint="raise buffer.memory",
-            code=ErrorCode.MESSAGE_TOO_LARGE,
-        )
+        if size > self._buffer_memory:
+            raise RecordTooLargeError(
+                f"{safe_text(topic)}: The message is {size} bytes when serialized which is larger"
+                " than the total memory buffer you have configured with the buffer.memory"
+                " configuration.",
+                hint="raise buffer.memory",
+                code=ErrorCode.MESSAGE_TOO_LARGE,
+            )
 
     def _allocate(self, memory: Memory | None, size: int, deadline: int) -> Memory:
         """Allocate ``size`` bytes in place of ``memory``, which was of another size."""
@@ -271,5 +320,5 @@ class RecordAppender:
                 hint="the brokers accept records more slowly than they are sent, or not at all",
                 code=error.code,
             ) from error
-        memory.size = size
+        memory.size, memory.allocated_ms = size, self._clock.now_ms()
         return memory

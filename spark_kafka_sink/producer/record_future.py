@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from spark_kafka_sink.clock import NEVER, Clock, Waiters
@@ -74,15 +74,43 @@ class ProduceRequestResult:
         self.wanted = False
 
     def set(self, offset: int, log_append_time_ms: int, record_errors: RecordErrors | None) -> bool:
-        """The outcome is known. True: the futures' :meth:`RecordFuture.run_callbacks` must be
-        called.
-        """
+        """The outcome is known. True: :meth:`run_callbacks` must be called."""
         with self.lock:
             self.offset = offset
             self.log_append_time_ms = log_append_time_ms
             self.record_errors = record_errors
             self.is_set = True
             return self.wanted
+
+    def run_callbacks(self, futures: Iterable[RecordFuture]) -> None:
+        """Run the callbacks of the batch's ``futures``, in their order; the outcome is set."""
+        errors, error, empty = self.record_errors, None, RecordMetadata.empty(self.tp)
+        for future in futures:
+            if future.callback is not None:
+                if errors is None:
+                    metadata = self.metadata_of(future)
+                else:
+                    metadata, error = empty, errors(future.index)
+                call_back(future.callback, metadata, error)
+            if future.done_callbacks is not None:
+                for function in future.done_callbacks:
+                    _call(function, future)
+
+    def metadata_of(self, future: RecordFuture) -> RecordMetadata:
+        """Where the record of ``future`` was written."""
+        topic, partition = self.tp
+        offset, appended = self.offset, self.log_append_time_ms
+        return new_record_metadata(
+            (
+                topic,
+                partition,
+                offset if offset < 0 else offset + future.index,
+                future.timestamp if appended < 0 else appended,
+                future.key_size,
+                future.value_size,
+                1,
+            )
+        )
 
     def release_waiters(self) -> None:
         """Wake the waiters: the outcome is set, or the futures were transferred."""
@@ -125,40 +153,51 @@ class RecordFuture:
     """
 
     __slots__ = (
-        "_callback",
-        "_done_callbacks",
-        "_key_size",
         "_result",
-        "_value_size",
+        "callback",
+        "done_callbacks",
         "index",
+        "key_size",
         "timestamp",
+        "value_size",
     )
 
-    def __init__(
-        self,
+    # No constructor: it would take twice as long as :meth:`of`.
+    _result: ProduceRequestResult
+    index: int
+    timestamp: int
+    key_size: int
+    value_size: int
+    callback: Callback | None
+    done_callbacks: list[Callable[[RecordFuture], object]] | None
+
+    @staticmethod
+    def of(
         result: ProduceRequestResult,
         index: int,
         timestamp: int,
         key_size: int,
         value_size: int,
         callback: Callback | None,
-    ) -> None:
-        """The record is number ``index`` of the batch whose outcome is ``result``."""
-        self._result = result
-        self.index = index
-        self.timestamp = timestamp
-        self._key_size = key_size
-        self._value_size = value_size
-        self._callback = callback
-        self._done_callbacks: list[Callable[[RecordFuture], object]] | None = None
+    ) -> RecordFuture:
+        """The future of record number ``index`` of the batch whose outcome is ``result``."""
+        future = RecordFuture()
+        future._result = result
+        future.index = index
+        future.timestamp = timestamp
+        future.key_size = key_size
+        future.value_size = value_size
+        future.callback = callback
+        future.done_callbacks = None
+        return future
 
-    @classmethod
-    def failed(cls, tp: TopicPartition, clock: Clock, error: KafkaError) -> RecordFuture:
+    @staticmethod
+    def failed(tp: TopicPartition, clock: Clock, error: KafkaError) -> RecordFuture:
         """A record that was never appended (Java's FutureFailure)."""
         result = ProduceRequestResult(tp, clock)
         result.set(-1, -1, lambda _: error)
         result.release_waiters()
-        return cls(result, 0, -1, -1, -1, None)
+        return RecordFuture.of(result, 0, -1, -1, -1, None)
 
     def move(self, result: ProduceRequestResult, index: int) -> None:
         """The record now has ``index`` in another batch: its own was split."""
@@ -181,7 +220,7 @@ class RecordFuture:
         error = self._error(result)
         if error is not None:
             raise error.with_traceback(None)  # many futures may share it
-        return self._metadata(result)
+        return result.metadata_of(self)
 
     def exception(self, timeout: float | None = None) -> KafkaError | None:
         """The error of the record, or None; waits as :meth:`result` does."""
@@ -203,25 +242,10 @@ class RecordFuture:
                     continue  # split in between
                 if not result.is_set:
                     result.wanted = True
-                    self._done_callbacks = [*(self._done_callbacks or ()), function]
+                    self.done_callbacks = [*(self.done_callbacks or ()), function]
                     return
             break
         _call(function, self)
-
-    # ---- the network thread's side -----------------------------------------------------------
-
-    def run_callbacks(self) -> None:
-        """Run the callbacks of this record, whose outcome is set."""
-        if self._callback is not None:
-            result = self._result
-            if result.record_errors is None:
-                call_back(self._callback, self._metadata(result), None)
-            else:
-                error = result.record_errors(self.index)
-                call_back(self._callback, RecordMetadata.empty(result.tp), error)
-        if self._done_callbacks is not None:
-            for function in self._done_callbacks:
-                _call(function, self)
 
     # ---- inside ------------------------------------------------------------------------------
 
@@ -244,19 +268,6 @@ class RecordFuture:
     def _error(self, result: ProduceRequestResult) -> KafkaError | None:
         errors = result.record_errors
         return None if errors is None else errors(self.index)
-
-    def _metadata(self, result: ProduceRequestResult) -> RecordMetadata:
-        offset, appended = result.offset, result.log_append_time_ms
-        return new_record_metadata(
-            (
-                *result.tp,
-                offset if offset < 0 else offset + self.index,
-                self.timestamp if appended < 0 else appended,
-                self._key_size,
-                self._value_size,
-                1,
-            )
-        )
 
 
 def intercepted(

@@ -14,7 +14,6 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Protocol
 
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
@@ -27,8 +26,8 @@ from spark_kafka_sink.records.partitioning.topic_view import TopicView
 #: Raw bytes after which the sticky partition is switched (Java: batch.size).
 StickySize = Callable[[str], int]
 
-#: Keys of at most this many bytes are cached with their hash.
-_SHORT = 64
+#: So many keys are remembered with their numbers, of at most so many bytes.
+_REMEMBERED, _SHORT = 8192, 64
 
 #: One of the partitions of a topic, for records without a key: the choice that adaptive weights
 #: and racks replace.
@@ -94,11 +93,11 @@ class RecordPartitioner:
         self._sticky_size = sticky_size
         self._own = own
         self._rule = rule
-        # Keys mostly repeat. Long ones are not cached: that memory is not accounted for.
-        self._hash = rule.number
-        self._number = lru_cache(maxsize=8192)(rule.number)
-        #: Every key that is not empty has a number.
-        self._hashes = own is None and rule.other is Choice.HASH and rule.widths is None
+        #: Keys that :meth:`number` remembers, for who calls no function for each record; None when
+        #: some keys that are not empty have no number that decides.
+        self.numbers: dict[bytes, int] | None = (
+            {} if own is None and rule.other is Choice.HASH and rule.widths is None else None
+        )
         self._next = uniform if next_partition is None else next_partition
         self._sticky: dict[str, StickyPartition] = {}
 
@@ -110,20 +109,27 @@ class RecordPartitioner:
         partitions: PartitionInfos,
     ) -> int | StickyPartition:
         """The partition of a record without one; sticky when nothing but load decides."""
-        if key and self._hashes:
-            return (self._number if len(key) <= _SHORT else self._hash)(
-                key
-            ) % partitions.partition_count
         if self._own is not None:
             return self._own.partition(topic, key, value, self._cluster())
         choice = self._rule.choice(key)
         if choice is Choice.HASH:
-            return self._hash(key or b"") % partitions.partition_count
+            return self.number(key or b"") % partitions.partition_count
         if choice is Choice.RANDOM:
             return uniform(topic, self._cluster())
         sticky = self._sticky.get(topic)
         # setdefault: two threads may both find none, and must agree.
         return self._sticky.setdefault(topic, self._new(topic)) if sticky is None else sticky
+
+    def number(self, key: bytes) -> int:
+        """The number of ``key``. Keys mostly repeat; long ones are not remembered, because that
+        memory is not accounted for.
+        """
+        number = self._rule.number(key)
+        if self.numbers is not None and len(key) <= _SHORT:
+            if len(self.numbers) >= _REMEMBERED:
+                self.numbers.clear()
+            self.numbers[key] = number
+        return number
 
     def is_current(self, topic: str, sticky: StickyPartition) -> bool:
         return self._sticky[topic] is sticky

@@ -68,6 +68,19 @@ class PartitionInfo:
     offline: tuple[int, ...] = ()
 
 
+class _ByNumber(dict[int, TopicPartition]):
+    """The partitions of a topic, each made when it is first looked up."""
+
+    __slots__ = ("_topic",)
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def __missing__(self, number: int) -> TopicPartition:
+        tp = self[number] = TopicPartition(self._topic, number)
+        return tp
+
+
 class PartitionInfos(Sequence[PartitionInfo]):
     """The partitions of one topic, by number and without gaps. Immutable.
 
@@ -77,7 +90,7 @@ class PartitionInfos(Sequence[PartitionInfo]):
     part of what is known: two that differ in nothing else are equal.
     """
 
-    __slots__ = ("_available", "_ids", "_rows", "_tps", "partition_count", "topic")
+    __slots__ = ("_available", "_ids", "_rows", "partition_count", "topic", "tps")
 
     def __init__(self, topic: str, rows: array[int], ids: array[int]) -> None:
         self.topic = topic
@@ -86,8 +99,9 @@ class PartitionInfos(Sequence[PartitionInfo]):
         self._rows = rows
         self._ids = ids
         self._available: tuple[int, ...] | None = None
-        # Those that were requested: who sends records asks for the same ones again and again.
-        self._tps: dict[int, TopicPartition] = {}
+        #: The name of a partition by its number, which must be there; made when it is requested:
+        #: who sends records asks for the same ones again and again.
+        self.tps = _ByNumber(topic)
 
     @classmethod
     def of(
@@ -148,13 +162,6 @@ class PartitionInfos(Sequence[PartitionInfo]):
 
     def __repr__(self) -> str:
         return f"PartitionInfos({self.topic!r}, {list(self)!r})"
-
-    def tp(self, number: int) -> TopicPartition:
-        """The name of one partition, which must be there."""
-        found = self._tps.get(number)
-        if found is None:
-            found = self._tps[number] = TopicPartition(self.topic, number)
-        return found
 
     def leader(self, number: int) -> int:
         """The node id of a partition's leader, or -1. IndexError beyond the last."""

@@ -94,10 +94,10 @@ def batch_of(
     # Imported here, so that a commit without exactly-once doesn't load Arrow.
     from spark_kafka_sink.records.compression import Codec, CompressionType
     from spark_kafka_sink.records.record_batch import write_header
-    from spark_kafka_sink.records.single_record import record_bytes, record_tail
+    from spark_kafka_sink.records.single_record import record_bytes
 
     codec = Codec(CompressionType.ZSTD, 3)
-    raw = [record_bytes(i, 0, record_tail(key, value)) for i, (key, value) in enumerate(records)]
+    raw = [record_bytes(i, 0, key, value) for i, (key, value) in enumerate(records)]
     section = codec.compress(raw)
     header = write_header(
         [section],

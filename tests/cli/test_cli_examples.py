@@ -42,6 +42,7 @@ SCENES: dict[tuple[str, ...], tuple[Callable[[Stage], None], str]] = {
     ("explain",): (done, "KP0301: "),
     ("error",): (done, "KP0301: "),
     ("options",): (done, "kafka.delivery.timeout.ms"),
+    ("size",): (done, "2400"),
     ("template",): (done, "bootstrap.servers="),
     ("report", "show"): (done, "Tasks waited most for Spark's next rows"),
     ("report", "tail"): (done, "orders 1"),

@@ -68,7 +68,7 @@ def test_a_code_of_the_runbook_is_one_of_ours_and_leads_to_a_heading_there():
 
 def test_an_error_with_a_section_of_the_runbook_names_it():
     text = str(KafkaTimeoutError("nobody answered", hint="ask again"))
-    assert text.endswith(f"/errors/#kp0305 and {documentation.runbook_url('KP0305')}")
+    assert text.endswith(f"/errors/KP0305/ and {documentation.runbook_url('KP0305')}")
     assert "runbook" not in str(ConfigError("wrong"))
 
 
@@ -132,7 +132,7 @@ def test_an_error_shows_its_code_on_the_first_line_and_the_address_on_the_last()
     assert second == f"  hint: set it; see {documentation.error_url('KP0100')}"
     first, second = str(ErrorCode.MESSAGE_TOO_LARGE.error("t-0")).split("\n")
     assert first.startswith("[KP1010] t-0: MESSAGE_TOO_LARGE (10): ")
-    assert second.endswith("/errors/#kp1010")
+    assert second.endswith("/errors/KP1010/")
     alone = KafkaError("gone")
     assert str(alone).splitlines()[1] == f"  see {alone.url}"
     assert "\n" not in alone.one_line()
@@ -165,7 +165,7 @@ def test_a_brokers_answer_has_the_kind_of_its_code_and_our_own_time_out_has_not(
 )
 def test_an_address_is_of_the_version_that_runs(version, edition, monkeypatch):
     monkeypatch.setattr(documentation, "__version__", version)
-    assert documentation.error_url("KP0301") == f"{documentation.SITE}/{edition}/errors/#kp0301"
+    assert documentation.error_url("KP0301") == f"{documentation.SITE}/{edition}/errors/KP0301/"
 
 
 def texts_of(path):

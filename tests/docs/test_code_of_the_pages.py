@@ -76,14 +76,12 @@ def test_a_block_is_code_and_its_options_are_taken(page, block, tmp_path, monkey
         return  # classes and functions of a user's own, which stand for what he has
     monkeypatch.chdir(tmp_path)
     write = Write()
-    names = dict.fromkeys(("df", "rows", "stream", "spark", "register"), write)
+    names: dict[str, object] = dict.fromkeys(("df", "rows", "stream", "spark", "register"), write)
+    names |= {"servers": "b:1", "reports": "/r/", "path": "/cp", "topic": "t", "version": "1"}
     for statement in tree.body:
         source = ast.unparse(statement)
         if isinstance(statement, ast.Expr) and ".option(" in source:
-            exec(
-                compile(source, page, "exec"),
-                {**names, "servers": "b:1", "reports": "/r/", "path": "/cp"},
-            )
+            exec(compile(source, page, "exec"), names)
     given = {"kafka.bootstrap.servers": "b:1", "topic": "t", **write.options_given}
     given = {name: value for name, value in given.items() if name not in NOT_HERE}
     if "kafka.sasl.mechanism" not in given and any("sasl" in name for name in given):

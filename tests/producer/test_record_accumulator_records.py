@@ -14,13 +14,13 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import (
 )
 from spark_kafka_sink.producer.record_future import RecordFuture
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.records.single_record import record_bytes, record_tail, size_upper_bound
+from spark_kafka_sink.records.single_record import EMPTY_SECTION, record_bytes, size_upper_bound
 from tests.fakes.accumulator_world import HEADER, TP0, TP1, World, cluster_of
 from tests.fakes.record_reader import parse_batch
 
 
 def unplaced(value: bytes, timestamp: int = 1000) -> UnplacedRecord:
-    return UnplacedRecord(timestamp, record_tail(None, value), -1, len(value), None)
+    return timestamp, None, value, EMPTY_SECTION, None
 
 
 class Records:
@@ -36,7 +36,7 @@ class Records:
         memory = Memory()
         while True:
             placed = self.world.accumulator.append_record(
-                tp, unplaced(value, timestamp), self.world.now, memory=memory
+                tp, unplaced(value, timestamp), memory=memory
             )
             if isinstance(placed, RecordFuture):
                 assert memory.size == 0, "it is the batch's now"
@@ -45,7 +45,7 @@ class Records:
             self.world.accumulator.pool.deallocate(memory.size)
             self.world.accumulator.pool.allocate(placed, self.world.now)
             self.trips += 1
-            memory.size = placed
+            memory.size, memory.allocated_ms = placed, self.world.now
 
 
 def test_memory_is_taken_in_steps_and_all_of_it_comes_back():
@@ -66,14 +66,14 @@ def test_memory_is_taken_in_steps_and_all_of_it_comes_back():
 def test_a_record_goes_into_a_batch_only_with_memory_for_it():
     world = World()
     record = unplaced(b"x" * 100)
-    size = len(record_bytes(0, 0, record.tail))
+    size = len(record_bytes(0, 0, None, b"x" * 100))
 
     def append(size: int) -> RecordFuture | int:
         memory = Memory()
         if size:
             world.accumulator.pool.allocate(size, world.now)
-            memory.size = size
-        return world.accumulator.append_record(TP0, record, world.now, memory=memory)
+            memory.size, memory.allocated_ms = size, world.now
+        return world.accumulator.append_record(TP0, record, memory=memory)
 
     assert isinstance(append(HEADER + size), RecordFuture)
     assert append(0) >= size  # type: ignore[operator]  # no future
@@ -89,7 +89,7 @@ def test_the_largest_record_of_a_batch_is_known_wherever_it_stands():
         records(value=b"x" * size)
     world.accumulator.begin_flush()
     (batch,) = world.drain()
-    assert batch.largest_record == size_upper_bound(record_tail(None, b"x" * 100))
+    assert batch.largest_record == size_upper_bound(None, b"x" * 100)
 
 
 class Choice:
@@ -115,7 +115,7 @@ def test_the_sticky_partition_hears_whether_a_batch_still_takes_more():
         world.accumulator.pool.allocate(600, world.now)
         memory.size = 600
         record = unplaced(b"x" * size)
-        placed = world.accumulator.append_record(TP0, record, world.now, choice, memory)
+        placed = world.accumulator.append_record(TP0, record, choice, memory)
         assert isinstance(placed, RecordFuture)
     assert choice.told == [
         ("asked", True),  # nothing is open yet
@@ -216,7 +216,7 @@ class Moved:
 def test_nothing_is_appended_for_a_partition_that_was_given_up():
     world = World()
     moved = Moved()
-    answer = world.accumulator.append_record(TP0, unplaced(b"v"), world.now, moved)
+    answer = world.accumulator.append_record(TP0, unplaced(b"v"), moved)
     assert answer == PARTITION_CHANGED
     assert moved.asked == [True]
     assert not world.accumulator.has_open
@@ -234,7 +234,7 @@ def test_an_interrupt_in_the_middle_of_an_append_ends_the_accumulator():
 
     world = World()
     with pytest.raises(KeyboardInterrupt):
-        world.accumulator.append_record(TP0, unplaced(b"v"), world.now, Interrupting())
+        world.accumulator.append_record(TP0, unplaced(b"v"), Interrupting())
     with pytest.raises(IllegalStateError, match="interrupted by KeyboardInterrupt"):
         Records(world)()
 

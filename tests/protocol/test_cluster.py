@@ -55,7 +55,7 @@ def test_partitions_read_as_they_were_given(given_: list[PartitionInfo]) -> None
     assert list(partitions.leader_epochs()) == [info.leader_epoch for info in given_]
     for number, info in enumerate(given_):
         assert partitions[number] == partitions[number - len(given_)] == info
-        assert partitions.tp(number) == info.tp
+        assert partitions.tps[number] == info.tp
         assert partitions.leader(number) == info.leader
         assert partitions.leader_epoch(number) == info.leader_epoch
     with pytest.raises(IndexError):

@@ -11,7 +11,7 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.encoded_slice import OpenPosition
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.record_encoder import Groups, encode_groups
-from spark_kafka_sink.records.single_record import record_bytes, record_tail, size_upper_bound
+from spark_kafka_sink.records.single_record import headers_section, record_bytes, size_upper_bound
 from tests.fakes.record_reader import parse_records
 
 MAYBE_BYTES = st.none() | st.binary(max_size=300) | st.just(bytes(range(250)) * 36)
@@ -26,8 +26,7 @@ def test_records_are_the_bytes_that_columns_give(
     keys, values, times = zip(*rows, strict=True)
     base = times[0]
     single = b"".join(
-        record_bytes(n, time - base, record_tail(key, value))
-        for n, (key, value, time) in enumerate(rows)
+        record_bytes(n, time - base, key, value) for n, (key, value, time) in enumerate(rows)
     )
     columns = RecordColumns(
         rows=len(rows),
@@ -58,15 +57,15 @@ def test_a_record_reads_back_and_its_bound_holds(
     offset: int,
     delta: int,
 ):
-    tail = record_tail(key, value, headers)
-    data = record_bytes(offset, delta, tail)
+    section = headers_section(headers)
+    data = record_bytes(offset, delta, key, value, section)
     (record,) = parse_records(data, 1, 2**41, first_offset_delta=offset)
     assert (record.key, record.value, record.headers) == (key, value, tuple(headers))
     assert (record.offset, record.timestamp) == (offset, 2**41 + delta)
-    assert 61 + len(data) <= size_upper_bound(tail)
+    assert 61 + len(data) <= size_upper_bound(key, value, section)
 
 
 def test_the_bound_is_javas():
     """61 for the batch, 21 for the record, key, value and headers with their lengths."""
-    assert size_upper_bound(record_tail(b"k", b"vv")) == 61 + 21 + 2 + 3 + 1
-    assert size_upper_bound(record_tail(None, None)) == 61 + 21 + 1 + 1 + 1
+    assert size_upper_bound(b"k", b"vv") == 61 + 21 + 2 + 3 + 1
+    assert size_upper_bound(None, None) == 61 + 21 + 1 + 1 + 1

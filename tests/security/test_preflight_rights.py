@@ -78,7 +78,7 @@ def test_settings_that_do_not_fit_are_told_once_in_a_process(secure_kafka, look,
     assert batch.startswith(f"{takes}kafka.batch.size is 262144: ")
     assert row.startswith(f"{takes}kafka.max.request.size is 1048576: ")
     assert "compression.type=gzip, and batches come with kafka.compression.type=none" in compression
-    assert all("/errors/#kp0307" in warning for warning in (batch, row, compression))
+    assert all("/errors/KP0307/" in warning for warning in (batch, row, compression))
 
 
 def test_a_topic_of_reports_is_only_asked_whether_it_takes_them(secure_kafka, look, caplog):

@@ -20,7 +20,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.record_future import RecordFuture
+from spark_kafka_sink.producer.record_future import ProduceRequestResult
 from spark_kafka_sink.producer.sender import sender as sender_module
 from spark_kafka_sink.producer.sender.batch_completion import BatchCompletionListener
 from spark_kafka_sink.producer.sender.sender import Sender
@@ -82,11 +82,10 @@ def complete_a_batch_twice() -> AbstractContextManager[Any]:
 
 
 def tell_a_row_twice() -> AbstractContextManager[Any]:
-    def broken(true: Any, self: RecordFuture) -> None:
-        true(self)
-        true(self)
+    def broken(true: Any, result: Any, futures: Any) -> None:
+        true(result, [*futures, *futures[-1:]])
 
-    return _wrap(RecordFuture, "run_callbacks", _every(20, broken))
+    return _wrap(ProduceRequestResult, "run_callbacks", _every(20, broken))
 
 
 def lose_a_batch_at_its_expiry() -> AbstractContextManager[Any]:

@@ -353,7 +353,8 @@ class Application(SparkWorld):
         if life.crowded:
             self._start_neighbour()
         while len(self.commits) < life.batches and not self._torn:
-            if len(self._runs) == PATIENCE:
+            # (Two may have been started at once.)
+            if len(self._runs) >= PATIENCE and not self._healed:
                 self.heal()
             if len(self._runs) >= MOST_RUNS:
                 raise SimulationError(f"it is not done after {MOST_RUNS} starts")
@@ -711,7 +712,8 @@ class Application(SparkWorld):
                 [pa.array(values, pa.binary()), pa.array(rows[first:last], pa.int32())],
                 names=["value", "partition"],
             )
-            if not self._healed and self.fate.random() < self.life.slow:
+            may_be_slow = not self._healed and write.tag < STRANGER
+            if may_be_slow and self.fate.random() < self.life.slow:
                 self.scheduler.sleep(self.fate.randint(0, TIMEOUT_MS // 2))
             if self.fate.random() < self.life.fails:
                 self.fired["= attempts that raised"] += 1

@@ -341,10 +341,14 @@ def _it_takes_long(fate: random.Random, life: ApplicationLife) -> ApplicationLif
     return replace(life, tasks=fate.choice((2, 3)), late=0.4, late_ms=80_000, strikes=())
 
 
-def _a_stranger(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+def a_stranger(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+    """It comes while the next batch takes long. (What is an old batch to others is done for
+    versions.)
+    """
+    life = life if fate.random() < 0.3 else _calm()(fate, life)
     return replace(
         life,
-        kind=fate.choice((Kind.STREAM, Kind.FOREACH_BATCH, Kind.TRANSACTION)),
+        kind=fate.choice((Kind.STREAM, Kind.FOREACH_BATCH, Kind.TRANSACTION, Kind.VERSIONS)),
         batches=fate.choice((2, 3)),
         stranger_at=0,
         stranger_query=fate.choice((QUERY, "query-9")),
@@ -396,7 +400,7 @@ _MISFORTUNES: tuple[Misfortune, ...] = (
     a_broker_was_down,
     _fails_again_and_again,
     _it_takes_long,
-    _a_stranger,
+    a_stranger,
     _two_at_once,
     _calm(twice=0.8),
     _calm(operators=0.9, operations=("look", "commit"), transaction_version=2),

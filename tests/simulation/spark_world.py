@@ -202,7 +202,7 @@ class SparkWorld:
     def _query(self) -> None:
         """Start the query, and start it again whenever it ended, until every batch is done."""
         while len(self.commits) < self.life.batches:
-            if len(self._runs) == PATIENCE:
+            if len(self._runs) >= PATIENCE:
                 self.heal()
             if len(self._runs) >= MOST_RUNS:
                 raise SimulationError(f"the query is not done after {MOST_RUNS} starts")

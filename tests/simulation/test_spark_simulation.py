@@ -158,6 +158,7 @@ def test_a_broken_protocol_still_breaks_something_that_is_there(mutant):
             spark_mutants.s16_a_late_request_may_open_what_was_committed,
             spark_lives.a_partition_is_late,
         ),
+        (spark_mutants.s18_other_rows_are_dropped, spark_lives.a_stranger),
     ],
     ids=lambda value: value.__name__,
 )

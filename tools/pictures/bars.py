@@ -90,7 +90,7 @@ def page_lines() -> Iterator[str]:
     )
     yield from (
         "",
-        "A record at a time (`KafkaProducer.send`) is another matter: it costs 3.7 times the CPU of confluent-kafka's `produce` and 0.3 of kafka-python's.",
+        "A record at a time (`KafkaProducer.send`) is another matter: it costs 3.4 times the CPU of confluent-kafka's `produce` and a quarter of kafka-python's.",
     )
     yield from ("", *_table(newest(ENGINE_PEERS, "engine")))
     yield from ("", "## What exactly-once adds", "", *_exactly_once(), "")

@@ -14,10 +14,9 @@ have none. A batch may hold both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
-from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import (
@@ -41,7 +40,7 @@ from spark_kafka_sink.records.record_batch import (
     split_records,
     write_header,
 )
-from spark_kafka_sink.records.single_record import LARGEST_OVERHEAD, record_bytes
+from spark_kafka_sink.records.single_record import record_bytes, size_upper_bound
 
 
 class BatchState(Enum):
@@ -86,24 +85,9 @@ class BatchListener(Protocol):
         ...
 
 
-class UnplacedRecord(NamedTuple):
-    """A record of ``send`` before it has its position in a batch.
-
-    ``tail`` is its bytes after the position (``single_record.record_tail``); a size is -1 for null;
-    ``callback`` receives its outcome.
-    """
-
-    timestamp: int
-    tail: bytes
-    key_size: int
-    value_size: int
-    callback: Callback | None
-
-
-#: Create one from its fields in order; there is one for each record.
-new_unplaced: Callable[[tuple[int, bytes, int, int, Callback | None]], UnplacedRecord] = partial(
-    tuple.__new__, UnplacedRecord
-)
+#: A record of ``send`` before it has its position in a batch: timestamp, key, value, headers
+#: (``single_record.headers_section``), and what receives its outcome.
+UnplacedRecord = tuple[int, bytes | None, bytes | None, bytes, Callback | None]
 
 
 class ProducerBatch:
@@ -125,6 +109,7 @@ class ProducerBatch:
         "_leader_epoch",
         "_leader_epoch_attempts",
         "_listener",
+        "_longest",
         "attempts",
         "base_offset",
         "base_sequence",
@@ -187,6 +172,7 @@ class ProducerBatch:
         #: Estimated bytes of the largest record as a batch of its own (Java's maxRecordSize); for
         #: columns, of the largest record of the whole chunk.
         self.largest_record = 0
+        self._longest = 0
         self.futures: list[RecordFuture] | None = None
         self.result: ProduceRequestResult | None = None
         self.size_in_bytes = HEADER_SIZE
@@ -236,26 +222,23 @@ class ProducerBatch:
         self.futures = []
         self.result = ProduceRequestResult(self.tp, clock)
 
-    def try_append(
-        self,
-        timestamp: int,
-        tail: bytes,
-        key_size: int,
-        value_size: int,
-        callback: Callback | None,
-    ) -> RecordFuture | None:
-        """Append one record of ``send``, given by the fields of :class:`UnplacedRecord`. None when
-        the batch has no room or memory for it, or accepts no records yet. Only while OPEN.
+    def try_append(self, unplaced: UnplacedRecord) -> RecordFuture | None:
+        """Append one record of ``send``. None when the batch has no room or memory for it, or
+        accepts no records yet. Only while OPEN.
         """
+        timestamp, key, value, headers, callback = unplaced
         count = self.record_count
-        record = record_bytes(count, timestamp - self.base_timestamp, tail)
-        raw_size = self.raw_size + len(record)
+        record = record_bytes(count, timestamp - self.base_timestamp, key, value, headers)
+        size = len(record)
+        raw_size = self.raw_size + size
         if raw_size > self.raw_limit or raw_size > self.pool_size - HEADER_SIZE:
             return None
         result, futures = self.result, self.futures
         assert result is not None
         assert futures is not None
-        future = RecordFuture(result, count, timestamp, key_size, value_size, callback)
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        future = RecordFuture.of(result, count, timestamp, key_size, value_size, callback)
         if callback is not None:
             result.wanted = True
         futures.append(future)
@@ -264,8 +247,9 @@ class ProducerBatch:
         self.record_count = count + 1
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
-        if len(tail) + LARGEST_OVERHEAD > self.largest_record:
-            self.largest_record = len(tail) + LARGEST_OVERHEAD
+        if size > self._longest:
+            self._longest = size
+            self.largest_record = max(self.largest_record, size_upper_bound(key, value, headers))
         return future
 
     def claim(self) -> None:
@@ -441,8 +425,7 @@ class ProducerBatch:
     def _complete_futures(self, result: ProduceRequestResult) -> None:
         errors = None if self.error is None else self.error_of_record
         if result.set(self.base_offset, self.log_append_time_ms, errors):
-            for future in self.futures or ():
-                future.run_callbacks()
+            result.run_callbacks(self.futures or ())
         result.release_waiters()
 
     def error_of_record(self, index: int) -> KafkaError:

@@ -67,8 +67,8 @@ PARTITION_CHANGED = -1
 #: each record costs as much as encoding it.
 MEMORY_STEP = 16_384
 
-#: Length, attributes and the two deltas of a record, as the sticky partitioner counts them.
-_RECORD_OVERHEAD = 8
+#: Length, attributes, the two deltas and two lengths of a record, as the sticky partitioner counts.
+_RECORD_OVERHEAD = 12
 
 
 class StickyChoice(Protocol):
@@ -90,12 +90,14 @@ class StickyChoice(Protocol):
 
 
 class Memory:
-    """``size`` bytes of the pool that a sending thread holds; 0 once a batch owns them."""
+    """``size`` bytes of the pool that a sending thread has held since ``allocated_ms``; 0 once a
+    batch owns them.
+    """
 
-    __slots__ = ("size",)
+    __slots__ = ("allocated_ms", "size")
 
     def __init__(self) -> None:
-        self.size = 0
+        self.size = self.allocated_ms = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,7 @@ class RecordAccumulator:
         self._lock = threading.Lock()
         self._flushed = Waiters()
         self._queues = PartitionQueues()
+        self._by_partition = self._queues.by_partition
         self._incomplete = IncompleteBatches(self._flushed)
         self._closer = BatchCloser(
             self._lock, self._queues, self.pool, self._codec, self._limits, wakeup
@@ -173,7 +176,8 @@ class RecordAccumulator:
             self._limits,
             transaction_manager,
         )
-        self._closed = False
+        #: No record is accepted any more. May be read without the lock.
+        self.closed = False
         self._has_columns = self._has_records = False
         #: Records appended so far, as columns and one by one.
         self.appended_records = 0
@@ -278,7 +282,6 @@ class RecordAccumulator:
         self,
         tp: TopicPartition,
         record: UnplacedRecord,
-        now: int,
         sticky: StickyChoice | None = None,
         memory: Memory | None = None,
     ) -> RecordFuture | int:
@@ -293,24 +296,27 @@ class RecordAccumulator:
         claimed: list[ProducerBatch] = []
         wanted, wake = 0, False
         with self._lock:
-            if self._closed:
+            if self.closed:
                 self._check_open()
             try:
-                queue = self._queues.by_partition[tp]
+                queue = self._by_partition[tp]
                 batch = queue.open
                 if sticky is not None and sticky.changed(all_full=batch is None):
                     return PARTITION_CHANGED
-                future = None if batch is None else batch.try_append(*record)
+                future = None if batch is None else batch.try_append(record)
                 if future is None:
-                    batch, wanted, wake = self._make_room(queue, record, memory, now, claimed)
+                    batch, wanted, wake = self._make_room(queue, record, memory, claimed)
                     if batch is not None:
-                        future = batch.try_append(*record)
+                        future = batch.try_append(record)
                 if batch is not None:
                     self.appended_records += 1
                     if batch.raw_size >= batch.raw_limit:
                         wake |= self._closer.claim(queue, claimed)
                     if sticky is not None:
-                        size = _RECORD_OVERHEAD + len(record.tail)
+                        assert future is not None
+                        size = (
+                            _RECORD_OVERHEAD + len(record[3]) + future.key_size + future.value_size
+                        )
                         sticky.appended(size, all_full=queue.open is None)
             except BaseException as error:
                 # A KeyboardInterrupt between two of these lines: the state is unknown.
@@ -327,12 +333,12 @@ class RecordAccumulator:
         queue: PartitionQueue,
         record: UnplacedRecord,
         memory: Memory | None,
-        now: int,
         claimed: list[ProducerBatch],
     ) -> tuple[ProducerBatch | None, int, bool]:
         """Under the lock: the batch for ``record``, with memory for it; or None and the number of
         bytes needed. And whether the sender must be woken.
         """
+        timestamp, key, value, headers, _ = record
         given = 0 if memory is None else memory.size
         limit = self.raw_limit(queue.tp.topic)
         wake = False
@@ -341,8 +347,8 @@ class RecordAccumulator:
             # The limit at the batch's first single record: Java, too, reads the estimated
             # compression ratio once for each batch.
             limit = batch.raw_limit or limit
-            delta = record.timestamp - batch.base_timestamp
-            size = len(record_bytes(batch.record_count, delta, record.tail))
+            delta = timestamp - batch.base_timestamp
+            size = len(record_bytes(batch.record_count, delta, key, value, headers))
             room = limit - batch.raw_size
             if size > room:
                 wake = self._closer.claim(queue, claimed)
@@ -351,10 +357,10 @@ class RecordAccumulator:
             elif batch.pool_size + given < HEADER_SIZE + batch.raw_size + size:
                 return None, max(size, min(room, self._memory_step)), wake
         if batch is None:
-            size = len(record_bytes(0, 0, record.tail))
-            if given < HEADER_SIZE + size:
+            size = len(record_bytes(0, 0, key, value, headers))
+            if memory is None or given < HEADER_SIZE + size:
                 return None, HEADER_SIZE + max(size, min(limit, self._memory_step)), wake
-            batch = self._open_batch(queue, record.timestamp, now)
+            batch = self._open_batch(queue, timestamp, memory.allocated_ms)
             limit = max(limit, size)  # a larger record gets its own batch
             wake = True
         if batch.futures is None:
@@ -405,7 +411,7 @@ class RecordAccumulator:
     def _check_open(self) -> None:
         if self._failure is not None:
             raise self._failure
-        if self._closed:
+        if self.closed:
             raise IllegalStateError("the producer is closed; nothing can be sent with it")
 
     def _open_batch(self, queue: PartitionQueue, base_timestamp: int, now: int) -> ProducerBatch:
@@ -522,7 +528,7 @@ class RecordAccumulator:
     def _fail(self, error: KafkaError) -> None:
         if self._failure is None:
             self._failure = error
-        self._closed = self._drainer.closed = True
+        self.closed = self._drainer.closed = True
         self._flushed.wake_all()
 
     def _abort(self, batches: Sequence[ProducerBatch], error: KafkaError) -> None:
@@ -541,7 +547,7 @@ class RecordAccumulator:
     def close(self) -> None:
         """Reject further appends; all queued batches become sendable."""
         with self._lock:
-            self._closed = self._drainer.closed = True
+            self.closed = self._drainer.closed = True
         self.pool.close()
 
     @property

@@ -1,0 +1,27 @@
+"""Writes Parquet files to a topic, each row once: job.py PATH TOPIC VERSION."""
+
+import sys
+
+from pyspark.sql import SparkSession
+
+from spark_kafka_sink import register
+
+path, topic, version = sys.argv[1:]
+spark = SparkSession.builder.getOrCreate()
+register(spark)
+rows = spark.read.parquet(path).select("key", "value")
+(
+    rows.write.format("kprod")
+    .option("kafka.bootstrap.servers", "kafka-bootstrap:9093")
+    .option("kafka.security.protocol", "SASL_SSL")
+    .option("kafka.sasl.mechanism", "SCRAM-SHA-512")
+    .option("kafka.sasl.username", "spark")
+    .option("kafka.sasl.password", "${file:/etc/secrets/kafka/password}")
+    .option("kafka.ssl.truststore.type", "PEM")
+    .option("kafka.ssl.truststore.location", "/etc/secrets/kafka/ca.pem")
+    .option("topic", topic)
+    .option("deliveryGuarantee", "exactly-once")
+    .option("txnAppId", "kafka-export")
+    .option("txnVersion", version)
+    .save()
+)

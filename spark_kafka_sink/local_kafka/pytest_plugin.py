@@ -1,0 +1,45 @@
+"""Fixtures for tests of your own: a real Kafka for the session, ended with it.
+
+Owns: :func:`kafka_cluster`, :func:`kafka_bootstrap`, and :func:`new_kafka_cluster` to override. In
+the topmost ``conftest.py``::
+
+    pytest_plugins = "spark_kafka_sink.local_kafka.pytest_plugin"
+
+It is no ``pytest11`` entry point, because that would be loaded by each run of pytest in an
+environment that has the sink, whether its tests want a Kafka or not. Nothing else of the package
+imports pytest, which the extra ``local-kafka`` brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from spark_kafka_sink.local_kafka.cluster import KafkaCluster
+
+
+@pytest.fixture(scope="session")
+def new_kafka_cluster() -> Callable[[], KafkaCluster]:
+    """Makes the cluster: one node that creates a topic when it is first written to.
+
+    Override it in ``conftest.py``, with the scope ``session``, for another one, such as
+    ``lambda: KafkaCluster(3)``.
+    """
+    return lambda: KafkaCluster(overrides={"auto.create.topics.enable": "true"})
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster(new_kafka_cluster: Callable[[], KafkaCluster]) -> Iterator[KafkaCluster]:
+    """A running cluster, started by the first test that uses it.
+
+    With pytest-xdist each process has its own. Raises LocalKafkaError when it can't start.
+    """
+    with new_kafka_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap(kafka_cluster: KafkaCluster) -> str:
+    """Its ``bootstrap.servers``."""
+    return kafka_cluster.bootstrap

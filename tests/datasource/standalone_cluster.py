@@ -1,0 +1,138 @@
+"""A standalone Spark cluster on this machine: a master and a worker of Spark's own classes.
+
+Owns: starting them on free ports of the loopback, jobs on them by ``spark-submit``, and their end,
+by their own ids. (``start-master.sh`` and ``start-worker.sh`` run these classes; the pip
+distribution of PySpark leaves the scripts out.)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pyspark
+
+START_S = 90.0
+SUBMIT_S = 150.0
+BIN = Path(pyspark.__file__).parent / "bin"
+
+
+def environment() -> dict[str, str]:
+    """Of all processes: the interpreter that ours was made of, with our dependencies on its path.
+
+    No ``.pth`` file is read there, so an editable install of the package is not found: what
+    a job imports has come by ``--py-files``.
+    """
+    python = str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
+    paths = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    kept = {n: v for n, v in os.environ.items() if not n.startswith(("SPARK", "PYTHON"))}
+    return kept | {
+        "PYTHONPATH": os.pathsep.join(sorted(paths)),
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": python,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        # Four JVMs that live for seconds: half the time of their start.
+        "JAVA_TOOL_OPTIONS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class StandaloneCluster:
+    """A running one. ``master`` is its address, ``home`` a folder for jobs."""
+
+    master: str
+    home: Path
+    worker: psutil.Process
+
+    def python_processes(self) -> list[psutil.Process]:
+        """The executors' Python workers and the daemons that fork them."""
+        found = self.worker.children(recursive=True)
+        return [one for one in found if one.name().startswith("python")]
+
+    def submit(self, job: Path, *arguments: str, py_files: Path) -> str:
+        """Standard output of a job that ran on an executor with both cores."""
+        confs = {
+            "spark.executor.memory": "512m",
+            "spark.driver.memory": "700m",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(self.home / "warehouse"),
+        }
+        command = [str(BIN / "spark-submit"), "--master", self.master, "--py-files", str(py_files)]
+        command += [f"--conf={name}={value}" for name, value in confs.items()]
+        log = self.home / f"{job.stem}.log"
+        with log.open("wb") as errors:
+            run = subprocess.run(
+                [*command, str(job), *arguments],
+                env=environment(),
+                cwd=self.home,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                timeout=SUBMIT_S,
+                check=False,
+            )
+        told = [
+            line for line in log.read_text(errors="replace").splitlines() if " INFO " not in line
+        ]
+        assert run.returncode == 0, "\n".join(told[-60:])
+        return run.stdout.decode()
+
+
+@contextmanager
+def standalone_cluster(home: Path) -> Iterator[StandaloneCluster]:
+    """A master, and a worker with two cores."""
+    with ExitStack() as stack:
+        common = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        name = "org.apache.spark.deploy.master.Master"
+        _, log = stack.enter_context(_process(home / "master", name, *common))
+        master = _awaited(log, r"Starting Spark master at (spark://\S+)")
+        name, work = "org.apache.spark.deploy.worker.Worker", str(home / "work")
+        more = ("--cores", "2", "--memory", "1200m", "--work-dir", work, master)
+        worker, log = stack.enter_context(_process(home / "worker", name, *common, *more))
+        _awaited(log, r"Successfully registered with master (\S+)")
+        yield StandaloneCluster(master, home, worker)
+
+
+@contextmanager
+def _process(home: Path, main: str, *arguments: str) -> Iterator[tuple[psutil.Process, Path]]:
+    """It and its log. ``spark-class`` becomes Java by ``exec``, so the process is Java's."""
+    home.mkdir(parents=True)
+    log = home / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [str(BIN / "spark-class"), main, *arguments],
+            env=environment() | {"SPARK_DAEMON_MEMORY": "256m"},
+            cwd=home,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        yield psutil.Process(process.pid), log
+    finally:
+        # Executors of a job that failed are the worker's children.
+        theirs = psutil.Process(process.pid).children(recursive=True)
+        process.terminate()
+        _, left = psutil.wait_procs([psutil.Process(process.pid), *theirs], timeout=10)
+        for one in left:
+            one.kill()
+        process.wait()
+
+
+def _awaited(log: Path, pattern: str) -> str:
+    """What a line of the log says, once it is there."""
+    deadline = time.monotonic() + START_S
+    while (found := re.search(pattern, log.read_text(errors="replace"))) is None:
+        assert time.monotonic() < deadline, f"{pattern}: {log.read_text(errors='replace')[-3000:]}"
+        time.sleep(0.05)
+    return found[1]

@@ -1,0 +1,106 @@
+"""What ``kprod size`` says of a task, beside a real executor's Python worker."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+import psutil
+import pytest
+
+from spark_kafka_sink.cli.size import Load
+from tests.datasource.standalone_cluster import standalone_cluster
+from tests.datasource.test_standalone_cluster import JOB, wheel
+
+__all__ = ["wheel"]
+
+MIB = 1024 * 1024
+#: What the figures promise.
+WITHIN = 0.15
+#: The brokers stand still until the worker grows no more.
+STEADY_S = 3.0
+
+# Three brokers, a cluster of Spark's, and two jobs: a minute and a half.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+
+@contextmanager
+def frozen(nodes) -> Iterator[None]:
+    for node in nodes:
+        node.freeze()
+    try:
+        yield
+    finally:
+        for node in nodes:
+            node.thaw()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with standalone_cluster(tmp_path_factory.mktemp("standalone")) as running:
+        yield running
+
+
+class Watch:
+    """The largest worker's resident bytes and the connections to brokers, at their most."""
+
+    def __init__(self, cluster, ports: set[int]) -> None:
+        self._cluster, self._ports = cluster, ports
+        self.peak = self.connections = 0
+
+    def look(self) -> int:
+        """Resident bytes of the worker that has a connection; 0 while none has."""
+        for process in self._cluster.python_processes():
+            try:
+                there = [c.raddr.port for c in process.net_connections("tcp") if c.raddr]
+                count = len([port for port in there if port in self._ports])
+                resident = process.memory_info().rss if count else 0
+            except psutil.Error:
+                continue
+            if resident:
+                self.peak = max(self.peak, resident)
+                self.connections = max(self.connections, count)
+                return resident
+        return 0
+
+    def until_steady(self, job: Future[str]) -> None:
+        """Until the worker has been of one size for a while."""
+        size, since = 0, time.monotonic()
+        while time.monotonic() < since + STEADY_S:
+            assert not job.done(), job.result()
+            found = self.look()
+            if abs(found - size) > MIB or not found:
+                size, since = found, time.monotonic()
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("memory", "partitions", "leaders"), [(32 * MIB, 1, 1), (128 * MIB, 48, 3)], ids=["32", "128"]
+)
+def test_memory_and_connections_of_a_worker_are_what_kprod_size_says(
+    cluster, wheel, kafka3, memory, partitions, leaders
+):
+    topic = kafka3.unique_topic("size", partitions=partitions)
+    watch = Watch(cluster, {int(one.rpartition(":")[2]) for one in kafka3.bootstrap.split(",")})
+    rows = (2 * memory + 200 * MIB) // 1000
+    arguments = ("memory", kafka3.bootstrap, topic, str(memory), str(rows))
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(cluster.submit, JOB, *arguments, py_files=wheel)
+        while watch.connections < leaders:
+            assert not job.done(), job.result()
+            watch.look()
+            time.sleep(0.02)
+        with frozen(kafka3.cluster.nodes):
+            watch.until_steady(job)
+        while not job.done():
+            watch.look()
+            time.sleep(0.05)
+    told = json.loads(job.result().splitlines()[-1])
+    assert told["bufferWaitMs"] > 1000 * STEADY_S / 2  # it was full: that is what is counted
+    load = Load(tasks=1, leaders=leaders, buffer_memory=memory, row_bytes=1000)
+    print(f"worker {watch.peak / MIB:.0f} MiB, said {load.worker / MIB:.0f}")
+    assert abs(watch.peak / load.worker - 1) <= WITHIN
+    assert leaders <= watch.connections <= load.connections + 1  # and a bootstrap server's

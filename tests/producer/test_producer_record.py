@@ -1,0 +1,121 @@
+"""ProducerRecord: its headers are made when somebody looks at them, and nobody can tell."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+
+import pytest
+
+from spark_kafka_sink.errors import DataError, IllegalStateError
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.records.single_record import size_upper_bound
+from tests.fakes.accumulator_world import cluster_of
+from tests.fakes.answering_client import AnsweringClient
+from tests.fakes.clock import FakeClock
+
+CLUSTER = cluster_of([1])
+TP = TopicPartition("test", 0)
+GIVEN = [("h", b"1"), ("h", None)]
+
+
+class NoThread:
+    """A network thread that never runs."""
+
+    def is_alive(self) -> bool:
+        return False
+
+    def join(self, timeout: float | None = None) -> None:
+        pass
+
+
+def new_producer(clock: FakeClock, **options: object) -> KafkaProducer:
+    given = {name.replace("_", "."): value for name, value in options.items()}
+    return KafkaProducer(
+        {"bootstrap.servers": "127.0.0.1:9092"} | given,
+        cluster=CLUSTER,
+        client=AnsweringClient(CLUSTER),
+        clock=clock,
+        start_thread=lambda run, name: NoThread(),
+    )
+
+
+def test_a_record_without_headers_has_the_same_empty_ones_whenever_it_is_asked():
+    record = ProducerRecord("test", b"v")
+    assert record.headers == Headers()
+    assert record.headers is record.headers
+    assert isinstance(record.headers, Headers)
+    record.headers.add("late", b"1")
+    assert list(record.headers) == [("late", b"1")]
+    assert ProducerRecord("test").headers == Headers(), "no record has another's"
+
+
+@pytest.mark.parametrize("headers", [(), GIVEN, Headers(GIVEN)], ids=["none", "list", "Headers"])
+def test_a_copy_of_a_record_has_its_headers(headers: object):
+    record = ProducerRecord("test", b"v", b"k", 1, 2, headers)  # type: ignore[arg-type]
+    for other in (
+        dataclasses.replace(record),
+        copy.copy(record),
+        copy.deepcopy(record),
+        pickle.loads(pickle.dumps(record)),
+    ):
+        assert other == record
+        assert list(other.headers) == list(headers)  # type: ignore[call-overload]
+
+
+def test_a_record_is_frozen_and_its_headers_are_those_that_it_was_given():
+    headers = Headers(GIVEN)
+    record = ProducerRecord("test", headers=headers)
+    assert record.headers is headers
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        record.headers = Headers()  # type: ignore[misc]
+    assert "headers" not in repr(record)
+
+
+@pytest.mark.parametrize("looked_at", [True, False])
+def test_a_record_that_was_sent_without_headers_gets_none_any_more(looked_at: bool):
+    producer = new_producer(FakeClock())
+    record = ProducerRecord("test", b"v")
+    if looked_at:
+        assert not record.headers.read_only
+    producer.send(record)
+    assert record.headers.read_only
+    with pytest.raises(IllegalStateError, match="has been sent"):
+        record.headers.add("late", b"1")
+    producer.send(record)  # again, as it is
+    assert not ProducerRecord("test").headers.read_only
+    producer.close(0)
+
+
+@pytest.mark.parametrize("headers", [(), GIVEN], ids=["none", "some"])
+@pytest.mark.parametrize("option", ["max_request_size", "buffer_memory"])
+def test_a_record_may_be_as_large_as_its_limit_and_no_byte_larger(option: str, headers: object):
+    """KafkaProducer.ensureValidRecordSize: Java's upper bound of its size is what counts."""
+    section = b"\4" + b"\2h\2" + b"1" + b"\2h\1" if headers else b"\0"
+    limit = 2000
+    value = b"x" * (limit - size_upper_bound(b"key", b"x" * 1000, section) + 1000)
+    producer = new_producer(FakeClock(), **{option: limit})
+    fits = ProducerRecord("test", value, b"key", headers=headers)  # type: ignore[arg-type]
+    assert not producer.send(fits).done()
+    above = ProducerRecord("test", value + b"x", b"key", headers=headers)  # type: ignore[arg-type]
+    assert "The message is 2001 bytes" in str(producer.send(above).exception(0))
+    producer.close(0)
+
+
+def test_a_topic_is_in_use_as_long_as_its_records_open_batches():
+    """ProducerMetadata.add: else metadata.max.idle.ms would drop it."""
+    clock = FakeClock()
+    producer = new_producer(clock, metadata_max_idle_ms=5000, linger_ms=0)
+    metadata: Metadata = producer._metadata
+    for _ in range(20):
+        clock.advance(1500)
+        producer.send(ProducerRecord("test", b"v"))
+        (batch,) = producer._accumulator._incomplete.all()
+        producer._accumulator.abort_undrained_batches(DataError("it has left"))
+        assert batch.is_done
+    assert metadata._topics["test"] > clock.now_ms()
+    producer.close(0)

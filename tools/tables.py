@@ -1,0 +1,26 @@
+"""Pieces of generated pages: paragraphs, and tables whose cells link the pages that they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+
+def paragraph(*lines: str) -> str:
+    return " ".join(lines)
+
+
+def heading(title: str, *columns: str, text: str = "", level: int = 2) -> Iterator[str]:
+    """A heading, a paragraph when there is one, and the head of a table."""
+    yield from (f"{'#' * level} {title}", "")
+    if text:
+        yield from (text, "")
+    yield from (row(*columns), "|" + "---|" * len(columns))
+
+
+def row(*cells: str) -> str:
+    """A row; a page that a cell names is a link to it."""
+    linked = (
+        re.sub(r"(?<![\[\w./-])(?<!\]\()([a-z-]+)\.md\b", r"[\1](\1.md)", cell) for cell in cells
+    )
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in linked) + " |"
