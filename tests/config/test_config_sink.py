@@ -175,7 +175,9 @@ def test_a_transactional_id_is_refused_with_the_reason():
 )
 def test_what_java_once_had_is_one_warning(name):
     (warning,) = parse({f"kafka.{name}": "true"}).warnings
-    assert warning.startswith(f"[KP0150] Option 'kafka.{name}' has no effect: Removed from Kafka after ")
+    assert warning.startswith(
+        f"[KP0150] Option 'kafka.{name}' has no effect: Removed from Kafka after "
+    )
 
 
 def test_what_has_no_meaning_here_is_one_warning_each():
