@@ -12,7 +12,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-ops test test-long test-timing simulate queries mutants faults fuzz sparks mutate \
-	check format docs site site-test messages bench kafka install lock sbom licences audit dist release-check clean \
+	check format docs notebooks site site-test messages bench kafka install lock sbom licences audit dist release-check clean \
 	distclean
 
 # What locks, what the released package alone depends on, what builds the documentation.
@@ -96,6 +96,9 @@ format: $(VENV)/installed  ## let ruff format and fix
 
 docs: $(VENV)/installed  ## write the generated pages of docs/
 	$(BIN)/python tools/generate_docs.py
+
+notebooks: install  ## run the notebooks; write docs/notebooks and notebooks/databricks; NAMES="tuning"
+	$(BIN)/python tools/notebooks.py $(NAMES)
 
 site: $(SITE)/installed  ## build/site: the documentation, strict and offline
 	$(SITE)/bin/python tools/build_site.py

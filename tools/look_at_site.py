@@ -1,6 +1,6 @@
 """Looks at the built site in headless Chromium: ``make site-test``.
 
-Ten pages, light and dark, wide and narrow: no page may be wider than its window, nothing may be
+Eleven pages, light and dark, wide and narrow: no page may be wider than its window, nothing may be
 asked of another host, and no script may fail. A search must find a page. The screenshots are in
 build/screenshots, for a person to look at. Chromium is the system's (``apt install chromium``).
 """
@@ -31,6 +31,7 @@ LOOKS = (
     "delivery-guarantees",
     "benchmarks",
     "api/spark",
+    "notebooks/tuning",
     "runbook",
 )
 SIZES = {"wide": (1366, 900), "narrow": (390, 844)}

@@ -26,6 +26,7 @@ from spark_kafka_sink.config.unknown_options import (
     unknown_option,
 )
 from spark_kafka_sink.errors import ConfigError, safe_text
+from spark_kafka_sink.security.import_paths import names_jvm_classes
 
 _SINK: Final = {name.lower(): option for name, option in SINK_OPTIONS.items()}
 #: librdkafka's that have a name here and no value that fits.
@@ -33,6 +34,7 @@ _LOST: Final = {
     "queue.buffering.max.messages": "it counts records; kafka.buffer.memory counts bytes",
     "enable.ssl.certificate.verification": "certificates are always verified here",
 }
+_INTERCEPTORS: Final = "interceptor.classes"
 _PARTITIONER: Final = "partitioner.class"
 _LIBRDKAFKAS_PARTITIONER: Final = "consistent_random"
 _MOST_SHOWN: Final = 300
@@ -89,6 +91,8 @@ def _converted(file: Path) -> Iterator[_Line]:
 
 def _line(name: str, key: str, value: str, file: Path) -> _Line:
     option = _SINK.get(key) or PRODUCER_OPTIONS.get(key)
+    if option is not None and option.name == _INTERCEPTORS and names_jvm_classes(value):
+        return _Line(name, None, why="classes of the JVM can't run in Python workers")
     if option is not None and option.status is Status.HONOURED:
         return _Line(name, option.name, _value(option, name, value, file))
     if option is not None:

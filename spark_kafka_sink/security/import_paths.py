@@ -48,7 +48,8 @@ def find(path: Text, option: str) -> object:
         # behind a reference.
         named = isinstance(error, ImportError | AttributeError) and error.name is not None
         reveal = named and not isinstance(path, Password)
-        hint = _OF_THE_JVM if _is_of_the_jvm(text_of(path), error) else _IMPORTABLE
+        missing = isinstance(error, ModuleNotFoundError)
+        hint = _OF_THE_JVM if missing and names_jvm_classes(text_of(path)) else _IMPORTABLE
         why = f"{type(error).__name__}: {safe_text(str(error))}" if reveal else place_of(error)
     else:
         if limits_imports():
@@ -72,10 +73,10 @@ def find_function(path: str, option: str, argument: str) -> Callable[[object], o
     return found
 
 
-def _is_of_the_jvm(path: str, error: BaseException) -> bool:
-    """Nothing of that name is here, and it is written as classes of the JVM are."""
-    missing = isinstance(error, ModuleNotFoundError) and path.startswith(_JVM_PACKAGES)
-    return missing and path.rpartition(".")[2][:1].isupper()
+def names_jvm_classes(paths: str) -> bool:
+    """One of these, between commas, is written as classes of the JVM are: ``com.example.Audit``."""
+    names = [one.strip() for one in paths.split(",")]
+    return any(n.startswith(_JVM_PACKAGES) and n.rpartition(".")[2][:1].isupper() for n in names)
 
 
 def is_import_path(name: str) -> bool:

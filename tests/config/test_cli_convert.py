@@ -61,6 +61,17 @@ def test_sparks_options_and_other_clients_lines(tmp_path):
     assert "lost: kafka.metric.reporters: " in result.stderr
 
 
+def test_an_interceptor_of_the_jvm_is_lost_and_one_of_python_is_kept(tmp_path):
+    """A write would refuse it; nothing is sent elsewhere without it, as without a partitioner."""
+    result = convert(
+        tmp_path, "bootstrap.servers=b:1\ninterceptor.classes=com.example.Audit,org.x.T\n"
+    )
+    assert result.stdout == "bootstrap.servers=b:1\n"
+    assert "lost: interceptor.classes: classes of the JVM can't run" in result.stderr
+    result = convert(tmp_path, "bootstrap.servers=b:1\ninterceptor.classes=ops.audit:Audit\n")
+    assert read(tmp_path, result).interceptor_classes == ("ops.audit:Audit",)
+
+
 def test_no_secret_is_shown_and_all_work(tmp_path):
     result = convert(
         tmp_path,

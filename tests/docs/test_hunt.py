@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 QUESTIONS = tomllib.loads((Path(__file__).parent / "hunt.toml").read_text("utf-8"))["question"]
 #: The pages that are in the navigation: a tab or section, and the page.
-NAVIGATION = set(re.findall(r"([a-z/-]+)\.md$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+NAVIGATION = set(re.findall(r"([a-z_/-]+)\.md$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
 #: Where the site has what lies elsewhere in the repository (tools/build_site.py).
 PLACES = dict(
     re.findall(

@@ -1,38 +1,74 @@
-"""Every notebook runs from top to bottom against the real broker."""
+"""Every notebook runs from top to bottom on a real broker, in a classic and a Connect session."""
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
-NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+from bench.peers import connector_jars
+from spark_kafka_sink.local_kafka import LocalKafkaError
+from tests.notebooks.connect_server import ROOT, connect_server
+from tools import notebooks
 
-
-def test_there_are_notebooks():
-    assert [n.stem for n in NOTEBOOKS] == ["exactly_once", "quick_start"]
-
-
-@pytest.mark.long
-@pytest.mark.broker
-@pytest.mark.spark
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
-def test_a_notebook_runs_from_top_to_bottom(path, kafka, tmp_path, monkeypatch):
-    monkeypatch.setenv("KPROD_BOOTSTRAP", kafka.bootstrap)
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
-    notebook = nbformat.read(path, as_version=4)
-    client = NotebookClient(
-        notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
-    )
-    client.execute()
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.spark,
+    pytest.mark.broker,
+    pytest.mark.timeout(notebooks.LONGEST_S + 60),
+]
+#: Of the notebook that compares with it. A machine that can't fetch it has the half without.
+NEEDS_CONNECTOR = "migration"
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
-def test_a_notebook_is_kept_without_outputs(path):
-    for cell in nbformat.read(path, as_version=4).cells:
-        assert not cell.get("outputs"), "clear the outputs before committing"
+@pytest.fixture(scope="module")
+def jars():
+    """Spark's own Kafka connector, for ``spark.jars``."""
+    try:
+        return connector_jars()
+    except LocalKafkaError:
+        if os.environ.get("CI"):
+            raise
+        return ""
+
+
+@pytest.fixture(scope="module")
+def remote(jars, tmp_path_factory):
+    with connect_server(tmp_path_factory.mktemp("connect"), jars) as address:
+        yield address
+
+
+@pytest.fixture
+def environment(kafka, jars):
+    submit = f"--jars {jars} pyspark-shell" if jars else "pyspark-shell"
+    return {
+        "KPROD_BOOTSTRAP": kafka.bootstrap,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": f"--driver-memory 1g {submit}",
+        "PYTHONPATH": str(ROOT),
+    }
+
+
+def text_of(notebook):
+    """What its cells print or show, and not what Spark logs."""
+    outputs = [one for cell in notebook.cells for one in cell.get("outputs", ())]
+    shown = [one.get("text") or one.get("data", {}).get("text/plain", "") for one in outputs]
+    return "".join(s for s, one in zip(shown, outputs, strict=True) if one.get("name") != "stderr")
+
+
+def check(name, notebook, jars):
+    if name == NEEDS_CONNECTOR:
+        assert ("'kafka': 5000" in text_of(notebook)) == bool(jars), "the half of before"
+
+
+@pytest.mark.parametrize("name", notebooks.NAMES)
+def test_a_notebook_runs_in_a_classic_session(name, environment, jars):
+    check(name, notebooks.executed(notebooks.read(name), environment), jars)
+
+
+@pytest.mark.parametrize("name", notebooks.NAMES)
+def test_a_notebook_runs_in_a_connect_session(name, environment, jars, remote):
+    run = notebooks.executed(notebooks.read(name), environment | {"SPARK_REMOTE": remote})
+    check(name, run, jars)

@@ -1,0 +1,226 @@
+# Databricks notebook source
+# MAGIC %md
+# MAGIC # Quick start
+# MAGIC
+# MAGIC Writes a DataFrame into Kafka as a batch, as a stream and from `foreachBatch`, reads the report of a
+# MAGIC write, and plots where the rows went.
+# MAGIC
+# MAGIC Made of notebooks/quick_start.ipynb. Nobody has run it in a Databricks workspace yet.
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC The next cell installs what the notebook needs. On classic compute the package must also be a
+# MAGIC library of the cluster, because Spark's Python workers run it.
+
+# COMMAND ----------
+
+# MAGIC %pip install spark-kafka-sink confluent-kafka
+# MAGIC %restart_python
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC The next cell makes the widgets above. Fill them in, and run it again: the brokers, the scope of the
+# MAGIC secrets `username` and `password`, a folder of a volume for files that driver and executors share,
+# MAGIC and a name for this run.
+
+# COMMAND ----------
+
+import uuid
+from pathlib import Path
+
+dbutils.widgets.text("bootstrap_servers", "b1:9093,b2:9093")
+dbutils.widgets.text("secret_scope", "kafka")
+dbutils.widgets.text("folder", "/Volumes/main/default/kprod")
+dbutils.widgets.text("run", "")
+
+scope = dbutils.widgets.get("secret_scope")
+kafka = {
+    "kafka.bootstrap.servers": dbutils.widgets.get("bootstrap_servers"),
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.sasl.mechanism": "SCRAM-SHA-512",
+    "kafka.sasl.username": dbutils.secrets.get(scope, "username"),
+    "kafka.sasl.password": dbutils.secrets.get(scope, "password"),
+}
+clients = {name.removeprefix("kafka."): value for name, value in kafka.items()}
+run = dbutils.widgets.get("run") or uuid.uuid4().hex[:8]
+folder = Path(dbutils.widgets.get("folder")) / run
+folder.mkdir(parents=True, exist_ok=True)
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC The next cell makes the format `kprod` known to the notebook's session.
+
+# COMMAND ----------
+
+from pyspark.sql import functions as F
+
+from spark_kafka_sink import register
+
+register(spark)
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Topics
+# MAGIC
+# MAGIC The next cell makes three topics of six partitions. Any client can do that.
+
+# COMMAND ----------
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+topics = [f"quick-start-{kind}-{run}" for kind in ("batch", "stream", "each")]
+batch_topic, stream_topic, each_topic = topics
+admin = AdminClient(clients)
+for made in admin.create_topics([NewTopic(topic, 6) for topic in topics]).values():
+    made.result(30)
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## A batch
+# MAGIC
+# MAGIC The next cell writes 20 000 rows. `key` and `value` are strings or bytes; `timestamp` becomes the
+# MAGIC record's own time; `headers` may be a map.
+
+# COMMAND ----------
+
+orders = spark.range(20_000).select(
+    F.concat(F.lit("customer-"), F.col("id") % 1000).alias("key"),
+    F.to_json(F.struct("id", (F.rand(7) * 100).alias("amount"))).alias("value"),
+    F.current_timestamp().alias("timestamp"),
+    F.create_map(F.lit("origin"), F.lit("notebook")).alias("headers"),
+)
+
+(
+    orders.write.format("kprod")
+    .options(**kafka)
+    .option("topic", batch_topic)
+    .option("kafka.compression.type", "lz4")
+    .option("reportPath", f"{folder}/reports/")
+    .save()
+)
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## The report of a write
+# MAGIC
+# MAGIC Each write leaves a report on the driver, here as a file in the folder of `reportPath`. The next cell
+# MAGIC shows some of its fields; [the report notebook](https://spark-kafka-sink.readthedocs.io/en/latest/notebooks/report/) has more.
+
+# COMMAND ----------
+
+import json
+
+(file,) = (folder / "reports").glob("*.json")
+report = json.loads(file.read_text())
+assert report["rows"] == 20_000
+fields = ("outcome", "rows", "tasks", "batches", "bytesBeforeCompression", "bytes", "retries")
+{name: report[name] for name in fields}
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## What is in the topic
+# MAGIC
+# MAGIC The next cell asks the broker, through confluent-kafka, how many rows each partition has.
+
+# COMMAND ----------
+
+from confluent_kafka import Consumer, TopicPartition
+
+
+def rows_in(topic):
+    """Rows of each partition of a topic."""
+    consumer = Consumer({**clients, "group.id": "quick-start"})
+    counts = {}
+    for partition in range(6):
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+        counts[partition] = high - low
+    consumer.close()
+    return counts
+
+
+counts = rows_in(batch_topic)
+assert sum(counts.values()) == 20_000
+counts
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC The same as a picture: a key goes to the partition that Kafka's Java clients choose for it
+# MAGIC ([proof](https://spark-kafka-sink.readthedocs.io/en/latest/notebooks/partitioner/)), so 1000 keys are spread about evenly.
+
+# COMMAND ----------
+
+import matplotlib.pyplot as plt
+
+figure, axes = plt.subplots(figsize=(6, 2.5), layout="constrained")
+axes.bar([str(partition) for partition in counts], list(counts.values()))
+axes.set(xlabel="partition", ylabel="rows", title="Rows of each partition")
+plt.show()
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## A stream
+# MAGIC
+# MAGIC The next cell writes a stream: the same options, and a checkpoint. It stops after three micro-batches.
+
+# COMMAND ----------
+
+query = (
+    spark.readStream.format("rate-micro-batch")
+    .option("rowsPerBatch", 1000)
+    .load()
+    .select(F.col("value").cast("string").alias("value"))
+    .writeStream.format("kprod")
+    .options(**kafka)
+    .option("topic", stream_topic)
+    .option("checkpointLocation", f"{folder}/stream")
+    .start()
+)
+while (query.lastProgress or {"batchId": -1})["batchId"] < 2:
+    query.awaitTermination(0.5)  # raises what the query fails with
+query.stop()
+assert sum(rows_in(stream_topic).values()) >= 3000
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## foreachBatch
+# MAGIC
+# MAGIC The next cell writes each micro-batch with a function of its own. That serves the output mode
+# MAGIC `update`, which Spark refuses for every Python sink, and several writes of one micro-batch
+# MAGIC ([two topics](https://spark-kafka-sink.readthedocs.io/en/latest/notebooks/two_topics/)).
+
+# COMMAND ----------
+
+def write(batch, batch_id):
+    batch.write.format("kprod").mode("append").options(**kafka).option("topic", each_topic).save()
+
+
+spark.range(500).selectExpr("cast(id as string) as value").write.parquet(f"{folder}/input")
+query = (
+    spark.readStream.schema("value string")
+    .parquet(f"{folder}/input")
+    .writeStream.foreachBatch(write)
+    .option("checkpointLocation", f"{folder}/each")
+    .trigger(availableNow=True)
+    .start()
+)
+query.awaitTermination()
+assert sum(rows_in(each_topic).values()) == 500
+rows_in(each_topic)
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## The end
+# MAGIC
+# MAGIC A stream that is killed and started again may write rows twice, unless you ask for more:
+# MAGIC [exactly once](https://spark-kafka-sink.readthedocs.io/en/latest/notebooks/exactly_once/).

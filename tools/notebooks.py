@@ -1,0 +1,162 @@
+"""Runs the notebooks and writes what is made of them: ``make notebooks``.
+
+    python tools/notebooks.py                run all; write their pages and the Databricks sources
+    python tools/notebooks.py quick_start    of these only
+
+A notebook is kept without outputs, so that its diffs can be read. Its page, with outputs and plots,
+is docs/notebooks/NAME.md, which nbconvert writes. A page is stale when its code is not the
+notebook's (tests/notebooks looks for that); outputs are not compared, because times differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbconvert import MarkdownExporter
+from nbformat import NotebookNode
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+import databricks_notebooks  # noqa: E402 - runs from a bare checkout
+
+from bench.peers import connector_jars  # noqa: E402
+from spark_kafka_sink.local_kafka import KafkaCluster  # noqa: E402
+
+FOLDER = ROOT / "notebooks"
+PAGES = ROOT / "docs" / "notebooks"
+#: In the order of the navigation.
+NAMES = (
+    "quick_start",
+    "exactly_once",
+    "migration",
+    "partitioner",
+    "report",
+    "tuning",
+    "keys_and_tombstones",
+    "two_topics",
+)
+#: A notebook takes less than five minutes; so does each of its cells.
+LONGEST_S = 240
+_NOTICE = "<!-- Made of notebooks/{name}.ipynb by tools/notebooks.py. -->"
+#: A cell of code, on a page.
+_CODE = re.compile(r"(^```python\n.*?\n```$)", re.DOTALL | re.MULTILINE)
+#: The end of a topic's name, unlike that of every other run.
+_RUN = re.compile(r"(?<=[a-z])-[0-9a-f]{8}\b")
+#: What names the machine on which a page was made.
+_MACHINE = re.compile(r"127\.0\.0\.1|\blocalhost:\d|/tmp/|/home/|/root/|/work/")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("names", nargs="*", choices=[[], *NAMES], metavar="NAME", default=[])
+    names = parser.parse_args().names or NAMES
+    environment = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment["PYSPARK_SUBMIT_ARGS"] = f"--jars {connector_jars()} pyspark-shell"
+    with KafkaCluster() as kafka:
+        environment["KPROD_BOOTSTRAP"] = kafka.bootstrap
+        for name in names:
+            write_page(name, executed(read(name), environment))
+            print(name, flush=True)
+    for name in databricks_notebooks.NAMES:
+        databricks_notebooks.path_of(name).write_text(databricks_notebooks.source(name, read(name)))
+    return 0
+
+
+def read(name: str) -> NotebookNode:
+    return nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+
+
+def executed(notebook: NotebookNode, environment: Mapping[str, str]) -> NotebookNode:
+    """The notebook with outputs, run from top to bottom in an empty folder. Raises
+    CellExecutionError.
+    """
+    with tempfile.TemporaryDirectory() as folder, _environment(environment):
+        client = NotebookClient(
+            notebook,
+            timeout=LONGEST_S,
+            kernel_name="python3",
+            resources={"metadata": {"path": folder}},
+        )
+        return client.execute()
+
+
+@contextmanager
+def _environment(more: Mapping[str, str]) -> Iterator[None]:
+    """What a kernel inherits."""
+    before = dict(os.environ)
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def write_page(name: str, notebook: NotebookNode) -> None:
+    """docs/notebooks/NAME.md, and its plots beside it. Raises ValueError for a page that names this
+    machine.
+    """
+    text, plots = page(name, notebook)
+    PAGES.mkdir(exist_ok=True)
+    for stale in PAGES.glob(f"{name}_*.png"):
+        stale.unlink()
+    (PAGES / f"{name}.md").write_text(text, encoding="utf-8")
+    for file, content in plots.items():
+        (PAGES / file).write_bytes(content)
+
+
+def page(name: str, notebook: NotebookNode) -> tuple[str, dict[str, bytes]]:
+    """The text of a page, and the files that it shows."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code":  # on standard error is Spark's log
+            cell.outputs = [one for one in cell.outputs if one.get("name") != "stderr"]
+    exporter = MarkdownExporter()
+    text, resources = exporter.from_notebook_node(notebook, {"unique_key": name})
+    text = _RUN.sub("-1a2b3c4d", text)
+    text = re.sub(r"!\[png\]\(", f"![{_title(notebook)}, a plot](", text)
+    parts = _CODE.split(re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE))
+    parts[::2] = [re.sub(r"\n{3,}", "\n\n", part) for part in parts[::2]]  # what is not code
+    text = "".join(parts).strip()
+    text = links_of_page(text)
+    named = names_a_machine(text) or re.search(rf"\b{re.escape(socket.gethostname())}\b", text)
+    if named is not None:
+        raise ValueError(f"{name} shows {named[0]}, which names this machine")
+    title, _, rest = text.partition("\n")
+    return f"{title}\n\n{_NOTICE.format(name=name)}\n{rest}\n", resources["outputs"]
+
+
+def links_of_page(text: str) -> str:
+    """Links to pages and notebooks, as a page in docs/notebooks has them."""
+    text = re.sub(r"\]\(\.\./docs/", "](../", text)
+    return re.sub(r"\]\(([a-z_]+)\.ipynb", r"](\1.md", text)
+
+
+def names_a_machine(text: str) -> re.Match[str] | None:
+    """A path or an address that readers of a page can't make use of."""
+    return _MACHINE.search(text)
+
+
+def _title(notebook: NotebookNode) -> str:
+    return str(notebook.cells[0].source).partition("\n")[0].removeprefix("# ")
+
+
+def code_of_page(text: str) -> list[str]:
+    """The code cells of a page."""
+    found = _CODE.findall(text)
+    return [one.removeprefix("```python\n").removesuffix("\n```") for one in found]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
