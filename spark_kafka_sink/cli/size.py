@@ -53,13 +53,15 @@ class Load:
 
     @property
     def driver_connections(self) -> int:
-        """At most: to a bootstrap server and to each broker that it asks, while it asks."""
-        return self.leaders + 1
+        """At most, with exactly-once: a process plans and one commits, and each connects to a
+        bootstrap server and to each broker that it needs.
+        """
+        return 2 * (self.leaders + 1)
 
     @property
     def connections_of_a_broker(self) -> int:
-        """One of each task, and the driver's two."""
-        return self.tasks + 2
+        """One of each task, and those of the driver, if its bootstrap server is this broker."""
+        return self.tasks + 4
 
     @property
     def executors(self) -> int:
@@ -109,12 +111,12 @@ def size(load: Load, *, as_json: bool) -> None:
         (
             "the driver's, at most",
             f"{load.driver_connections}",
-            f"{load.leaders} leaders + a bootstrap server, while it plans and commits",
+            f"2 processes (plan, commit) x ({load.leaders} leaders + a bootstrap server)",
         ),
         (
             "of one broker, at most",
             f"{load.connections_of_a_broker}",
-            "a task's, and the driver's 2",
+            "each task's, and the driver's 4",
         ),
         ("executors", f"{load.executors}", f"{load.tasks} tasks / {load.cores} at once"),
         (

@@ -29,8 +29,8 @@ def figures(*arguments: str) -> dict[str, int]:
 
 def test_connections_are_tasks_times_leaders_and_the_drivers():
     told = figures()
-    assert (told["connections"], told["driverConnections"]) == (2400, 13)
-    assert told["connectionsPerBroker"] == 202
+    assert (told["connections"], told["driverConnections"]) == (2400, 26)
+    assert told["connectionsPerBroker"] == 204
     assert told["executors"] == 50
     assert figures("--cores", "7")["executors"] == 29
 

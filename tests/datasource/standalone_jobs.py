@@ -56,7 +56,7 @@ def main() -> None:
         rows = spark.range(0, int(count), 1, 1).selectExpr(
             "cast(id as string) as key", f"rpad(cast(id as string), 992, '{FILLER}') as value"
         )
-        options = options | {"kafka.buffer.memory": memory, "deliveryGuarantee": "at-least-once"}
+        options["kafka.buffer.memory"] = memory
         rows.write.format("kprod").options(**options).save()
         report = spark_kafka_sink.last_report(spark)
         assert report is not None
