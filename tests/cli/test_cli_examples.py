@@ -48,7 +48,7 @@ SCENES: dict[tuple[str, ...], tuple[Callable[[Stage], None], str]] = {
     ("report", "tail"): (done, "orders 1"),
     ("txn", "list"): (decided, "DECIDED"),
     ("txn", "blockers"): (done, "no consumer waits"),
-    ("txn", "fence"): (done, "Would abort what is open of"),
+    ("txn", "fence"): (done, "Would abort the open transaction of"),
     ("txn", "describe"): (decided, "The decision"),
     ("txn", "commit"): (decided, "Would commit batch 8"),
     ("txn", "abort"): (done, "Would abort 1 transaction of 1 run"),

@@ -227,7 +227,7 @@ def of_the_others() -> list[Case]:
             "another id at epoch 0", raising, 5,
             control.init_producer_id(5, producer_id=4712, producer_epoch=0),
         ),
-        Case("the end's epoch going back", ending, 5, transactions.end_txn(5), "epoch 4 to a producer"),
+        Case("the end's epoch going back", ending, 5, transactions.end_txn(5), "epoch 4 to a"),
         Case("half an identity", ending, 5, transactions.end_txn(5, producer_epoch=-1), "without"),
         Case("a partition is missing", produce, 8, produced(8), "missing"),
         Case("one too many", produce, 8, produced(8, {"index": 0}, {"index": 1}), "not requested"),
