@@ -34,7 +34,7 @@ class SaslMechanism(Protocol):
 
     @property
     def hint(self) -> str:
-        """What a person should look at when the broker refuses us."""
+        """What a person should look at when the broker rejects us."""
         ...
 
     @property
