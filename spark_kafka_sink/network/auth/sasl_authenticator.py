@@ -291,7 +291,7 @@ class SaslClientAuthenticator:
             )
         when = "to authenticate again" if self._again else "us"
         return self._failure(
-            f"the broker refuses {when}{text or f' ({code.name})'}", mechanism.hint, code
+            f"the broker rejects {when}{text or f' ({code.name})'}", mechanism.hint, code
         )
 
     def _without_secrets(self, message: str) -> str:
