@@ -257,7 +257,7 @@ def test_the_second_authentication_begins_with_the_handshake_and_may_be_refused(
     hello = hear(sasl.start(mechanism()))
     assert hello.api_key == HANDSHAKE
     assert not sasl.complete
-    with pytest.raises(AuthenticationError, match="refuses to authenticate again"):
+    with pytest.raises(AuthenticationError, match="rejects the re-authentication"):
         sasl.receive(memoryview(handshake(hello, error=34)), 0)
 
 

@@ -439,5 +439,5 @@ def test_a_refused_renewal_fails_the_connection_after_its_answers():
         assert [struct.unpack_from(">i", p)[0] for p in driver.payloads()] == [0]
         state = driver.disconnected[1]
         assert state.kind is ChannelStateKind.AUTHENTICATION_FAILED
-        assert "refuses to authenticate again" in state.detail
+        assert "rejects the re-authentication" in state.detail
         assert len(driver.sends) == 1

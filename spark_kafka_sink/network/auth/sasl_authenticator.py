@@ -289,9 +289,9 @@ class SaslClientAuthenticator:
                 f"the broker rejects us{text}; retrying with name and password as RFC 4013"
                 " prepares them"
             )
-        when = "to authenticate again" if self._again else "us"
+        what = "the re-authentication" if self._again else "us"
         return self._failure(
-            f"the broker rejects {when}{text or f' ({code.name})'}", mechanism.hint, code
+            f"the broker rejects {what}{text or f' ({code.name})'}", mechanism.hint, code
         )
 
     def _without_secrets(self, message: str) -> str:
