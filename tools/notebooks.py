@@ -79,10 +79,13 @@ def read(name: str) -> NotebookNode:
 
 
 def executed(notebook: NotebookNode, environment: Mapping[str, str]) -> NotebookNode:
-    """The notebook with outputs, run from top to bottom in an empty folder. Raises
-    CellExecutionError.
+    """The notebook with outputs, run from top to bottom in an empty folder, which also takes its
+    temporary files. Raises CellExecutionError.
     """
-    with tempfile.TemporaryDirectory() as folder, _environment(environment):
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        _environment({**environment, "TMPDIR": folder}),
+    ):
         client = NotebookClient(
             notebook,
             timeout=LONGEST_S,
