@@ -90,6 +90,7 @@ class Kind(StrEnum):
     COMMIT = "KP0600"
     NO_COMMIT_MESSAGE = "KP0601"
     VERSIONS_DIFFER = "KP0602"
+    NOT_INSTALLED_FOR_WORKERS = "KP0603"
     OUTCOME_UNKNOWN = "KP0610"
     PARTIAL_COMMIT = "KP0611"
     SUPERSEDED = "KP0612"
@@ -615,6 +616,13 @@ ENTRIES: Final[Mapping[Kind, Entry]] = {
         "Driver and executor have different versions of the package",
         "Install the same version everywhere. On Databricks, restart Python after `%pip install`.",
         ("spark-kafka-sink is ... on the driver and ... on this executor",),
+    ),
+    Kind.NOT_INSTALLED_FOR_WORKERS: Entry(
+        "Warning: Spark's Python workers run an interpreter without this package",
+        "Spark starts `python3` of the `PATH`, unless `PYSPARK_PYTHON` names another one. Activate "
+        "the virtual environment, or set `PYSPARK_PYTHON` and `PYSPARK_DRIVER_PYTHON` to its "
+        "interpreter before the session starts.",
+        ("Spark runs its Python workers with ..., which can't import spark_kafka_sink",),
     ),
     Kind.OUTCOME_UNKNOWN: Entry(
         "Whether a batch was committed is not known",

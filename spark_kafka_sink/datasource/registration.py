@@ -8,14 +8,31 @@ before Spark decides.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.datasource import continuous_trigger, session_tuning
 from spark_kafka_sink.datasource import default_mode as append_by_default
 from spark_kafka_sink.datasource.source import FORMAT, KprodDataSource
+from spark_kafka_sink.error_kinds import Kind
+from spark_kafka_sink.errors import coded, warn_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+#: Asks an interpreter whether it finds this package; its exit code if not.
+_NOT_FOUND: Final = 3
+_FIND: Final = (
+    "import importlib.util, sys\n"
+    f"if importlib.util.find_spec('spark_kafka_sink') is None: sys.exit({_NOT_FOUND})"
+)
+_ASK_TIMEOUT_S: Final = 10
 
 #: The module of our source, by either of its names.
 _MODULES = (b"pyspark_kprod", KprodDataSource.__module__.encode())
@@ -45,6 +62,7 @@ def register(
             # is the same source.
             if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
                 raise
+    _check_workers_python(spark)
     continuous_trigger.install()
     if default_mode:
         append_by_default.install()
@@ -71,3 +89,38 @@ def _has_ours(spark: SparkSession) -> bool:
     except Exception:  # noqa: BLE001 - whatever a Spark that we don't know says; then it is registered
         return False
     return any(module in pickled for module in _MODULES)
+
+
+def _check_workers_python(spark: SparkSession) -> None:
+    """Warn when a local session's Python workers run an interpreter that has no such package:
+    ``.venv/bin/python job.py`` without ``PYSPARK_PYTHON`` runs them with the PATH's ``python3``,
+    and what Spark says then is a ModuleNotFoundError within a stack of the JVM. A cluster's workers
+    run elsewhere.
+    """
+    try:
+        context = spark.sparkContext
+        executable, master = shutil.which(context.pythonExec), str(context.master)
+    except Exception:  # noqa: BLE001 - Connect has none, a mock has anything: nothing to warn of
+        return
+    if not master.startswith("local") or executable is None:
+        return
+    if Path(executable).parent == Path(sys.executable).parent:
+        return
+    try:
+        asked = subprocess.run(  # noqa: S603 - the one that Spark runs
+            [executable, "-c", _FIND],
+            stderr=subprocess.DEVNULL,
+            timeout=_ASK_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    if asked.returncode == _NOT_FOUND:
+        text = (
+            f"Spark runs its Python workers with {executable}, which can't import spark_kafka_sink"
+        )
+        hint = (
+            f"set PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON to {sys.executable} before the session "
+            "starts, or activate its environment"
+        )
+        warn_once(_log, [coded(Kind.NOT_INSTALLED_FOR_WORKERS, text, hint)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,44 @@ def test_a_format_that_pyspark_4_0_has_discovered_already_is_as_good_as_register
 def test_any_other_refusal_reaches_the_user():
     with pytest.raises(RuntimeError, match="no such session"):
         spark_kafka_sink.register(Session(RuntimeError("no such session")))
+
+
+class LocalSession(Session):
+    """A classic session on this machine whose workers run ``pythonExec``."""
+
+    master = "local[2]"
+
+    def __init__(self, python):
+        super().__init__()
+        self.pythonExec = str(python)
+
+    @property
+    def sparkContext(self):
+        return self
+
+
+def interpreter(folder, *, options=""):
+    """This interpreter under another path, as a virtual environment has it."""
+    folder.mkdir()
+    python = folder / "python3"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" {options} "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
+def test_workers_that_run_a_python_without_the_package_are_one_warning(tmp_path, caplog):
+    python = interpreter(tmp_path / "without", options="-I -S")
+    for _ in range(2):
+        spark_kafka_sink.register(LocalSession(python))
+    (line,) = [record.getMessage() for record in caplog.records if "KP0603" in record.getMessage()]
+    assert f"with {python}, which can't import spark_kafka_sink" in line
+    assert f"PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON to {sys.executable}" in line
+
+
+def test_workers_that_find_the_package_elsewhere_are_no_warning(tmp_path, caplog, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(spark_kafka_sink.__file__).parents[1]))
+    spark_kafka_sink.register(LocalSession(interpreter(tmp_path / "with")))
+    assert not caplog.records
 
 
 #: A process of its own: a session's log is its JVM's standard error.
