@@ -74,7 +74,7 @@ def test_a_run_of_questions_tells_how_far_it_is_and_that_it_ended(kafka: RealKaf
     config = SinkConfig.parse({"kafka.bootstrap.servers": kafka.bootstrap})
     told: list[tuple[int, int]] = []
     with TransactionClient(config.producer) as client:
-        client.loop.told = lambda done, total: told.append((done, total))
+        client.loop.on_progress = lambda done, total: told.append((done, total))
         ids = [f"nobody-{uuid.uuid4().hex[:8]}" for _ in range(40)]
         client.describe(ids, client.deadline())
         assert told[-1][0] == told[-1][1]
