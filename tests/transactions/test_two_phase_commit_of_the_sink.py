@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
 from dataclasses import replace
@@ -10,6 +11,7 @@ import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.producer.transaction.transaction_states import PreparedTransaction
@@ -58,10 +60,20 @@ def test_a_transaction_of_it_outlives_every_time_out_and_is_committed(
         assert (found.state.value, found.timeout_ms) == ("Ongoing", NEVER_TIMES_OUT_MS)
         owner = Owner(key, "run", "query", state.generation, state.incarnation)
         batch = Batch(0, (prepared[0],), Payload(1, 1))
-        assert driver.commit(owner, batch) is Commit.COMMITTED
+        assert commit_in_time(driver, owner, batch) is Commit.COMMITTED
     assert consume_topic(kafka_2pc.bootstrap, topic, isolation="read_committed").by_partition() == {
         0: [b"0"]
     }
+
+
+def commit_in_time(driver: ExactlyOnceDriver, owner: Owner, batch: Batch) -> Commit:
+    """Next to a time-out of a second a decision has a lease of a second, which a busy machine may
+    miss: nothing is decided then, and it may be tried again.
+    """
+    for _ in range(4):
+        with contextlib.suppress(KafkaTimeoutError):
+            return driver.commit(owner, batch)
+    return driver.commit(owner, batch)
 
 
 def write(kafka: RealKafka, topic: str, transactional_id: str, *, on: bool) -> PreparedTransaction:
