@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tables import heading, paragraph, row
@@ -88,13 +89,15 @@ def _in_runbook(code: str) -> str:
     if anchor is None:
         return ""
     page = f"{documentation.RUNBOOK_PAGE}.md"
-    headings = (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()
-    (title,) = (
-        h.removeprefix("## ")
-        for h in headings
-        if h.startswith("## ") and h[3:].lower().replace(" ", "-") == anchor
-    )
-    return f" Runbook: [{title}]({page}#{anchor})."
+    return f" Runbook: [{_sections(page)[anchor]}]({page}#{anchor})."
+
+
+@cache
+def _sections(page: str) -> dict[str, str]:
+    """The titles of a page's sections by their anchors."""
+    lines = (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()
+    titles = [line.removeprefix("## ") for line in lines if line.startswith("## ")]
+    return {title.lower().replace(" ", "-"): title for title in titles}
 
 
 def _anchored(code: str) -> str:

@@ -61,13 +61,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", choices=[[], *NAMES], metavar="NAME", default=[])
     names = parser.parse_args().names or NAMES
-    environment = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    environment["PYSPARK_SUBMIT_ARGS"] = f"--jars {connector_jars()} pyspark-shell"
+    jars = connector_jars()
     with KafkaCluster() as kafka:
-        environment["KPROD_BOOTSTRAP"] = kafka.bootstrap
         for name in names:
-            write_page(name, executed(read(name), environment))
+            write_page(name, executed(read(name), environment(kafka.bootstrap, jars)))
             print(name, flush=True)
     for name in databricks_notebooks.NAMES:
         databricks_notebooks.path_of(name).write_text(databricks_notebooks.source(name, read(name)))
@@ -78,13 +75,25 @@ def read(name: str) -> NotebookNode:
     return nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
 
 
-def executed(notebook: NotebookNode, environment: Mapping[str, str]) -> NotebookNode:
+def environment(bootstrap: str, jars: str) -> dict[str, str]:
+    """Of a kernel whose notebook writes to ``bootstrap``. ``jars`` are between commas, or none."""
+    submit = f"--jars {jars} pyspark-shell" if jars else "pyspark-shell"
+    return {
+        "KPROD_BOOTSTRAP": bootstrap,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": f"--driver-memory 1g {submit}",
+        "PYTHONPATH": str(ROOT),
+    }
+
+
+def executed(notebook: NotebookNode, variables: Mapping[str, str]) -> NotebookNode:
     """The notebook with outputs, run from top to bottom in an empty folder, which also takes its
     temporary files. Raises CellExecutionError.
     """
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
-        _environment({**environment, "TMPDIR": folder}),
+        _environment({**variables, "TMPDIR": folder}),
     ):
         client = NotebookClient(
             notebook,

@@ -79,10 +79,14 @@ class Load:
         return _WORKER + self.buffer_memory + 2 * self.arrow_batch
 
     @property
+    def jvm_overhead(self) -> int:
+        """What Spark itself would set as spark.executor.memoryOverhead, for the JVM."""
+        return max(_JVM_LEAST, int(self.executor_memory * _JVM_FACTOR))
+
+    @property
     def memory_overhead(self) -> int:
         """spark.executor.memoryOverhead: Python beside the JVM's own."""
-        jvm = max(_JVM_LEAST, int(self.executor_memory * _JVM_FACTOR))
-        return jvm + _DAEMON + self.cores * (self.worker + _MARGIN)
+        return self.jvm_overhead + _DAEMON + self.cores * (self.worker + _MARGIN)
 
 
 def size(load: Load, *, as_json: bool) -> None:
@@ -101,7 +105,6 @@ def size(load: Load, *, as_json: bool) -> None:
             }
         )
         return
-    jvm = max(_JVM_LEAST, int(load.executor_memory * _JVM_FACTOR))
     rows = (
         (
             "connections, at most",
@@ -132,7 +135,7 @@ def size(load: Load, *, as_json: bool) -> None:
             f"{-(-load.memory_overhead // _MIB)}m",
             (
                 f"{load.cores} x (the worker + {_mib(_MARGIN)}) + Spark's daemon {_mib(_DAEMON)}"
-                f" + the JVM's own {_mib(jvm)}"
+                f" + the JVM's own {_mib(load.jvm_overhead)}"
             ),
         ),
     )

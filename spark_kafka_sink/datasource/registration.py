@@ -12,6 +12,7 @@ import logging
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -106,16 +107,7 @@ def _check_workers_python(spark: SparkSession) -> None:
         return
     if Path(executable).parent == Path(sys.executable).parent:
         return
-    try:
-        asked = subprocess.run(  # noqa: S603 - the one that Spark runs
-            [executable, "-c", _FIND],
-            stderr=subprocess.DEVNULL,
-            timeout=_ASK_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return
-    if asked.returncode == _NOT_FOUND:
+    if _lacks_package(executable):
         text = (
             f"Spark runs its Python workers with {executable}, which can't import spark_kafka_sink"
         )
@@ -124,3 +116,18 @@ def _check_workers_python(spark: SparkSession) -> None:
             "starts, or activate its environment"
         )
         warn_once(_log, [coded(Kind.NOT_INSTALLED_FOR_WORKERS, text, hint)])
+
+
+@cache
+def _lacks_package(executable: str) -> bool:
+    """Whether the interpreter says that it has no such package; asked once in a process."""
+    try:
+        asked = subprocess.run(  # noqa: S603 - the one that Spark runs
+            [executable, "-c", _FIND],
+            stderr=subprocess.DEVNULL,
+            timeout=_ASK_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.returncode == _NOT_FOUND

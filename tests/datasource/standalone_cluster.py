@@ -24,6 +24,8 @@ import pyspark
 START_S = 90.0
 SUBMIT_S = 150.0
 BIN = Path(pyspark.__file__).parent / "bin"
+#: The program of all jobs here.
+JOB = Path(__file__).with_name("standalone_jobs.py")
 
 
 def environment() -> dict[str, str]:

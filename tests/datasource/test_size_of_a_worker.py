@@ -12,10 +12,7 @@ import psutil
 import pytest
 
 from spark_kafka_sink.cli.size import Load
-from tests.datasource.standalone_cluster import standalone_cluster
-from tests.datasource.test_standalone_cluster import JOB, wheel
-
-__all__ = ["wheel"]
+from tests.datasource.standalone_cluster import JOB
 
 MIB = 1024 * 1024
 #: What the figures promise.
@@ -36,12 +33,6 @@ def frozen(nodes) -> Iterator[None]:
     finally:
         for node in nodes:
             node.thaw()
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with standalone_cluster(tmp_path_factory.mktemp("standalone")) as running:
-        yield running
 
 
 class Watch:

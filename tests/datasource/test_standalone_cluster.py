@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.datasource.standalone_cluster import standalone_cluster
-
-ROOT = Path(__file__).resolve().parents[2]
-JOB = Path(__file__).with_name("standalone_jobs.py")
+from tests.datasource.standalone_cluster import JOB
 
 # A master, a worker, and a driver and an executor for each job: about a minute.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(500)]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with standalone_cluster(tmp_path_factory.mktemp("standalone")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel, under a name that Spark puts on the path of Python: it passes a .whl over."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder))
-    subprocess.run(build, cwd=ROOT, capture_output=True, check=True)
-    (built,) = folder.glob("*.whl")
-    return built.rename(folder / "spark_kafka_sink.zip")
 
 
 def came_with_the_job(output: str, wheel: Path) -> None:

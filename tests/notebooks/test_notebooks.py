@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 
 import pytest
 
 from bench.peers import connector_jars
 from spark_kafka_sink.local_kafka import LocalKafkaError
-from tests.notebooks.connect_server import ROOT, connect_server
+from tests.notebooks.connect_server import connect_server
 from tools import notebooks
 
 pytestmark = [
@@ -41,14 +40,7 @@ def remote(jars, tmp_path_factory):
 
 @pytest.fixture
 def environment(kafka, jars):
-    submit = f"--jars {jars} pyspark-shell" if jars else "pyspark-shell"
-    return {
-        "KPROD_BOOTSTRAP": kafka.bootstrap,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_SUBMIT_ARGS": f"--driver-memory 1g {submit}",
-        "PYTHONPATH": str(ROOT),
-    }
+    return notebooks.environment(kafka.bootstrap, jars)
 
 
 def text_of(notebook):
